@@ -1,0 +1,61 @@
+# Everything a person or a machine runs here. Needs Python 3.11 or newer and nothing else.
+#   make demo        set up, then show the main job on the embedded defaults
+#   make test        set up, then check and run every test, on both engines
+#   make test-long   the same tests with their full counts
+#   make check       format, lint and types
+#   make bench-NAME  one benchmark of bench/, a table and a last line of JSON
+#   make lock        resolve the versions again into constraints.txt
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+TESTS ?= tests
+# Two workers suit the two cores that the suite is sized for.
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long check format lock clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Memolog needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once, until the constraints change)"
+	@$(BIN)/python -m pip install --quiet --quiet --require-hashes --requirement constraints.txt
+	@$(BIN)/python -m pip install --quiet --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/python -m memolog.apps.demo
+
+test: check
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+test-long: check
+	MEMOLOG_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench-%: $(STAMP)
+	$(BIN)/python bench/bench_$(subst -,_,$*).py $(ARGS)
+
+lock: $(STAMP)
+	$(BIN)/python -m pip install --quiet --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --upgrade --all-extras --group dev pyproject.toml --output-file constraints.txt
+
+clean:
+	rm -rf $(VENV) .bench .hypothesis .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""A long memory for AI agents."""

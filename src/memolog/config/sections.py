@@ -1,0 +1,101 @@
+"""The settings of observing and of reflecting.
+
+Knows each value by itself. What contradicts what is checked by `Config`, which alone knows the
+mode.
+"""
+
+# ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
+
+from dataclasses import dataclass
+from typing import Literal
+
+from memolog.config.kinds import (
+    FRACTION,
+    SHARE_OR_TOKENS,
+    TEXT,
+    WINDOW,
+    KeepRecent,
+    count,
+    factor_or_tokens,
+    keep_share_or_tokens,
+    optional,
+    or_false,
+    seconds,
+    tokens,
+)
+from memolog.config.problems import refuse
+from memolog.config.setting import declare, wrong_values
+
+__all__ = ["ObservationConfig", "ReflectionConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationConfig:
+    """When messages become observations, and how long a turn may wait for that."""
+
+    message_tokens: int | None = declare(
+        optional(tokens()),
+        None,
+        "Size of the tail at which the log takes over; None leaves it to the mode, which is 30,000 in the default one.",
+    )
+    buffer_tokens: float | Literal[False] = declare(
+        or_false(SHARE_OR_TOKENS),
+        0.2,
+        "How much the tail grows between two observations in the background, as a share of "
+        "message_tokens or in tokens; False observes nothing ahead of time.",
+    )
+    buffer_activation: float = declare(
+        keep_share_or_tokens("message_tokens"),
+        0.8,
+        "How much of message_tokens leaves the tail at an activation, as a share; from 1,000 it "
+        "is the number of raw tokens that stay.",
+    )
+    block_after: float = declare(
+        factor_or_tokens("message_tokens"),
+        1.2,
+        "Size of the tail above which a turn may wait for an observation, as a factor of "
+        "message_tokens or, from 100, in tokens.",
+    )
+    deadline: float = declare(
+        seconds(zero=True),
+        30,
+        "The longest a turn waits for an observation before it goes on without; 0 never waits.",
+    )
+    parallel: int = declare(count(), 3, "How many observer runs of one thread may be in flight at a time.")
+    previous_tokens: int = declare(
+        tokens(0), 2_000, "How much of the end of the log the observer is shown beside the span."
+    )
+    model: str | None = declare(optional(TEXT), None, "The model that observes; None takes the general one.")
+
+    def __post_init__(self) -> None:
+        refuse([*wrong_values(self, "observation.").values()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectionConfig:
+    """When the log is condensed, how far, and what is left alone."""
+
+    observation_tokens: int = declare(tokens(), 40_000, "Size of the log at which a reflection takes over.")
+    buffer_activation: float = declare(
+        keep_share_or_tokens("observation_tokens"),
+        0.5,
+        "Size of the log at which a reflection begins in the background, as a share of "
+        "observation_tokens or, from 1,000, in tokens.",
+    )
+    block_after: float = declare(
+        factor_or_tokens("observation_tokens"),
+        1.2,
+        "Size of the log above which a turn may wait for a reflection, as a factor of "
+        "observation_tokens or, from 100, in tokens.",
+    )
+    keep_recent: KeepRecent = declare(
+        WINDOW,
+        KeepRecent(),
+        "The youngest observations, by age and by number, that are never reflected: whichever "
+        "keeps more, up to half of observation_tokens.",
+    )
+    target: float = declare(FRACTION, 0.5, "How large a reflection may be, as a share of what it condenses.")
+    model: str | None = declare(optional(TEXT), None, "The model that reflects; None takes the general one.")
+
+    def __post_init__(self) -> None:
+        refuse([*wrong_values(self, "reflection.").values()])

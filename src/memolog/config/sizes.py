@@ -1,0 +1,71 @@
+"""What shares and factors come to in tokens.
+
+Knows the arithmetic of thresholds, and the threshold of each mode. Expects checked values.
+"""
+
+from typing import Final, Literal, TypeAlias
+
+__all__ = [
+    "LEAST_KEPT",
+    "LEAST_LIMIT",
+    "MODE_TOKENS",
+    "Mode",
+    "begin_at",
+    "block_at",
+    "buffer_step",
+    "kept_tokens",
+    "shared_threshold",
+    "threshold",
+]
+
+Mode: TypeAlias = Literal["default", "explore", "bug_fixing", "refactoring", "testing", "debugging", "research"]
+
+MODE_TOKENS: Final[dict[str, int]] = {
+    "default": 30_000,
+    "explore": 60_000,
+    "bug_fixing": 40_000,
+    "refactoring": 50_000,
+    "testing": 40_000,
+    "debugging": 40_000,
+    "research": 60_000,
+}
+"""How long a tail each mode waits for, where message_tokens does not say."""
+
+LEAST_KEPT: Final = 1_000
+"""From here an activation is a number of tokens, not a share."""
+
+LEAST_LIMIT: Final = 100
+"""From here a limit is a number of tokens, not a factor."""
+
+
+def threshold(message_tokens: int | None, mode: str) -> int:
+    """Return T: what was given, or else what the mode asks for."""
+    return MODE_TOKENS[mode] if message_tokens is None else message_tokens
+
+
+def buffer_step(buffer_tokens: float, limit: int) -> int | None:
+    """Return B in tokens, or None when buffering is off."""
+    if buffer_tokens is False:
+        return None
+    return int(buffer_tokens) if buffer_tokens >= 1 else max(1, round(limit * buffer_tokens))
+
+
+def kept_tokens(activation: float, limit: int) -> int:
+    """Return how many raw tokens stay after an activation."""
+    return int(activation) if activation >= LEAST_KEPT else limit - round(limit * activation)
+
+
+def begin_at(activation: float, limit: int) -> int:
+    """Return the log size at which a reflection begins in the background."""
+    return int(activation) if activation >= LEAST_KEPT else max(1, round(limit * activation))
+
+
+def block_at(block_after: float, limit: int) -> int:
+    """Return the size above which a turn may wait; never below what it is a limit of."""
+    absolute = block_after >= LEAST_LIMIT
+    return max(limit, int(block_after) if absolute else round(limit * block_after))
+
+
+def shared_threshold(limit: int, log_limit: int, log_tokens: int) -> int:
+    """Return T when messages may use what the log leaves free."""
+    return max(limit, limit + log_limit - log_tokens)

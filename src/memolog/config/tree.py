@@ -1,0 +1,277 @@
+"""The whole configuration as one frozen value.
+
+Knows every setting, the numbers that follow from them, and how sources are layered. Checks itself
+whichever way it is made, and reports all problems at once.
+"""
+
+# ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+from memolog.config import sizes
+from memolog.config.kinds import (
+    FLAG,
+    TEXT,
+    KeepRecent,
+    choice,
+    count,
+    dollars,
+    optional,
+    or_false,
+    or_word,
+    seconds,
+    tokens,
+)
+from memolog.config.problems import refuse, shown
+from memolog.config.rules import contradictions
+from memolog.config.sections import ObservationConfig, ReflectionConfig
+from memolog.config.setting import Setting, declare, declared, wrong_values
+from memolog.config.sizes import Mode
+from memolog.config.sources import (
+    SECTIONS,
+    Path,
+    Reading,
+    read_environment,
+    read_mapping,
+    read_toml,
+)
+from memolog.domain.observation import Scope
+
+__all__ = ["Config", "settings"]
+
+Durability: TypeAlias = Literal["normal", "full"]
+Grounding: TypeAlias = Literal["keep", "flag", "drop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every setting of Memolog. What contradicts itself cannot be made."""
+
+    observation: ObservationConfig = field(default_factory=ObservationConfig)
+    reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
+    share_token_budget: bool = declare(
+        FLAG, False, "Whether the tail may use what the log leaves of their common budget."
+    )
+    activate_after_idle: float | Literal["auto", False] = declare(
+        or_word("auto", or_false(seconds())),
+        "auto",
+        "After how long a pause buffered groups are activated early; auto takes the time for "
+        "which the provider keeps its prompt cache, False never does it.",
+    )
+    activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
+    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers what is there, however little.")
+    scope: Scope = declare(choice(*get_args(Scope)), "thread", "Who shares a log: one thread, or all of a resource.")
+    mode: Mode = declare(
+        choice(*get_args(Mode)),
+        "default",
+        "What the observer looks for; it also sets observation.message_tokens where that is not given.",
+    )
+    observe: bool = declare(FLAG, True, "Whether a log is kept; without one the tail is the last messages alone.")
+    last_messages: int = declare(count(), 10, "How many messages make the tail when observe is False.")
+    read_only: bool = declare(FLAG, False, "Whether contexts are made and nothing is written.")
+    context_tokens: int | None = declare(
+        optional(tokens()), None, "A hard limit on a context, which is cut to fit; None sets none."
+    )
+    strict: bool = declare(FLAG, False, "Whether a failure of the memory is raised into the turn.")
+    max_message_bytes: int = declare(count(), 100_000_000, "The largest message that is stored, in bytes.")
+    durability: Durability = declare(
+        choice(*get_args(Durability)),
+        "normal",
+        "Whether a power cut may cost the last commits (normal) or none (full, slower).",
+    )
+    busy_timeout: float = declare(
+        seconds(zero=True), 10, "How long to wait for a database that another process has locked."
+    )
+    statement_timeout: float = declare(seconds(), 30, "The longest that one database statement may take.")
+    pool_size: int = declare(count(), 10, "How many database connections are open at most.")
+    redact: bool = declare(FLAG, True, "Whether secrets are removed from what observers see, the log and the index.")
+    redact_raw: bool = declare(FLAG, False, "Whether secrets are also removed from a message before it is stored.")
+    manage_working_memory: bool = declare(FLAG, False, "Whether the observer keeps the working memory up to date.")
+    keep_prompts: bool = declare(FLAG, False, "Whether a run keeps what was sent to the model and what it answered.")
+    assume_done: bool = declare(FLAG, False, "Whether a planned action counts as done once its date has passed.")
+    grounding: Grounding = declare(
+        choice(*get_args(Grounding)),
+        "flag",
+        "What happens to an observation whose names and numbers are not in its sources.",
+    )
+    model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
+    budget: float | None = declare(
+        optional(dollars()), None, "How many US dollars may be spent in all; None sets no limit."
+    )
+    lease: float = declare(seconds(), 30, "For how long a run or a task is claimed before others may take it over.")
+    heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
+
+    def __post_init__(self) -> None:
+        wrong = wrong_values(self)
+        problems = [*_wrong_sections(self), *wrong.values()]
+        sound = {name: value for name, value in _values(self).items() if name not in wrong}
+        refuse([*problems, *contradictions(sound, {})])
+
+    @property
+    def threshold(self) -> int:
+        """T: the size of the tail at which the log takes over."""
+        return sizes.threshold(self.observation.message_tokens, self.mode)
+
+    @property
+    def buffer_step(self) -> int | None:
+        """B: by how many tokens the tail grows between two buffered groups; None when off."""
+        return sizes.buffer_step(self.observation.buffer_tokens, self.threshold)
+
+    @property
+    def floor(self) -> int:
+        """F: how many raw tokens an activation leaves in the tail."""
+        return sizes.kept_tokens(self.observation.buffer_activation, self.threshold)
+
+    @property
+    def block_at(self) -> int:
+        """The size of the tail above which a turn may wait for an observation."""
+        return sizes.block_at(self.observation.block_after, self.threshold)
+
+    @property
+    def reflect_at(self) -> int:
+        """R: the size of the log at which a reflection takes over."""
+        return self.reflection.observation_tokens
+
+    @property
+    def reflect_background_at(self) -> int:
+        """The size of the log at which a reflection begins in the background."""
+        return sizes.begin_at(self.reflection.buffer_activation, self.reflect_at)
+
+    @property
+    def reflect_block_at(self) -> int:
+        """The size of the log above which a turn may wait for a reflection."""
+        return sizes.block_at(self.reflection.block_after, self.reflect_at)
+
+    @property
+    def keep_recent_at_most(self) -> int:
+        """How many tokens of the youngest observations a reflection leaves alone at most."""
+        return self.reflect_at // 2
+
+    @property
+    def observation_model(self) -> str:
+        """The model that observes."""
+        return self.observation.model or self.model
+
+    @property
+    def reflection_model(self) -> str:
+        """The model that reflects."""
+        return self.reflection.model or self.model
+
+    def threshold_for(self, log_tokens: int) -> int:
+        """Return T beside a log of this size: larger while the log is short, if they share."""
+        if not self.share_token_budget:
+            return self.threshold
+        return sizes.shared_threshold(self.threshold, self.reflect_at, log_tokens)
+
+    def block_at_for(self, log_tokens: int) -> int:
+        """Return above which tail a turn may wait, beside a log of this size."""
+        return sizes.block_at(self.observation.block_after, self.threshold_for(log_tokens))
+
+    def reflection_target_for(self, slice_tokens: int) -> int:
+        """Return how large the reflection of a slice of this size may be."""
+        return round(slice_tokens * self.reflection.target)
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        toml: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        arguments: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Layer the sources: arguments beat the environment, which beats the file."""
+        known = _known()
+        readings: list[Reading] = []
+        if toml is not None:
+            readings.append(read_toml(toml, known))
+        if environment is not None:
+            readings.append(read_environment(environment, known))
+        if arguments is not None:
+            readings.append(read_mapping(arguments, known))
+        return cls._layered({name: item.default for name, item in known.items()}, readings)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, object]) -> Self:
+        """Make a configuration of nested tables, dotted names, or both."""
+        return cls.load(arguments=given)
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Self:
+        """Read a TOML file: its table [memolog] if it has one, or else the whole file."""
+        return cls.load(toml=path)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read MEMOLOG_… variables from the mapping, for which callers pass os.environ."""
+        return cls.load(environment=environment)
+
+    def with_overrides(self, overrides: Mapping[str, object]) -> Self:
+        """Return a copy with some settings changed, by nested or dotted names."""
+        return self._layered(_values(self), [read_mapping(overrides, _known())])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all settings as plain JSON values, nested; from_dict of it is equal to this."""
+        nested: dict[str, Any] = {}
+        for name, value in _values(self).items():
+            section, _, leaf = name.rpartition(".")
+            table: dict[str, Any] = nested.setdefault(section, {}) if section else nested
+            table[leaf] = value.to_dict() if isinstance(value, KeepRecent) else value
+        return nested
+
+    @classmethod
+    def _layered(cls, base: Mapping[str, Any], readings: list[Reading]) -> Self:
+        """Put the readings over the base, later over earlier, and refuse all that is wrong."""
+        values, where = dict(base), dict[str, str]()
+        problems: list[str] = []
+        for reading in readings:
+            values.update(reading.values)
+            where.update(reading.where)
+            problems.extend(reading.problems)
+            for name in reading.refused:
+                values.pop(name, None)
+        refuse([*problems, *contradictions(values, where)])
+        return cls._made_of(values)
+
+    @classmethod
+    def _made_of(cls, values: Mapping[str, Any]) -> Self:
+        top = {name: value for name, value in values.items() if "." not in name}
+        for section, made in SECTIONS.items():
+            prefix = f"{section}."
+            inner = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+            top[section] = made(**inner)
+        return cls(**top)
+
+
+@cache
+def settings() -> tuple[Setting, ...]:
+    """List every setting, as documentation, command line and tests need them."""
+    sections = (item for name, made in SECTIONS.items() for item in declared(made, f"{name}."))
+    return (*sections, *declared(Config))
+
+
+@cache
+def _known() -> Mapping[str, Setting]:
+    return {item.name: item for item in settings()}
+
+
+def _values(config: Config) -> dict[str, Any]:
+    """Return the values by dotted name."""
+    values: dict[str, Any] = {}
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if item.name not in SECTIONS:
+            values[item.name] = value
+        elif isinstance(value, SECTIONS[item.name]):
+            values |= {f"{item.name}.{x.name}": getattr(value, x.name) for x in fields(value)}
+    return values
+
+
+def _wrong_sections(config: Config) -> list[str]:
+    return [
+        f"{name} = {shown(getattr(config, name))} is not of type {made.__name__}. Config.from_dict takes plain tables."
+        for name, made in SECTIONS.items()
+        if not isinstance(getattr(config, name), made)
+    ]

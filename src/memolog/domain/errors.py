@@ -1,0 +1,232 @@
+"""Every error that Memolog raises on purpose, in one tree.
+
+Knows the words: each error says what happened, why, and what to do next. Knows nothing of stores or models.
+
+    MemologError
+    ├── ConfigError             settings that contradict each other or cannot be read
+    ├── InputError              what was handed in cannot be taken
+    │   ├── EmptyId
+    │   ├── UnknownRole
+    │   ├── NotJson
+    │   ├── MessageTooLarge
+    │   ├── MessageConflict     the same id with other content
+    │   └── ThreadExists
+    ├── NotFound                it is not there, or not yours
+    │   ├── ThreadNotFound
+    │   └── MessageNotFound
+    ├── Conflict                someone else was first: read again, decide again
+    │   └── LeaseLost
+    └── StoreError              the database cannot do it now
+        ├── StoreUnavailable    wrong address, server gone, driver missing
+        ├── StoreBusy           locked for too long
+        ├── StoreFull
+        ├── StoreReadOnly
+        ├── StoreClosed
+        ├── NotADatabase
+        ├── StoreCorrupt        a constraint or the file itself is damaged
+        └── SchemaTooNew
+"""
+
+__all__ = [
+    "ConfigError",
+    "Conflict",
+    "EmptyId",
+    "InputError",
+    "LeaseLost",
+    "MemologError",
+    "MessageConflict",
+    "MessageNotFound",
+    "MessageTooLarge",
+    "NotADatabase",
+    "NotFound",
+    "NotJson",
+    "SchemaTooNew",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "ThreadExists",
+    "ThreadNotFound",
+    "UnknownRole",
+]
+
+
+class MemologError(Exception):
+    """Base of all our errors. `retryable` says whether the same call may succeed later."""
+
+    retryable: bool = False
+
+    def __init__(self, what: str, *, why: str = "", then: str = "") -> None:
+        self.what, self.why, self.then = what, why, then
+        super().__init__(" ".join(part for part in (what, why, then) if part))
+
+
+class ConfigError(MemologError):
+    """Settings that contradict each other, are out of range, or are unknown."""
+
+
+class InputError(MemologError):
+    """What was handed in cannot be stored as it is; nothing of the call was saved."""
+
+
+class EmptyId(InputError):
+    """A resource, thread or message id without a character."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"The {kind} id is empty.",
+            why="Every read and write names what it is about.",
+            then=f"Pass a non-empty string as the {kind} id.",
+        )
+
+
+class UnknownRole(InputError):
+    """A role that no provider knows."""
+
+    def __init__(self, role: object, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{role!r} is not a role.",
+            why=f"Roles are {', '.join(known)}.",
+            then="Map the role of your framework onto one of these (a 'developer' message is 'system').",
+        )
+
+
+class NotJson(InputError):
+    """A value that JSON cannot hold exactly."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(
+            f"{where} cannot be stored exactly: {problem}.",
+            why="Parts are kept as JSON, byte for byte.",
+            then="Use only dicts with string keys, lists, strings, numbers, booleans and None.",
+        )
+
+
+class MessageTooLarge(InputError):
+    """A message above the configured size."""
+
+    def __init__(self, message_id: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"Message {message_id} has {size:,} bytes, more than the limit of {limit:,}.",
+            why="One message of that size would slow every read of its thread.",
+            then="Store the file elsewhere and keep its URL in a FilePart, or raise max_message_bytes.",
+        )
+
+
+class MessageConflict(InputError):
+    """A message id that is already stored with other content."""
+
+    def __init__(self, message_id: str, thread: str, difference: str) -> None:
+        super().__init__(
+            f"Message {message_id} is already stored in thread {thread} with other content: {difference}.",
+            why="Stored messages never change; only further parts may be added under the same id.",
+            then="Save the changed message under a new id.",
+        )
+
+
+class ThreadExists(InputError):
+    """A thread id that this resource has used already."""
+
+    def __init__(self, thread: str) -> None:
+        super().__init__(
+            f"Thread {thread} exists already.",
+            then="Choose another id, or use the existing thread.",
+        )
+
+
+class NotFound(MemologError):
+    """It does not exist, or belongs to another resource: the answer is the same."""
+
+
+class ThreadNotFound(NotFound):
+    """No such thread for this resource."""
+
+    def __init__(self, thread: str) -> None:
+        super().__init__(
+            f"There is no thread {thread} for this resource.",
+            then="Check the id and the resource, or create the thread first.",
+        )
+
+
+class MessageNotFound(NotFound):
+    """No such message for this resource."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(
+            f"There is no message {message_id} for this resource.",
+            then="Check the id and the resource.",
+        )
+
+
+class Conflict(MemologError):
+    """Another writer committed first; read the state again and decide again."""
+
+    retryable = True
+
+
+class LeaseLost(Conflict):
+    """The lease has passed to another owner; what this owner would write is refused."""
+
+    retryable = False
+
+    def __init__(self, name: str, owner: str, fence: int) -> None:
+        super().__init__(
+            f"{owner} no longer holds {name} (fence {fence}).",
+            why="The lease ended and another owner may have taken over.",
+            then="Drop the result: whoever holds the lease now repeats the work.",
+        )
+
+
+class StoreError(MemologError):
+    """The database could not do what was asked; nothing of the call was saved."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached or opened."""
+
+    retryable = True
+
+
+class StoreBusy(StoreError):
+    """Another process kept the database locked for longer than the busy timeout."""
+
+    retryable = True
+
+
+class StoreFull(StoreError):
+    """No space is left where the database lives."""
+
+    retryable = True
+
+
+class StoreReadOnly(StoreError):
+    """The database cannot be written to."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("The store is closed.", then="Open it again before you use it.")
+
+
+class NotADatabase(StoreError):
+    """The file is something else than a database of ours."""
+
+
+class StoreCorrupt(StoreError):
+    """A constraint refused the write, or the file is damaged: neither should ever happen."""
+
+
+class SchemaTooNew(StoreError):
+    """The database was written by a newer Memolog."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(
+            f"The database has schema version {found}, this Memolog knows up to {known}.",
+            why="A newer release has migrated it, and writing with older code could lose data.",
+            then="Upgrade Memolog, or open the snapshot that was taken before the migration.",
+        )

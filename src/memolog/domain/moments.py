@@ -1,0 +1,29 @@
+"""Moments in time as the store keeps them: whole microseconds since 1970 in UTC.
+
+Knows how a moment becomes a number and back without losing a microsecond. Knows no clock.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from memolog.domain.errors import InputError
+
+__all__ = ["from_micros", "to_micros"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(moment: datetime) -> int:
+    """Return the microseconds since 1970; refuses a moment without a zone, since it names no moment."""
+    if moment.tzinfo is None:
+        raise InputError(
+            f"The time {moment.isoformat()} has no zone.",
+            why="Without one it names no moment, and dates in the log would be wrong.",
+            then="Pass an aware datetime, for example datetime.now(timezone.utc).",
+        )
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """Return the moment in UTC."""
+    return _EPOCH + timedelta(microseconds=micros)

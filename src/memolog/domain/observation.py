@@ -1,0 +1,140 @@
+"""Observations, the groups they come in, and the generations of a log.
+
+Knows what a line of the log is and where it comes from. Knows neither how it is written nor how it is shown.
+"""
+
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Literal, TypeAlias
+
+from memolog.domain.codec import JsonObject, nothing
+from memolog.domain.thread import Hints
+
+__all__ = [
+    "MARKS",
+    "Generation",
+    "Group",
+    "Log",
+    "Observation",
+    "Priority",
+    "Scope",
+    "Source",
+    "Span",
+    "Trust",
+]
+
+Scope: TypeAlias = Literal["thread", "resource"]
+Priority: TypeAlias = Literal["high", "medium", "low", "done"]
+Trust: TypeAlias = Literal["tool", "assistant", "user"]
+ObservationState: TypeAlias = Literal["active", "superseded", "dropped", "retracted", "deleted"]
+GroupKind: TypeAlias = Literal["observer", "reflection", "edit"]
+GroupState: TypeAlias = Literal["buffered", "active", "covered", "void"]
+GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
+
+MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """First to last message sequence number, both included."""
+
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.first <= self.last:
+            raise ValueError(f"a span runs forward from 1, not from {self.first} to {self.last}")
+
+    def __contains__(self, seq: int) -> bool:
+        return self.first <= seq <= self.last
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Messages that an observation cites: a span of one thread."""
+
+    thread: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One dated, prioritised line of the log."""
+
+    id: str
+    group: str
+    ordinal: int
+    priority: Priority
+    text: str
+    said_at: datetime | None = None
+    """When it was said."""
+    zone: str | None = None
+    about: date | None = None
+    """The day that is spoken of, where it can be computed."""
+    parent: int | None = None
+    """The ordinal of the line that this one stands under."""
+    verbatim: str | None = None
+    """Text that is being written together, kept word for word under the line."""
+    sources: tuple[Source, ...] = ()
+    merges: tuple[str, ...] = ()
+    """The observations that a reflected line stands for."""
+    trust: Trust = "assistant"
+    grounded: bool = True
+    category: str | None = None
+    files: tuple[str, ...] = ()
+    metadata: JsonObject = field(default_factory=nothing)
+    state: ObservationState = "active"
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The observations that one run made from one span of messages. Rendered once."""
+
+    id: str
+    handle: str
+    """A short id that recall accepts."""
+    kind: GroupKind
+    state: GroupState
+    thread: str | None
+    span: Span | None
+    text: str
+    tokens: int
+    created_at: datetime
+    activated_at: datetime | None = None
+    run: str | None = None
+    hints: Hints | None = None
+    observations: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One state of a log between two rewrites."""
+
+    number: int
+    kind: GenerationKind
+    created_at: datetime
+    run: str | None = None
+    dropped: tuple[str, ...] = ()
+    """Observations that no line of this generation stands for; restorable and searchable."""
+    restored_from: int | None = None
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The active groups of one scope, in order. `version` is what a commit names."""
+
+    id: str
+    resource: str
+    scope: Scope
+    thread: str | None
+    version: int
+    generation: int
+    created_at: datetime
+    groups: tuple[Group, ...] = ()
+    metadata: JsonObject = field(default_factory=nothing)

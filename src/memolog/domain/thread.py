@@ -1,0 +1,51 @@
+"""Resources and threads: whose memory it is, and one ordered conversation of theirs.
+
+Knows what a thread carries beside its messages. Hints live here and never on a log, since several threads may share one.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from memolog.domain.codec import JsonObject, nothing
+
+__all__ = ["Cursor", "Hints", "Thread"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What the observer last said about where a thread stands."""
+
+    current_task: str | None = None
+    suggested_response: str | None = None
+    title: str | None = None
+    at: datetime | None = None
+    last_seq: int = 0
+    """The end of the span they were drawn from: the highest wins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """One ordered conversation of a resource."""
+
+    id: str
+    resource: str
+    created_at: datetime
+    updated_at: datetime
+    last_seq: int = 0
+    """The sequence number of the newest message: also how many rows the thread has."""
+    title: str | None = None
+    hints: Hints = field(default_factory=Hints)
+    active_task: str | None = None
+    active_session: str | None = None
+    overrides: JsonObject = field(default_factory=nothing)
+    """Settings that differ from the configuration for this thread alone."""
+    metadata: JsonObject = field(default_factory=nothing)
+    cloned_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """Up to which message of a thread a log covers."""
+
+    thread: str
+    seq: int

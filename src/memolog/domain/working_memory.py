@@ -1,0 +1,35 @@
+"""Working memory: a small document of stable facts, with every version kept.
+
+Knows the document and its versions. Knows nothing of how it is shown or who may edit it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from memolog.domain.codec import JsonObject
+
+__all__ = ["Document", "DocumentVersion"]
+
+DocumentFormat: TypeAlias = Literal["markdown", "json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentVersion:
+    """One version: who wrote it, and when."""
+
+    number: int
+    text: str
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The working memory of a resource, or of one thread."""
+
+    resource: str
+    thread: str | None
+    format: DocumentFormat
+    current: DocumentVersion
+    schema: JsonObject | None = None

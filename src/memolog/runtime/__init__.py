@@ -1,0 +1,1 @@
+"""The imperative shell: the only place that reads a clock or draws a random number."""

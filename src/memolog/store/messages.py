@@ -1,0 +1,363 @@
+"""Messages in the store: save (idempotent), load by cursor, span, id or page, count.
+
+Knows the rows of messages and the rules of saving: the same id and content again changes nothing, more parts under the same
+id become a further row, other content is refused. Every call names its resource.
+"""
+
+# Scripts are made at every call; their annotations need not be evaluated each time.
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeAlias
+
+from memolog.domain.clock import Clock
+from memolog.domain.codec import dumps, object_text, pack
+from memolog.domain.errors import MessageConflict, MessageNotFound, MessageTooLarge, ThreadNotFound
+from memolog.domain.message import (
+    Message,
+    NewMessage,
+    Part,
+    check_message,
+    continues,
+    pairs_of,
+    parts_to_json,
+)
+from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.observation import Span
+from memolog.store.engine import Engine
+from memolog.store.rows import message_from_row
+from memolog.store.scope import FIRST, LAST, Page, check_id, page_key, page_token
+from memolog.store.sql import Row, Script, load_queries
+
+__all__ = ["Messages", "Saved", "Totals", "Weigh"]
+
+q = load_queries("messages")
+threads = load_queries("threads")
+
+Weigh: TypeAlias = Callable[[NewMessage], int]
+"""Counts the tokens of a message."""
+
+Values: TypeAlias = dict[str, object]
+
+_IDS_A_QUERY = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What a save did: the rows as they stand now, and how many of them are new."""
+
+    messages: tuple[Message, ...]
+    added: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """How many messages, and how many tokens in them."""
+
+    messages: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """A message that was checked and turned into column values, and needs only its place."""
+
+    message: NewMessage
+    values: Values
+    is_fresh: bool
+    """Its id was made by us just now, so it cannot be stored already."""
+
+
+class Messages:
+    """The messages of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], weigh: Weigh, max_bytes: int) -> None:
+        self._engine, self._clock, self._new_id = engine, clock, new_id
+        self._weigh, self._max_bytes = weigh, max_bytes
+
+    # ------------------------------------------------------------ saving
+
+    async def save(
+        self,
+        resource: str,
+        thread: str,
+        messages: NewMessage | Sequence[NewMessage],
+        *,
+        create: bool = True,
+        turn: str | None = None,
+    ) -> Saved:
+        """Save one or many messages of one thread, all or none of them, in this order.
+
+        A missing thread is created unless `create` is False. Saving the same again is harmless.
+        """
+        check_id("resource", resource)
+        check_id("thread", thread)
+        given = [messages] if isinstance(messages, NewMessage) else list(messages)
+        now = to_micros(self._clock.now())
+        ready = [self._ready(message, now, turn) for message in given]
+
+        def script() -> Script[Saved]:
+            return (yield from self.saving(resource, thread, ready, now, create=create))
+
+        return await self._engine.write(script, name="messages.save")
+
+    def _ready(self, message: NewMessage, now: int, turn: str | None) -> _Ready:
+        check_message(message)
+        is_fresh = message.id is None
+        message_id = self._new_id() if message.id is None else check_id("message", message.id)
+        parts = parts_to_json(message.parts)
+        # Most texts are ASCII and far below the limit: only then is the exact size worth an encoding.
+        if len(parts) * 4 > self._max_bytes and (size := len(parts.encode())) > self._max_bytes:
+            raise MessageTooLarge(message_id, size, self._max_bytes)
+        values: Values = {
+            "id": message_id,
+            "continuation": 0,
+            "role": message.role,
+            "tokens": self._weigh(message),
+            "created_at": now if message.created_at is None else to_micros(message.created_at),
+            "own": int(message.own),
+            "turn": turn,
+            "zone": pack(message.zone),
+            "speaker": pack(message.speaker),
+            "pairs": _pairs_text(message.parts),
+            "metadata": object_text("The metadata", message.metadata) if message.metadata else "{}",
+            "parts": parts,
+        }
+        return _Ready(message=message, values=values, is_fresh=is_fresh)
+
+    def saving(self, resource: str, thread: str, ready: Sequence[_Ready], now: int, *, create: bool) -> Script[Saved]:
+        """Save prepared messages as part of a larger script."""
+        if len(ready) == 1 or not (yield from _all_new(resource, thread, ready)):
+            rows: list[Message] = []
+            added = 0
+            for one in ready:
+                stored, is_new = yield from self._save_one(resource, thread, one, now, create=create)
+                rows.extend(stored)
+                added += is_new
+            return Saved(messages=tuple(rows), added=added)
+        thread_pk, last = yield from _advance(resource, thread, len(ready), now, create=create)
+        first = last - len(ready) + 1
+        numbered = [{**one.values, "thread_pk": thread_pk, "seq": first + i} for i, one in enumerate(ready)]
+        yield q.insert_messages.many(numbered)
+        saved = (_message(resource, thread, one, row) for one, row in zip(ready, numbered, strict=True))
+        return Saved(messages=tuple(saved), added=len(ready))
+
+    def _save_one(
+        self, resource: str, thread: str, one: _Ready, now: int, *, create: bool
+    ) -> Script[tuple[tuple[Message, ...], bool]]:
+        thread_pk, seq = yield from _advance(resource, thread, 1, now, create=create)
+        values: Values = {**one.values, "thread_pk": thread_pk, "seq": seq}
+        if (yield q.insert_message(**values)):
+            return (_message(resource, thread, one, values),), True
+        # The id is known: this is a repetition, a growth, or a mistake.
+        rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
+        stored = [message_from_row(row) for row in rows]
+        rest = _what_is_new(one.message, stored, thread)
+        if not rest:
+            yield q.give_back(thread_pk=thread_pk, count=1)
+            return tuple(message for message in stored if message.state != "withdrawn"), False
+        grown: Values = {
+            **values,
+            "continuation": len(stored),
+            "tokens": self._weigh(replace(one.message, parts=rest)),
+            "pairs": _pairs_text(rest),
+            "parts": parts_to_json(rest),
+        }
+        yield q.insert_messages.many([grown])
+        return (_message(resource, thread, one, grown, rest),), True
+
+    # ------------------------------------------------------------ loading
+
+    async def after(
+        self, resource: str, thread: str, cursor: int = 0, *, limit: int | None = None
+    ) -> tuple[Message, ...]:
+        """Return the live messages after a sequence number, oldest first: a thread's tail."""
+        rows = await self._rows_between(resource, thread, cursor, LAST, limit)
+        return tuple(message for message in map(message_from_row, rows) if message.state == "live")
+
+    async def span(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
+        """Return every message of a span, tombstones too, so that none seems to be missing."""
+        rows = await self._rows_between(resource, thread, span.first - 1, span.last, None)
+        return tuple(map(message_from_row, rows))
+
+    async def _rows_between(
+        self, resource: str, thread: str, after: int, up_to: int, limit: int | None
+    ) -> Sequence[Row]:
+        check_id("resource", resource)
+        check_id("thread", thread)
+        bounds: Values = {"after": after, "up_to": up_to, "limit": LAST if limit is None else limit}
+
+        def script() -> Script[Sequence[Row]]:
+            rows = yield q.after(resource=resource, thread=thread, **bounds)
+            if not rows:
+                yield from _expect_thread(resource, thread)
+            return rows
+
+        return await self._engine.read(script)
+
+    async def get(self, resource: str, message_id: str, *, thread: str | None = None) -> tuple[Message, ...]:
+        """Return the rows of one message: itself, then its continuations. Raises MessageNotFound.
+
+        Without a thread, all threads of the resource are looked through.
+        """
+        check_id("resource", resource)
+        check_id("message", message_id)
+        where: Values = {"resource": resource, "id": message_id}
+
+        def script() -> Script[tuple[Message, ...]]:
+            rows = yield (q.by_id_anywhere(**where) if thread is None else q.by_id(thread=thread, **where))
+            if not rows:
+                raise MessageNotFound(message_id)
+            return tuple(map(message_from_row, rows))
+
+        return await self._engine.read(script)
+
+    async def page(
+        self,
+        resource: str,
+        thread: str,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Page[Message]:
+        """Return some messages, oldest first: those after a sequence number, or the last ones before it.
+
+        With neither, the first page. `next` is the sequence number to go on from, in the same direction.
+        """
+        check_id("resource", resource)
+        check_id("thread", thread)
+        where: Values = {"resource": resource, "thread": thread, "limit": limit + 1}
+
+        def script() -> Script[Page[Message]]:
+            if before is None:
+                rows = yield q.after(after=after or 0, up_to=LAST, **where)
+            else:
+                rows = yield q.before(before=before, **where)
+            if not rows:
+                yield from _expect_thread(resource, thread)
+            shown = [message_from_row(row) for row in rows[:limit]]
+            more = str(shown[-1].seq) if len(rows) > limit else None
+            return Page(items=tuple(sorted(shown, key=lambda message: message.seq)), next=more)
+
+        return await self._engine.read(script)
+
+    async def of_resource(
+        self,
+        resource: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: str | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Page[Message]:
+        """Return the live messages of all threads of a resource in the order of their times."""
+        check_id("resource", resource)
+        start = (LAST, LAST, LAST) if newest_first else (FIRST, FIRST, FIRST)
+        at, thread_pk, seq = page_key(after, start)
+        query = q.of_resource_back if newest_first else q.of_resource
+        step = query(
+            resource=resource,
+            since=FIRST if since is None else to_micros(since),
+            until=LAST if until is None else to_micros(until),
+            at=at,
+            thread_pk=thread_pk,
+            seq=seq,
+            limit=limit + 1,
+        )
+
+        def script() -> Script[Page[Message]]:
+            rows = yield step
+            shown = rows[:limit]
+            more = page_token((shown[-1][7], shown[-1][18], shown[-1][2])) if len(rows) > limit else None
+            return Page(items=tuple(map(message_from_row, shown)), next=more)
+
+        return await self._engine.read(script, brief=False)
+
+    async def totals(self, resource: str, thread: str | None = None, *, after: int = 0) -> Totals:
+        """Return how many live messages and tokens there are, in a thread or in the whole resource."""
+        check_id("resource", resource)
+
+        def script() -> Script[Totals]:
+            rows = yield q.count(resource=resource, thread=thread, after=after)
+            return Totals(messages=rows[0][0], tokens=int(rows[0][1]))
+
+        return await self._engine.read(script, brief=thread is not None)
+
+
+# ---------------------------------------------------------------- pieces of scripts
+
+
+def _expect_thread(resource: str, thread: str) -> Script[None]:
+    rows = yield threads.get_thread(resource=resource, thread=thread)
+    if not rows:
+        raise ThreadNotFound(thread)
+
+
+def _advance(resource: str, thread: str, count: int, now: int, *, create: bool) -> Script[tuple[int, int]]:
+    """Take the thread's row and its next numbers; return its key and the last of the numbers."""
+    step = q.advance(resource=resource, thread=thread, count=count, now=now)
+    rows = yield step
+    if not rows and create:
+        empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
+        yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
+        rows = yield step
+    if not rows:
+        raise ThreadNotFound(thread)
+    return rows[0][0], rows[0][1]
+
+
+def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:
+    """Tell whether none of these ids is stored and none occurs twice."""
+    ids = [str(one.values["id"]) for one in ready]
+    if len(set(ids)) != len(ids):
+        return False
+    known = [message_id for message_id, one in zip(ids, ready, strict=True) if not one.is_fresh]
+    for start in range(0, len(known), _IDS_A_QUERY):
+        chunk = known[start : start + _IDS_A_QUERY]
+        if (yield q.known_ids(resource=resource, thread=thread, ids=chunk)):
+            return False
+    return True
+
+
+def _what_is_new(offered: NewMessage, stored: Sequence[Message], thread: str) -> tuple[Part, ...]:
+    """Return the parts that are not stored yet; raises MessageConflict where the two disagree."""
+    if any(message.state == "forgotten" for message in stored):
+        # What was forgotten does not come back because someone imports it again.
+        return ()
+    live = [message for message in stored if message.state == "live"]
+    message_id = stored[0].id
+    if live and live[0].role != offered.role:
+        raise MessageConflict(message_id, thread, f"its role is {live[0].role}, not {offered.role}")
+    kept = tuple(part for message in live for part in message.parts)
+    rest = continues(kept, offered.parts)
+    if rest is None:
+        raise MessageConflict(message_id, thread, "its parts differ")
+    return rest
+
+
+def _pairs_text(parts: tuple[Part, ...]) -> str | None:
+    calls, results = pairs_of(parts)
+    return dumps([calls, results]) if calls or results else None
+
+
+def _message(resource: str, thread: str, one: _Ready, values: Values, parts: tuple[Part, ...] | None = None) -> Message:
+    new = one.message
+    return Message(
+        id=str(values["id"]),
+        resource=resource,
+        thread=thread,
+        seq=int(str(values["seq"])),
+        continuation=int(str(values["continuation"])),
+        role=new.role,
+        parts=new.parts if parts is None else parts,
+        created_at=from_micros(int(str(values["created_at"]))),
+        tokens=int(str(values["tokens"])),
+        zone=new.zone,
+        speaker=new.speaker,
+        own=new.own,
+        metadata=new.metadata,
+    )

@@ -1,0 +1,331 @@
+"""The PostgreSQL engine: a pool, one transaction a script.
+
+Knows connections, transactions, time limits and error codes. Knows no table.
+
+Behind a transaction pooler nothing may outlive a transaction: no prepared statement, no session setting. `pooler=True` sends
+the settings with every transaction and prepares nothing; the engine also falls back to that by itself when it notices.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from memolog.domain.errors import (
+    ConfigError,
+    MemologError,
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from memolog.store.engine import Engine, Work
+from memolog.store.migrate import CREATE_RECORD, READ_RECORD, RECORD, TABLE, pending, refuse_foreign
+from memolog.store.sql import Row, Script, Step
+
+try:
+    import asyncpg
+    from asyncpg import exceptions as pg
+except ImportError as missing:  # pragma: no cover - exercised by a subprocess test
+    raise ConfigError(
+        "PostgreSQL needs the asyncpg driver, which is not installed.",
+        then='Install it with: pip install "memolog[postgres]"',
+    ) from missing
+
+__all__ = ["PostgresEngine", "PostgresOptions", "safe_url", "split_url"]
+
+T = TypeVar("T")
+Connection = Any
+
+_ATTEMPTS = 8
+_LOCK_KEY = 0x6D656D6F6C6F67  # "memolog": keeps two migrating processes apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresOptions:
+    """How to connect."""
+
+    schema: str = "memolog"
+    pool_size: int = 10
+    statement_timeout: float = 30.0
+    connect_timeout: float = 10.0
+    pooler: bool = False
+
+
+def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]:
+    """Take our own parameters (`schema`, `pooler`) out of a URL; the driver gets the rest."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    schema = query.pop("schema", options.schema)
+    if not schema.replace("_", "a").isalnum() or not schema.isascii() or schema[0].isdigit():
+        raise ConfigError(f"{schema!r} cannot name a schema.", then="Use letters, digits and underscores.")
+    pooler = query.pop("pooler", "transaction" if options.pooler else "") == "transaction"
+    changed = PostgresOptions(
+        schema=schema,
+        pool_size=options.pool_size,
+        statement_timeout=options.statement_timeout,
+        connect_timeout=options.connect_timeout,
+        pooler=pooler,
+    )
+    return urlunsplit(parts._replace(query=urlencode(query, safe="/"))), changed
+
+
+def safe_url(url: str) -> str:
+    """Return the URL without its password, for people to read."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@", 1)))
+
+
+class _LostRace(Exception):
+    """The database refused a transaction that may succeed when it is run again."""
+
+
+class PostgresEngine(Engine):
+    """Runs scripts on one schema of a PostgreSQL database."""
+
+    def __init__(self, url: str, options: PostgresOptions | None = None) -> None:
+        """Name the database; `start` connects to it."""
+        self._url, self.options = split_url(url, options or PostgresOptions())
+        self.name = safe_url(url)
+        self._pooler = self.options.pooler
+        self._pool: Any = None
+        self._closed = False
+        self._pool_gate = asyncio.Lock()
+
+    # ------------------------------------------------------------ connections
+
+    async def start(self) -> None:
+        """Connect, so that a wrong address is told at once."""
+        await self._get_pool()
+
+    async def _get_pool(self) -> Any:
+        if self._closed:
+            raise StoreClosed
+        async with self._pool_gate:
+            if self._pool is None:
+                self._pool = await self._connect()
+            return self._pool
+
+    async def _connect(self) -> Any:
+        settings = {} if self._pooler else dict(self._settings())
+        try:
+            return await cast("Any", asyncpg).create_pool(
+                self._url,
+                min_size=1,
+                max_size=self.options.pool_size,
+                timeout=self.options.connect_timeout,
+                statement_cache_size=0 if self._pooler else 256,
+                server_settings={"application_name": "memolog"} | settings,
+                # What a transaction sets ends with it, so there is nothing to reset.
+                reset=_no_reset,
+            )
+        except Exception as error:
+            raise self._mapped(error) from error
+
+    def _settings(self) -> Sequence[tuple[str, str]]:
+        milliseconds = int(self.options.statement_timeout * 1000)
+        return (
+            ("search_path", self.options.schema),
+            ("statement_timeout", str(milliseconds)),
+            ("idle_in_transaction_session_timeout", str(2 * milliseconds)),
+        )
+
+    def _opening(self, isolation: str) -> str:
+        begin = f"BEGIN ISOLATION LEVEL {isolation}"
+        if not self._pooler:
+            return begin
+        return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in self._settings())])
+
+    # ------------------------------------------------------------ scripts
+
+    async def read(self, work: Work[T], *, brief: bool = True) -> T:
+        """Run a script on one consistent snapshot."""
+        del brief
+        return await self._run(work, "REPEATABLE READ, READ ONLY", None)
+
+    async def write(self, work: Work[T], *, name: str) -> T:
+        """Run a script in one transaction and commit it."""
+        return await self._run(work, "READ COMMITTED", name)
+
+    async def _run(self, work: Work[T], isolation: str, name: str | None) -> T:
+        lost: BaseException | None = None
+        for attempt in range(_ATTEMPTS):
+            try:
+                async with self._connection() as connection:
+                    return await self._transact(connection, work, isolation, name)
+            except _LostRace as race:
+                lost = race.__cause__
+                await asyncio.sleep(random.random() * 0.002 * 2**attempt)  # noqa: S311
+        raise self._mapped(cast("Exception", lost)) from lost
+
+    async def _transact(self, connection: Connection, work: Work[T], isolation: str, name: str | None) -> T:
+        committing = False
+        try:
+            await connection.execute(self._opening(isolation))
+            result = await _drive(connection, work())
+            if name is not None:
+                self.reached(name, "before")
+            committing = True
+            await connection.execute("COMMIT")
+        except BaseException as error:
+            await _roll_back(connection)
+            if isinstance(error, MemologError) or not isinstance(error, Exception):
+                raise
+            raise self._after_failure(error, committing=committing) from error
+        if name is not None:
+            self.reached(name, "after")
+        return result
+
+    def _after_failure(self, error: Exception, *, committing: bool) -> Exception:
+        """Say whether to run the script again, or what to tell the caller."""
+        if isinstance(error, pg.SerializationError | pg.DeadlockDetectedError | pg.UniqueViolationError):
+            return _LostRace()
+        if isinstance(error, pg.InvalidSQLStatementNameError | pg.DuplicatePreparedStatementError):
+            # Only a transaction pooler makes our prepared statements vanish.
+            self._pooler = True
+            self._forget_pool()
+            return _LostRace()
+        gone = isinstance(error, pg.PostgresConnectionError | pg.InterfaceError | OSError | pg.AdminShutdownError)
+        if gone and not committing:
+            # Nothing can have been committed, so a fresh connection may simply try again.
+            self._forget_pool()
+            return _LostRace()
+        return self._mapped(error)
+
+    def _forget_pool(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.terminate()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Connection]:
+        pool = await self._get_pool()
+        try:
+            connection = await pool.acquire(timeout=self.options.connect_timeout)
+        except TimeoutError as error:
+            raise StoreBusy(
+                "No database connection became free in time.",
+                why=f"All {self.options.pool_size} are in use.",
+                then="Raise pool_size, or do less at once.",
+            ) from error
+        except Exception as error:
+            raise self._mapped(error) from error
+        try:
+            yield connection
+        finally:
+            await pool.release(connection)
+
+    # ------------------------------------------------------------ schema
+
+    async def migrate(self, now: int) -> None:
+        """Bring the schema to the present version; two processes that start at once do it once."""
+        async with self._connection() as connection:
+            try:
+                async with connection.transaction():
+                    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK_KEY)
+                    await self._migrate(connection, now)
+            except MemologError:
+                raise
+            except Exception as error:
+                raise self._mapped(error) from error
+
+    async def _migrate(self, connection: Connection, now: int) -> None:
+        schema = self.options.schema
+        rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema)
+        tables = [cast("str", row[0]) for row in rows]
+        refuse_foreign(f"The schema {schema}", tables)
+        if not tables:
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        await connection.execute(f"SET LOCAL search_path = {schema}")
+        if TABLE not in tables:
+            await connection.execute(CREATE_RECORD)
+        applied = [(int(row[0]), str(row[1])) for row in await connection.fetch(READ_RECORD)]
+        for migration in pending("postgres", applied):
+            await connection.execute(migration.text)
+            values = (migration.version, migration.name, migration.checksum, now)
+            await connection.execute(f"{RECORD} VALUES ($1, $2, $3, $4)", *values)
+
+    # ------------------------------------------------------------ the end
+
+    async def close(self) -> None:
+        """Let the connections finish and close them."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._pool is not None:
+            await self._pool.close()
+
+    # ------------------------------------------------------------ errors
+
+    def _mapped(self, error: Exception) -> MemologError:
+        says = f"PostgreSQL says: {error}."
+        if isinstance(error, pg.DiskFullError | pg.OutOfMemoryError):
+            return StoreFull(
+                f"No space is left on the server of {self.name}.",
+                why=says,
+                then="Free some space; nothing was half-saved.",
+            )
+        if isinstance(error, pg.ReadOnlySQLTransactionError | pg.InsufficientPrivilegeError):
+            return StoreReadOnly(
+                f"The database {self.name} cannot be written to.",
+                why=says,
+                then="Connect to the primary, with a user that may write to the schema.",
+            )
+        if isinstance(error, pg.QueryCanceledError | pg.LockNotAvailableError | pg.TransactionRollbackError):
+            return StoreBusy(
+                "The database did not come to it in time.",
+                why=says,
+                then="Try again, or raise statement_timeout.",
+            )
+        if isinstance(
+            error, pg.IntegrityConstraintViolationError | pg.DataError | pg.SyntaxOrAccessError
+        ) and not isinstance(error, pg.InvalidCatalogNameError | pg.InvalidAuthorizationSpecificationError):
+            return StoreCorrupt(
+                f"The database {self.name} refused the operation.",
+                why=says,
+                then="Nothing was saved by this call. Please report it: this should not happen.",
+            )
+        return StoreUnavailable(
+            f"The database {self.name} cannot be reached.",
+            why=f"{says if str(error) else type(error).__name__ + '.'}",
+            then="Check the address, the user and that the server is running.",
+        )
+
+
+async def _no_reset(connection: Connection) -> None:
+    """Leave a connection as it is."""
+
+
+async def _roll_back(connection: Connection) -> None:
+    try:
+        if connection.is_in_transaction():
+            await asyncio.shield(connection.execute("ROLLBACK"))
+    except Exception:  # noqa: BLE001 - the connection is broken, and the pool replaces it
+        connection.terminate()
+
+
+async def _drive(connection: Connection, script: Script[T]) -> T:
+    """Run a script to its end; rows go in, its result comes out."""
+    try:
+        step = next(script)
+        while True:
+            step = script.send(await _execute(connection, step))
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+async def _execute(connection: Connection, step: Step) -> Sequence[Row]:
+    if step.many is not None:
+        text, names = step.statement.postgres()
+        await connection.executemany(text, [[values[name] for name in names] for values in step.many])
+        return []
+    lengths, values = step.flat()
+    text, names = step.statement.postgres(lengths)
+    return await connection.fetch(text, *(values[name] for name in names))

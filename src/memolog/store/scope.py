@@ -1,0 +1,59 @@
+"""Scope: whose rows a call may touch, and how a page continues.
+
+Knows that ids are non-empty text that both engines can hold, and that a page token is opaque to callers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from memolog.domain.errors import EmptyId, InputError
+
+__all__ = ["FIRST", "LAST", "Page", "check_id", "page_key", "page_token"]
+
+T = TypeVar("T")
+
+FIRST = -(2**63)
+LAST = 2**63 - 1
+_LONGEST_ID = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """Some items, and the token that continues after them (None: there are no more)."""
+
+    items: tuple[T, ...]
+    next: str | None = None
+
+
+def check_id(kind: str, value: object) -> str:
+    """Return the id, or refuse what cannot be one."""
+    if not isinstance(value, str):
+        raise InputError(f"A {kind} id is a string, not {type(value).__name__}.", then="Pass its text.")
+    if not value.strip():
+        raise EmptyId(kind)
+    if len(value) > _LONGEST_ID or not value.isprintable():
+        raise InputError(
+            f"The {kind} id {value[:40]!r} has control characters or more than {_LONGEST_ID} characters.",
+            why="Ids are shown, indexed and put into file names and URLs.",
+            then="Use a printable, shorter id.",
+        )
+    return value
+
+
+def page_token(key: Sequence[int]) -> str:
+    """Return the token for the last key seen."""
+    return ".".join(str(number) for number in key)
+
+
+def page_key(token: str | None, start: Sequence[int]) -> list[int]:
+    """Return the key of a token, or where a first page starts."""
+    if token is None:
+        return list(start)
+    try:
+        key = [int(number) for number in token.split(".")]
+    except ValueError:
+        key = []
+    if len(key) != len(start) or not all(FIRST <= number <= LAST for number in key):
+        raise InputError(f"{token!r} is no page token.", then="Pass the `next` of the page before, unchanged.")
+    return key

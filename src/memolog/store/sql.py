@@ -1,0 +1,153 @@
+"""Named queries: SQL text in `.sql` files, and the steps that scripts are made of.
+
+A *script* is one transaction written as a generator: it yields steps and is sent their rows. It does no I/O, so the same
+script is driven by a SQLite connection in one go, or by PostgreSQL one round trip a step.
+
+Knows the format of the files and how each engine spells a parameter. Knows no query.
+
+    -- claim_lease --
+    -- A comment says why.
+    INSERT INTO … VALUES (:name, …)          one value a parameter
+    SELECT … WHERE id IN (:ids[])            a list: as many placeholders as it needs
+    {select_messages} WHERE …                another query of the same file, put in here
+"""
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeAlias, TypeVar, cast
+
+__all__ = ["Queries", "Row", "Script", "Statement", "Step", "load_queries", "split_named"]
+
+T = TypeVar("T")
+
+Row: TypeAlias = Sequence[Any]
+Values: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named query."""
+
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+    lists: frozenset[str]
+
+    def sqlite(self, lengths: tuple[tuple[str, int], ...] = ()) -> str:
+        """Return the text with SQLite's named parameters."""
+        return _expand(self, lengths)[0]
+
+    def postgres(self, lengths: tuple[tuple[str, int], ...] = ()) -> tuple[str, tuple[str, ...]]:
+        """Return the text with numbered parameters, and their names in order."""
+        return _numbered(self, lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One execution of a statement: with one set of values, or with many and no rows in answer."""
+
+    statement: Statement
+    values: Values
+    many: Sequence[Values] | None = None
+
+    def flat(self) -> tuple[tuple[tuple[str, int], ...], dict[str, object]]:
+        """Return the length that each list parameter is padded to, and every value under its own name."""
+        values, lengths = dict(self.values), list[tuple[str, int]]()
+        for name in sorted(self.statement.lists):
+            items = list(cast("Sequence[object]", values.pop(name)))
+            # Powers of two keep the number of different texts, and so of prepared statements, small.
+            length = 1 << max(0, len(items) - 1).bit_length()
+            items += [items[-1] if items else None] * (length - len(items))
+            values.update({f"{name}_{index}": item for index, item in enumerate(items)})
+            lengths.append((name, length))
+        return tuple(lengths), values
+
+
+Script: TypeAlias = Generator[Step, Sequence[Row], T]
+
+
+class Queries:
+    """The queries of one file, each as a function of its parameters: `q.claim_lease(name=…, owner=…)`."""
+
+    def __init__(self, statements: Mapping[str, Statement]) -> None:
+        self.statements = dict(statements)
+
+    def __getattr__(self, name: str) -> "_Maker":
+        try:
+            return _Maker(self.statements[name])
+        except KeyError:
+            raise AttributeError(f"no query is named {name}") from None
+
+
+class _Maker:
+    """Makes steps of one statement."""
+
+    __slots__ = ("_statement",)
+
+    def __init__(self, statement: Statement) -> None:
+        self._statement = statement
+
+    def __call__(self, **values: object) -> Step:
+        return Step(self._statement, values)
+
+    def many(self, values: Sequence[Values]) -> Step:
+        """Return one step that runs the statement with each set of values."""
+        return Step(self._statement, {}, values)
+
+
+_HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+_COMMENT = re.compile(r"--[^\n]*(\n|$)")
+_INCLUDE = re.compile(r"\{(\w+)\}")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\[\])?")
+
+
+def split_named(text: str) -> dict[str, str]:
+    """Return the queries of a file by name, comments removed and included queries put in."""
+    pieces = _HEADER.split(text)
+    named = zip(pieces[1::2], pieces[2::2], strict=True)
+    plain = {name: _COMMENT.sub("\n", body).strip() for name, body in named}
+    return {name: _INCLUDE.sub(lambda hit: plain[hit[1]], body) for name, body in plain.items()}
+
+
+@cache
+def load_queries(name: str) -> Queries:
+    """Return the queries of `sql/NAME.sql`."""
+    text = files("memolog.store").joinpath("sql", f"{name}.sql").read_text("utf-8")
+    return Queries({key: _statement(key, body) for key, body in split_named(text).items()})
+
+
+def _statement(name: str, text: str) -> Statement:
+    found = list(dict.fromkeys(_PARAMETER.findall(text)))
+    return Statement(
+        name=name,
+        text=text,
+        parameters=tuple(parameter for parameter, _ in found),
+        lists=frozenset(parameter for parameter, is_list in found if is_list),
+    )
+
+
+@cache
+def _expand(statement: Statement, lengths: tuple[tuple[str, int], ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the text with each list spelled out as single parameters, and the names of all."""
+    sizes, names = dict(lengths), list[str]()
+
+    def spell(hit: re.Match[str]) -> str:
+        name, is_list = hit[1], hit[2]
+        singles = [f"{name}_{index}" for index in range(sizes.get(name, 1))] if is_list else [name]
+        names.extend(single for single in singles if single not in names)
+        return ", ".join(f":{single}" for single in singles)
+
+    return _PARAMETER.sub(spell, statement.text), tuple(names)
+
+
+_SINGLE = re.compile(r"(?<![:\w]):([a-z_]+\d*)")
+
+
+@cache
+def _numbered(statement: Statement, lengths: tuple[tuple[str, int], ...]) -> tuple[str, tuple[str, ...]]:
+    text, names = _expand(statement, lengths)
+    numbers = {name: index for index, name in enumerate(names, start=1)}
+    return _SINGLE.sub(lambda hit: f"${numbers[hit[1]]}", text), names

@@ -1,0 +1,73 @@
+-- select_messages --
+-- What every query that answers with messages starts with; store/rows.py reads these columns in this order.
+SELECT t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone, m.speaker,
+  k.id, m.metadata, m.parts, m.injection, m.search, t.pk
+FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
+
+-- advance --
+-- Takes the thread's row and the next numbers in one statement: numbers are dense and rise in commit order.
+UPDATE threads SET last_seq = last_seq + :count, updated_at = :now
+WHERE resource = :resource AND id = :thread
+RETURNING pk, last_seq, active_task_pk
+
+-- give_back --
+-- Nobody else can have taken a number meanwhile: the row has been ours since `advance`.
+UPDATE threads SET last_seq = last_seq - :count WHERE pk = :thread_pk
+
+-- insert_message --
+-- A known id answers with no row; the caller then compares the contents.
+INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, turn, zone, speaker, pairs, metadata, parts)
+VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :turn, :zone, :speaker, :pairs, :metadata, :parts)
+ON CONFLICT (thread_pk, id, continuation) DO NOTHING
+RETURNING seq
+
+-- insert_messages --
+INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, turn, zone, speaker, pairs, metadata, parts)
+VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :turn, :zone, :speaker, :pairs, :metadata, :parts)
+
+-- known_ids --
+SELECT m.id FROM messages m JOIN threads t ON t.pk = m.thread_pk
+WHERE t.resource = :resource AND t.id = :thread AND m.id IN (:ids[])
+
+-- by_id --
+{select_messages}
+WHERE t.resource = :resource AND t.id = :thread AND m.id = :id
+ORDER BY m.continuation
+
+-- by_id_anywhere --
+-- An id is unique within its thread; across the threads of a resource it may occur again.
+{select_messages}
+WHERE t.resource = :resource AND m.id = :id
+ORDER BY t.pk, m.seq
+
+-- after --
+{select_messages}
+WHERE t.resource = :resource AND t.id = :thread AND m.seq > :after AND m.seq <= :up_to
+ORDER BY m.seq
+LIMIT :limit
+
+-- before --
+{select_messages}
+WHERE t.resource = :resource AND t.id = :thread AND m.seq < :before
+ORDER BY m.seq DESC
+LIMIT :limit
+
+-- of_resource --
+-- Oldest first over all threads of a resource; the last key seen continues the page.
+{select_messages}
+WHERE t.resource = :resource AND m.state = 'live' AND m.created_at >= :since AND m.created_at < :until
+  AND (m.created_at > :at OR (m.created_at = :at AND (t.pk > :thread_pk OR (t.pk = :thread_pk AND m.seq > :seq))))
+ORDER BY m.created_at, t.pk, m.seq
+LIMIT :limit
+
+-- of_resource_back --
+{select_messages}
+WHERE t.resource = :resource AND m.state = 'live' AND m.created_at >= :since AND m.created_at < :until
+  AND (m.created_at < :at OR (m.created_at = :at AND (t.pk < :thread_pk OR (t.pk = :thread_pk AND m.seq < :seq))))
+ORDER BY m.created_at DESC, t.pk DESC, m.seq DESC
+LIMIT :limit
+
+-- count --
+SELECT COUNT(*), COALESCE(SUM(m.tokens), 0)
+FROM threads t JOIN messages m ON m.thread_pk = t.pk
+WHERE t.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND m.state = 'live' AND m.seq > :after

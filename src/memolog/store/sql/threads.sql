@@ -1,0 +1,59 @@
+-- select_threads --
+-- What every query that answers with threads starts with; store/rows.py reads these columns in this order.
+SELECT t.pk, t.id, t.resource, t.created_at, t.updated_at, t.last_seq, t.title, t.current_task, t.suggested_response,
+  t.hinted_title, t.hinted_at, t.hinted_seq, k.id, t.active_session, t.overrides, t.metadata, t.cloned_from
+FROM threads t LEFT JOIN tasks k ON k.pk = t.active_task_pk
+
+-- create_thread --
+-- Two callers may create the same thread at once; the second finds it there.
+INSERT INTO threads (resource, id, created_at, updated_at, title, metadata, overrides, cloned_from)
+VALUES (:resource, :thread, :now, :now, :title, :metadata, :overrides, :cloned_from)
+ON CONFLICT (resource, id) DO NOTHING
+RETURNING pk
+
+-- get_thread --
+{select_threads}
+WHERE t.resource = :resource AND t.id = :thread
+
+-- list_threads --
+-- Newest activity first. The key of the last row seen continues the page, also when threads come and go meanwhile.
+{select_threads}
+WHERE t.resource = :resource
+  AND (t.updated_at < :before_at OR (t.updated_at = :before_at AND t.pk < :before_pk))
+ORDER BY t.updated_at DESC, t.pk DESC
+LIMIT :limit
+
+-- update_thread --
+UPDATE threads
+SET title = :title, metadata = :metadata, overrides = :overrides, updated_at = :now
+WHERE resource = :resource AND id = :thread
+
+-- lock_thread --
+-- Whoever writes to a thread takes its row first, so that writers of one thread queue up on both engines.
+UPDATE threads SET updated_at = updated_at WHERE resource = :resource AND id = :thread
+RETURNING pk, last_seq
+
+-- delete_thread --
+-- Messages, cursors, runs, groups and the thread's own log go with it.
+DELETE FROM threads WHERE resource = :resource AND id = :thread
+RETURNING last_seq
+
+-- count_threads --
+SELECT COUNT(*) FROM threads WHERE resource = :resource
+
+-- set_last_seq --
+UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
+
+-- copy_messages --
+-- A clone's rows are new messages with new ids; order, times, counts and texts are the original's.
+SELECT seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs, metadata, parts, injection, search
+FROM messages
+WHERE thread_pk = :thread_pk AND seq > :after AND seq <= :up_to
+ORDER BY seq
+LIMIT :limit
+
+-- insert_copy --
+INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs,
+  metadata, parts, injection, search)
+VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :state, :own, :level, :zone, :speaker, :pairs,
+  :metadata, :parts, :injection, :search)

@@ -1,0 +1,32 @@
+-- add_usage --
+INSERT INTO usage (resource, thread_pk, task_pk, run, kind, model, at, input_tokens, output_tokens, cache_read_tokens,
+  cache_write_tokens, cost)
+VALUES (:resource,
+  (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread),
+  (SELECT k.pk FROM tasks k WHERE k.resource = :resource AND k.id = :task),
+  :run, :kind, :model, :at, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :cost)
+
+-- sum_usage --
+SELECT u.kind, u.model, COUNT(*), SUM(u.input_tokens), SUM(u.output_tokens), SUM(u.cache_read_tokens),
+  SUM(u.cache_write_tokens), SUM(u.cost)
+FROM usage u
+LEFT JOIN threads t ON t.pk = u.thread_pk
+LEFT JOIN tasks k ON k.pk = u.task_pk
+WHERE u.resource = :resource AND u.at >= :since
+  AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
+  AND (CAST(:task AS TEXT) IS NULL OR k.id = :task)
+  AND (CAST(:run AS TEXT) IS NULL OR u.run = :run)
+GROUP BY u.kind, u.model
+ORDER BY u.kind, u.model
+
+-- get_calibration --
+SELECT model, factor, samples FROM calibrations WHERE resource = :resource AND model = :model
+
+-- start_calibration --
+-- Makes sure that there is a row to lock; a factor of one changes nothing.
+INSERT INTO calibrations (resource, model, factor, samples) VALUES (:resource, :model, 1.0, 0)
+ON CONFLICT (resource, model) DO UPDATE SET samples = calibrations.samples
+RETURNING model, factor, samples
+
+-- put_calibration --
+UPDATE calibrations SET factor = :factor, samples = :samples WHERE resource = :resource AND model = :model

@@ -1,0 +1,352 @@
+"""The SQLite engine: one file, one writing connection a process, readers beside it.
+
+Knows connections, pragmas, transactions and error codes. Knows no table.
+
+Brief work runs at once on the caller's thread: a commit takes tens of microseconds, handing it to another thread and back
+takes longer than that. Nothing that could wait runs there: a lock held by another process, a `full` durability commit
+and long reads go to worker threads, and so does the checkpoint, which is where SQLite waits for the disk.
+"""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+from memolog.domain.errors import (
+    MemologError,
+    NotADatabase,
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from memolog.store.engine import Engine, Work
+from memolog.store.sql import Row, Script, Step
+
+__all__ = ["SqliteEngine", "SqliteOptions", "is_memory"]
+
+T = TypeVar("T")
+
+# A caller that saves in a tight loop lets others run this often.
+_BREATH_SECONDS = 0.002
+# Where SQLite itself would checkpoint: 1,000 pages.
+_CHECKPOINT_BYTES = 4 * 1024 * 1024
+# A journal that writers never let rest grows; from here on a checkpoint makes them wait once.
+_JOURNAL_BYTES = 64 * 1024 * 1024
+_COMMITS_BETWEEN_LOOKS = 64
+_READER_THREADS = 2
+_CACHE_KIB = 16 * 1024
+_MMAP_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteOptions:
+    """How to open a file."""
+
+    durability: Literal["normal", "full"] = "normal"
+    """`normal`: a commit survives the process; `full`: it also survives the loss of power, and waits for the disk."""
+    busy_timeout: float = 10.0
+    read_only: bool = False
+
+
+class _Waiting(Exception):
+    """The lock is taken: go where waiting is allowed."""
+
+
+def is_memory(path: str) -> bool:
+    """Tell whether the database lives in memory only."""
+    return path in {"", ":memory:"}
+
+
+class SqliteEngine(Engine):
+    """Runs scripts on one SQLite database. Safe for several event loops, threads and processes."""
+
+    def __init__(self, path: str, options: SqliteOptions | None = None) -> None:
+        """Name the file; `start` opens it."""
+        self.path, self.options = path, options or SqliteOptions()
+        self._memory = is_memory(path)
+        self._closed = False
+        self._gate = threading.Lock()
+        self._read_gate = self._gate if self._memory else threading.Lock()
+        self._writer: sqlite3.Connection
+        self._reader: sqlite3.Connection
+        self._inline = self._memory or self.options.durability == "normal"
+        self._waiting = ThreadPoolExecutor(1, thread_name_prefix="memolog-sqlite-write")
+        self._reading = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="memolog-sqlite-read")
+        self._connections: list[sqlite3.Connection] = []
+        self._local = threading.local()
+        self._patient = True
+        self._commits = 0
+        self._checkpointing = threading.Lock()
+        self._busy_since = time.perf_counter()
+
+    # ------------------------------------------------------------ connections
+
+    async def start(self, change: Callable[[sqlite3.Connection], None]) -> None:
+        """Open the file and bring its schema up to date by `change`, where waiting is allowed."""
+        await self._elsewhere(self._waiting, lambda: self._open(change))
+
+    def _open(self, change: Callable[[sqlite3.Connection], None]) -> None:
+        self._writer = self._connect(read_only=self.options.read_only)
+        change(self._writer)
+        self._reader = self._writer if self._memory else self._connect(read_only=True)
+
+    def _connect(self, *, read_only: bool) -> sqlite3.Connection:
+        with mapped_errors(self.path):
+            try:
+                connection = sqlite3.connect(
+                    self._address(read_only=read_only),
+                    uri=True,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    cached_statements=256,
+                    timeout=self.options.busy_timeout,
+                )
+            except ValueError as error:
+                raise _cannot_open(self.path, str(error)) from error
+            try:
+                self._prepare(connection, read_only=read_only)
+            except BaseException:
+                connection.close()
+                raise
+            self._connections.append(connection)
+            return connection
+
+    def _address(self, *, read_only: bool) -> str:
+        if self._memory:
+            return ":memory:"
+        return Path(self.path).absolute().as_uri() + ("?mode=ro" if read_only else "")
+
+    def _prepare(self, connection: sqlite3.Connection, *, read_only: bool) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        if self._memory:
+            return
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+            synchronous = "FULL" if self.options.durability == "full" else "NORMAL"
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            # Checkpoints wait for the disk; a worker thread makes them.
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
+
+    # ------------------------------------------------------------ scripts
+
+    async def read(self, work: Work[T], *, brief: bool = True) -> T:
+        """Run a script on one consistent snapshot."""
+        self._check_open()
+        if brief and self._read_gate.acquire(blocking=False):
+            try:
+                result = self._on_snapshot(self._reader, work)
+            finally:
+                self._read_gate.release()
+            await self._breathe()
+            return result
+        return await self._elsewhere(self._reading, lambda: self._read_on_thread(work))
+
+    async def write(self, work: Work[T], *, name: str) -> T:
+        """Run a script in one transaction and commit it."""
+        self._check_open()
+        if self._inline and self._gate.acquire(blocking=False):
+            try:
+                result = self._in_transaction(work, name, wait=False)
+            except _Waiting:
+                pass
+            else:
+                await self._breathe()
+                return result
+            finally:
+                self._gate.release()
+        return await self._elsewhere(self._waiting, lambda: self._write_on_thread(work, name))
+
+    async def _elsewhere(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+        # A caller that is cancelled stops waiting; the transaction itself still ends as a whole.
+        return await asyncio.get_running_loop().run_in_executor(pool, call)
+
+    async def _breathe(self) -> None:
+        now = time.perf_counter()
+        if now - self._busy_since > _BREATH_SECONDS:
+            await asyncio.sleep(0)
+            self._busy_since = time.perf_counter()
+
+    def _read_on_thread(self, work: Work[T]) -> T:
+        if self._memory:
+            with self._read_gate:
+                return self._on_snapshot(self._reader, work)
+        connection = cast("sqlite3.Connection | None", getattr(self._local, "reader", None))
+        if connection is None:
+            connection = self._local.reader = self._connect(read_only=True)
+        return self._on_snapshot(connection, work)
+
+    def _write_on_thread(self, work: Work[T], name: str) -> T:
+        with self._gate:
+            return self._in_transaction(work, name, wait=True)
+
+    def _on_snapshot(self, connection: sqlite3.Connection, work: Work[T]) -> T:
+        with mapped_errors(self.path):
+            connection.execute("BEGIN")
+            try:
+                return _drive(connection, work())
+            finally:
+                connection.execute("ROLLBACK")
+
+    def _in_transaction(self, work: Work[T], name: str, *, wait: bool) -> T:
+        connection = self._writer
+        with mapped_errors(self.path):
+            self._begin(connection, wait=wait)
+            try:
+                result = _drive(connection, work())
+                self.reached(name, "before")
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        self.reached(name, "after")
+        self._look_at_journal()
+        return result
+
+    def _begin(self, connection: sqlite3.Connection, *, wait: bool) -> None:
+        if wait is not self._patient:
+            connection.execute(f"PRAGMA busy_timeout = {int(self.options.busy_timeout * 1000) if wait else 0}")
+            self._patient = wait
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not wait and _code(error) in _BUSY:
+                raise _Waiting from None
+            raise
+
+    # ------------------------------------------------------------ checkpoints
+
+    def _look_at_journal(self) -> None:
+        self._commits += 1
+        if self._commits % _COMMITS_BETWEEN_LOOKS or self._memory:
+            return
+        with contextlib.suppress(OSError):
+            size = os.stat(f"{self.path}-wal").st_size  # noqa: PTH116
+            if size > _CHECKPOINT_BYTES and not self._checkpointing.locked():
+                self._reading.submit(self._checkpoint, "PASSIVE" if size < _JOURNAL_BYTES else "RESTART")
+
+    def _checkpoint(self, mode: str) -> None:
+        # A checkpoint that cannot finish now is finished by a later one: no error of it concerns a caller.
+        with self._checkpointing, contextlib.suppress(sqlite3.Error, MemologError):
+            connection = cast("sqlite3.Connection | None", getattr(self._local, "checkpointer", None))
+            if connection is None:
+                connection = self._local.checkpointer = self._connect(read_only=False)
+            connection.execute(f"PRAGMA wal_checkpoint({mode})")
+
+    # ------------------------------------------------------------ the end
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed
+
+    async def close(self) -> None:
+        """Finish what is running and close every connection."""
+        if self._closed:
+            return
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._shut)
+
+    def _shut(self) -> None:
+        self._waiting.shutdown(wait=True)
+        self._reading.shutdown(wait=True)
+        for connection in self._connections:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+
+# ---------------------------------------------------------------- steps
+
+
+def _drive(connection: sqlite3.Connection, script: Script[T]) -> T:
+    """Run a script to its end; rows go in, its result comes out."""
+    try:
+        step = next(script)
+        while True:
+            step = script.send(_execute(connection, step))
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+def _execute(connection: sqlite3.Connection, step: Step) -> list[Row]:
+    statement = step.statement
+    if step.many is not None:
+        connection.executemany(statement.sqlite(), step.many)
+        return []
+    if statement.lists:
+        lengths, values = step.flat()
+        return connection.execute(statement.sqlite(lengths), values).fetchall()
+    return connection.execute(statement.text, cast("Any", step.values)).fetchall()
+
+
+# ---------------------------------------------------------------- errors
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return the primary result code, without its extension."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+@contextlib.contextmanager
+def mapped_errors(path: str) -> Generator[None]:
+    """Turn SQLite's errors into ours, which say what to do next."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _mapped(path, error) from error
+
+
+def _cannot_open(path: str, why: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The database {path} cannot be opened.",
+        why=f"SQLite says: {why}.",
+        then="Check that the folder exists and that this user may write to it.",
+    )
+
+
+def _mapped(path: str, error: sqlite3.Error) -> MemologError:
+    says = f"SQLite says: {error}."
+    code = _code(error)
+    if code in _BUSY:
+        return StoreBusy(
+            f"The database {path} stayed locked.",
+            why="Another process is in the middle of a long write.",
+            then="Try again, or raise busy_timeout.",
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(
+            f"No space is left for {path}.",
+            why=says,
+            then="Free some space; nothing was half-saved.",
+        )
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
+        return StoreReadOnly(
+            f"The database {path} cannot be written to.",
+            why=says,
+            then="Check the permissions of the file and its folder, or open it with read_only=True.",
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return NotADatabase(f"{path} is not a database.", why=says, then="Name another file, or move this one away.")
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return _cannot_open(path, str(error))
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreUnavailable(f"The disk under {path} failed.", why=says, then="Check the disk, then try again.")
+    return StoreCorrupt(
+        f"The database {path} refused the operation.",
+        why=says,
+        then="Nothing was saved by this call. Please report it: this should not happen.",
+    )

@@ -1,0 +1,143 @@
+"""The store: everything that is kept, behind one object, on either engine.
+
+Knows which engine an address means and what a store consists of. Time and chance are given by whoever opens it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+from memolog.domain.clock import Clock
+from memolog.domain.errors import ConfigError
+from memolog.domain.ids import IdMaker
+from memolog.domain.moments import to_micros
+from memolog.store.engine import Engine
+from memolog.store.leases import Leases
+from memolog.store.messages import Messages, Weigh
+from memolog.store.sqlite import SqliteEngine, SqliteOptions, is_memory
+from memolog.store.sqlite_schema import migrate_sqlite
+from memolog.store.threads import Threads
+from memolog.store.usage import Ledger
+
+__all__ = ["Store", "StoreOptions", "open_store"]
+
+_SQLITE_PREFIX = "sqlite://"
+_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """How a store is opened; the configuration's settings of the same names."""
+
+    durability: Literal["normal", "full"] = "normal"
+    busy_timeout: float = 10.0
+    statement_timeout: float = 30.0
+    pool_size: int = 10
+    max_message_bytes: int = 100_000_000
+    read_only: bool = False
+
+
+class Store:
+    """Threads, messages, leases and the ledger of every resource. Close it, or use it as `async with`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        clock: Clock,
+        new_id: Callable[[], str],
+        weigh: Weigh,
+        options: StoreOptions,
+    ) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.new_id = new_id
+        self.options = options
+        self.threads = Threads(engine, clock, new_id)
+        self.messages = Messages(engine, clock, new_id, weigh, options.max_message_bytes)
+        self.leases = Leases(engine, clock)
+        self.ledger = Ledger(engine, clock)
+
+    async def close(self) -> None:
+        """Finish what is running and let go of the database. Closing twice is harmless."""
+        await self.engine.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+async def open_store(
+    address: str,
+    *,
+    clock: Clock,
+    chance: Callable[[int], int],
+    weigh: Weigh,
+    options: StoreOptions | None = None,
+) -> Store:
+    """Open the store at an address, bringing its schema up to date.
+
+    `memolog.db`, `sqlite:///path` or `:memory:` mean SQLite, `postgresql://…` means PostgreSQL. `chance` returns that many
+    random bits, `weigh` counts tokens.
+    """
+    options = options or StoreOptions()
+    engine = await _open_engine(address, options, to_micros(clock.now()))
+    new_id = IdMaker(clock.now, chance)
+    return Store(engine, clock=clock, new_id=new_id, weigh=weigh, options=options)
+
+
+async def _open_engine(address: str, options: StoreOptions, now: int) -> Engine:
+    if address.startswith(_POSTGRES_PREFIXES):
+        # The driver is an extra, and costs a start-up that SQLite users need not pay.
+        from memolog.store.postgres import PostgresEngine, PostgresOptions  # noqa: PLC0415
+
+        postgres = PostgresEngine(
+            address,
+            PostgresOptions(pool_size=options.pool_size, statement_timeout=options.statement_timeout),
+        )
+        try:
+            await postgres.start()
+            await postgres.migrate(now)
+        except BaseException:
+            await postgres.close()
+            raise
+        return postgres
+    return await _open_sqlite(_sqlite_path(address), options, now)
+
+
+def _sqlite_path(address: str) -> str:
+    if address.startswith(_SQLITE_PREFIX):
+        path = address[len(_SQLITE_PREFIX) :]
+        # sqlite:///relative and sqlite:////absolute, as most tools write it.
+        return path.removeprefix("/") or ":memory:"
+    if "://" in address:
+        raise ConfigError(
+            f"{address.split('://', maxsplit=1)[0]}:// is no database that Memolog knows.",
+            then="Use a file name, sqlite:///path, :memory: or postgresql://user@host/database.",
+        )
+    return address
+
+
+async def _open_sqlite(path: str, options: StoreOptions, now: int) -> Engine:
+    engine = SqliteEngine(
+        path,
+        SqliteOptions(
+            durability=options.durability,
+            busy_timeout=options.busy_timeout,
+            read_only=options.read_only,
+        ),
+    )
+    try:
+        await engine.start(lambda connection: migrate_sqlite(path, connection, now=now, memory=is_memory(path)))
+    except BaseException:
+        await engine.close()
+        raise
+    return engine

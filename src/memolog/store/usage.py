@@ -1,0 +1,142 @@
+"""The usage ledger and the calibration of token counts.
+
+Knows what was spent by whom, on what. Prices are not its business: it keeps what it is told.
+"""
+
+# Scripts are made at every call; their annotations need not be evaluated each time.
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from memolog.domain.clock import Clock
+from memolog.domain.moments import to_micros
+from memolog.domain.run import Calibration, Usage, UsageTotal
+from memolog.store.engine import Engine
+from memolog.store.scope import FIRST, check_id
+from memolog.store.sql import Row, Script, load_queries
+
+__all__ = ["Ledger", "UsageLine"]
+
+q = load_queries("usage")
+
+_NANO = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageLine:
+    """What one model cost for one kind of work."""
+
+    kind: str
+    model: str
+    total: UsageTotal
+
+
+class Ledger:
+    """What every resource spent, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def add(self, resource: str, usage: Usage) -> None:
+        """Enter one model request."""
+        check_id("resource", resource)
+        at = to_micros(usage.at or self._clock.now())
+        step = q.add_usage(
+            resource=resource,
+            thread=usage.thread,
+            task=usage.task,
+            run=usage.run,
+            kind=usage.kind,
+            model=usage.model,
+            at=at,
+            input_tokens=max(0, usage.input_tokens),
+            output_tokens=max(0, usage.output_tokens),
+            cache_read_tokens=max(0, usage.cache_read_tokens),
+            cache_write_tokens=max(0, usage.cache_write_tokens),
+            cost=max(0, round(usage.cost * _NANO)),
+        )
+
+        def script() -> Script[None]:
+            yield step
+
+        await self._engine.write(script, name="usage.add")
+
+    async def lines(
+        self,
+        resource: str,
+        *,
+        thread: str | None = None,
+        task: str | None = None,
+        run: str | None = None,
+        since: datetime | None = None,
+    ) -> tuple[UsageLine, ...]:
+        """Return what was spent, a line for each kind of work and model."""
+        check_id("resource", resource)
+        start = FIRST if since is None else to_micros(since)
+
+        def script() -> Script[tuple[UsageLine, ...]]:
+            rows = yield q.sum_usage(resource=resource, thread=thread, task=task, run=run, since=start)
+            return tuple(UsageLine(kind=row[0], model=row[1], total=_total(row)) for row in rows)
+
+        return await self._engine.read(script)
+
+    async def total(
+        self,
+        resource: str,
+        *,
+        thread: str | None = None,
+        task: str | None = None,
+        run: str | None = None,
+        since: datetime | None = None,
+    ) -> UsageTotal:
+        """Return the sum of what was spent."""
+        lines = await self.lines(resource, thread=thread, task=task, run=run, since=since)
+        totals = [line.total for line in lines]
+        return UsageTotal(
+            requests=sum(total.requests for total in totals),
+            input_tokens=sum(total.input_tokens for total in totals),
+            output_tokens=sum(total.output_tokens for total in totals),
+            cache_read_tokens=sum(total.cache_read_tokens for total in totals),
+            cache_write_tokens=sum(total.cache_write_tokens for total in totals),
+            cost=sum(total.cost for total in totals),
+        )
+
+    async def calibration(self, resource: str, model: str) -> Calibration:
+        """Return what is known of how a model counts; a factor of one if nothing is."""
+        check_id("resource", resource)
+
+        def script() -> Script[Calibration]:
+            rows = yield q.get_calibration(resource=resource, model=model)
+            return _calibration(rows[0]) if rows else Calibration(model=model)
+
+        return await self._engine.read(script)
+
+    async def calibrate(self, resource: str, model: str, learn: Callable[[Calibration], Calibration]) -> Calibration:
+        """Change what is known of a model by a pure function; two callers at once both count."""
+        check_id("resource", resource)
+
+        def script() -> Script[Calibration]:
+            rows = yield q.start_calibration(resource=resource, model=model)
+            new = learn(_calibration(rows[0]))
+            yield q.put_calibration(resource=resource, model=model, factor=new.factor, samples=new.samples)
+            return new
+
+        return await self._engine.write(script, name="usage.calibrate")
+
+
+def _total(row: Row) -> UsageTotal:
+    _, _, requests, input_tokens, output_tokens, cache_read, cache_write, cost = row
+    return UsageTotal(
+        requests=int(requests),
+        input_tokens=int(input_tokens),
+        output_tokens=int(output_tokens),
+        cache_read_tokens=int(cache_read),
+        cache_write_tokens=int(cache_write),
+        cost=int(cost) / _NANO,
+    )
+
+
+def _calibration(row: Row) -> Calibration:
+    return Calibration(model=row[0], factor=row[1], samples=row[2])

@@ -1,0 +1,33 @@
+"""Tokens: what texts, messages and files cost, and where a text may be cut.
+
+Knows providers' published rules of thumb. Pure: no clock, no network, no store; counts never raise.
+"""
+
+from memolog.tokens.calibration import apply, learn
+from memolog.tokens.counter import HeuristicCounter, SplintrCounter, TokenCounter, named_counter
+from memolog.tokens.estimate import over_estimate
+from memolog.tokens.files import count_file
+from memolog.tokens.graphemes import cut, cut_end, cut_middle, cut_tokens, is_boundary
+from memolog.tokens.images import image_size, image_tokens
+from memolog.tokens.messages import count_message, count_parts, count_tool_schemas
+
+__all__ = [
+    "HeuristicCounter",
+    "SplintrCounter",
+    "TokenCounter",
+    "apply",
+    "count_file",
+    "count_message",
+    "count_parts",
+    "count_tool_schemas",
+    "cut",
+    "cut_end",
+    "cut_middle",
+    "cut_tokens",
+    "image_size",
+    "image_tokens",
+    "is_boundary",
+    "learn",
+    "named_counter",
+    "over_estimate",
+]

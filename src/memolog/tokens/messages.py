@@ -1,0 +1,124 @@
+"""Messages: how many tokens the provider will see.
+
+Knows the kinds of parts and what surrounds them in a request. Knows no model and no store. Never
+raises: a part that cannot be counted is over-estimated. What a part carries as `extra` is for the
+provider's machinery and is not counted.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from memolog.domain.codec import JsonObject, JsonValue, dumps
+from memolog.domain.message import (
+    ROLES,
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.tokens.counter import TokenCounter
+from memolog.tokens.estimate import guarded, over_estimate
+from memolog.tokens.files import count_file
+
+__all__ = ["count_message", "count_parts", "count_tool_schemas"]
+
+# OpenAI's cookbook, "How to count tokens": three for each message, one for its role, one for a
+# name. Others publish nothing; theirs are close.
+_PER_MESSAGE: Final = 3
+_PER_ROLE: Final = 1
+_PER_NAME: Final = 1
+# The id and the wrapping of a call and of its result, as the model sees them.
+_PER_CALL: Final = 10
+_PER_RESULT: Final = 8
+# The cookbook again: what surrounds each function, and all of them.
+_PER_SCHEMA: Final = 8
+_PER_SCHEMAS: Final = 12
+# Opaque blobs are base64, of which at most one character in four becomes a token.
+_BLOB_CHARACTERS: Final = 4
+
+_PROVIDERS: Final = {"google": "gemini", "vertex": "gemini", "claude": "anthropic"}
+
+
+def count_message(message: Message | NewMessage, counter: TokenCounter, provider: str = "openai") -> int:
+    """Return what the message costs in a request, its speaker's name included; never raises."""
+
+    def measure() -> int:
+        speaker = message.speaker
+        name = _PER_NAME + _text(speaker, counter) if speaker else 0
+        return name + count_parts(message.role, message.parts, counter, provider)
+
+    return guarded(measure, message)
+
+
+def count_parts(role: str, parts: Iterable[Part], counter: TokenCounter, provider: str = "openai") -> int:
+    """Return what one message of these parts costs in a request; never raises."""
+
+    def measure() -> int:
+        rule = str(provider).lower()
+        rule = _PROVIDERS.get(rule, rule)
+        return sum(guarded(lambda part=part: _part(part, counter, rule), part) for part in parts)
+
+    word = guarded(lambda: 0 if role in ROLES else _text(role, counter), role)
+    return _PER_MESSAGE + max(word, _PER_ROLE) + guarded(measure, parts)
+
+
+def count_tool_schemas(schemas: Iterable[JsonObject], counter: TokenCounter) -> int:
+    """Return what the tools' descriptions cost in every request that offers them; never raises."""
+
+    def measure() -> int:
+        each = [_PER_SCHEMA + _json(schema, counter) for schema in schemas]
+        return _PER_SCHEMAS + sum(each) if each else 0
+
+    return guarded(measure, schemas)
+
+
+def _part(part: object, counter: TokenCounter, provider: str) -> int:
+    match part:
+        case TextPart():
+            return _text(part.text, counter)
+        case ReasoningPart():
+            return _text(part.text, counter) + _blob(part.signature) + _blob(part.encrypted)
+        case ToolCallPart():
+            return _PER_CALL + _text(part.name, counter) + _json(part.arguments, counter)
+        case ToolResultPart():
+            return _result(part, counter, provider)
+        case FilePart():
+            return count_file(part, counter, provider)
+        case _:
+            return _unknown(part)
+
+
+def _result(part: ToolResultPart, counter: TokenCounter, provider: str) -> int:
+    name = _text(part.name, counter) if part.name else 0
+    files = guarded(lambda: sum(count_file(file, counter, provider) for file in part.files), part.files)
+    return _PER_RESULT + name + _json(part.content, counter) + files
+
+
+def _text(text: object, counter: TokenCounter) -> int:
+    if not isinstance(text, str):
+        return over_estimate(text)
+    return guarded(lambda: counter.count(text), text)
+
+
+def _json(value: JsonValue, counter: TokenCounter) -> int:
+    """Count a JSON value as the provider gets it: a string as it is, anything else as JSON text."""
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        return _text(value, counter)
+    return guarded(lambda: counter.count(dumps(value)), value)
+
+
+def _blob(blob: str | None) -> int:
+    return -(-len(blob) // _BLOB_CHARACTERS) if blob else 0
+
+
+def _unknown(part: object) -> int:
+    """Over-estimate by the JSON text: the walk of `over_estimate` ends early in large values."""
+    data: JsonValue = part.data if isinstance(part, UnknownPart) else part
+    return guarded(lambda: over_estimate(dumps(data)), data)

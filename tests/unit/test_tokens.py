@@ -1,0 +1,527 @@
+"""Counting texts, messages, files and images; learning from what providers report."""
+
+import base64
+import itertools
+import math
+import struct
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import memolog.tokens
+from memolog.domain.errors import ConfigError
+from memolog.domain.message import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UnknownPart,
+    UserMessage,
+)
+from memolog.domain.run import Calibration
+from memolog.tokens import (
+    HeuristicCounter,
+    SplintrCounter,
+    apply,
+    count_file,
+    count_message,
+    count_parts,
+    count_tool_schemas,
+    image_size,
+    image_tokens,
+    learn,
+    named_counter,
+    over_estimate,
+)
+from memolog.tokens.counter import _tokenizer
+
+HEURISTIC = HeuristicCounter()
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+CHINESE = "记忆日志为人工智能代理提供长期记忆：它把观察写成带日期的日志，并保留每一条原始消息以便日后查找。"
+
+
+# ---------------------------------------------------------------- counters
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("a", 1),
+        ("four", 1),
+        ("fives", 2),
+        ("é" * 4, 2),
+        ("日", 1),
+        ("日本語", 3),
+        ("\ud800", 1),
+    ],
+)
+def test_the_heuristic_is_a_quarter_of_the_bytes(text: str, tokens: int) -> None:
+    """Bytes over four, rounded up, so that only the empty text is free."""
+    assert HEURISTIC.count(text) == tokens
+
+
+@pytest.mark.parametrize("text", [CHINESE, CHINESE * 20, "今天天气很好，我们去公园散步吧。"])
+def test_chinese_is_not_under_counted(text: str) -> None:
+    """The heuristic stays within a sane band of the exact count, and above nine tenths of it."""
+    exact = SplintrCounter().count(text)
+    assert 0.9 * exact <= HEURISTIC.count(text) <= 1.6 * exact
+    assert len(text) // 4 < 0.6 * exact
+
+
+def test_the_exact_counter_counts_known_texts() -> None:
+    """Known counts of o200k; a control word is text, not control."""
+    counter = named_counter("o200k")
+    assert counter.count("") == 0
+    assert counter.count("Hello, world!") == 4
+    assert counter.count("<|endoftext|>") > 1
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ud83d\ude00"])
+def test_the_exact_counter_takes_surrogates(text: str) -> None:
+    """What UTF-8 cannot hold is counted all the same; a pair counts as the character it is."""
+    assert SplintrCounter().count(text) >= 1
+    assert SplintrCounter().count("\ud83d\ude00") == SplintrCounter().count("\U0001f600")
+
+
+def test_counters_are_found_by_name() -> None:
+    """Short names and vocabulary names lead to the same counter."""
+    assert named_counter("heuristic") == HEURISTIC
+    assert named_counter("o200k") == named_counter("o200k_base") == SplintrCounter()
+    assert named_counter("cl100k") == SplintrCounter(vocabulary="cl100k_base")
+
+
+def test_an_unknown_counter_is_a_config_error() -> None:
+    """The error names what was asked for, and what there is."""
+    with pytest.raises(ConfigError, match=r"'nonsense'.*o200k_base.*heuristic"):
+        named_counter("nonsense")
+
+
+def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package the error is the command to run."""
+    monkeypatch.setitem(sys.modules, "splintr", None)
+    _tokenizer.cache_clear()
+    with pytest.raises(ConfigError, match=r'pip install "memolog\[tokens\]"'):
+        named_counter("o200k")
+
+
+def test_the_public_names_are_sorted_and_there() -> None:
+    """`__all__` is in order and every name in it exists."""
+    names = memolog.tokens.__all__
+    assert list(names) == sorted(names)
+    assert all(hasattr(memolog.tokens, name) for name in names)
+
+
+# ---------------------------------------------------------------- images
+
+
+def png(width: int, height: int) -> bytes:
+    """Return the head of a PNG."""
+    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + b"\x08\x06\0\0\0"
+
+
+def jpeg(width: int, height: int) -> bytes:
+    """Return the head of a progressive JPEG behind large metadata, padding and a table."""
+    metadata = b"\xff\xe1" + struct.pack(">H", 60_002) + b"\xff\xc0" * 30_000
+    table = b"\xff\xff\xff\xc4" + struct.pack(">H", 4) + b"\0\0"
+    frame = b"\xff\xc2" + struct.pack(">HBHH", 17, 8, height, width)
+    return b"\xff\xd8" + metadata + table + frame
+
+
+def webp(kind: bytes, body: bytes) -> bytes:
+    """Return the head of a WebP with one chunk."""
+    return b"RIFF\0\0\0\0WEBP" + kind + struct.pack("<I", len(body)) + body
+
+
+IMAGES = {
+    "png": png(640, 480),
+    "jpeg": jpeg(640, 480),
+    "gif": b"GIF89a" + struct.pack("<HH", 640, 480),
+    "webp VP8": webp(b"VP8 ", b"\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 640 | 1 << 14, 480)),
+    "webp VP8L": webp(b"VP8L", b"\x2f" + struct.pack("<I", 639 | 479 << 14)),
+    "webp VP8X": webp(b"VP8X", b"\0\0\0\0" + struct.pack("<HBHB", 639, 0, 479, 0)),
+    "bmp": b"BM" + b"\0" * 12 + struct.pack("<Iii", 40, 640, -480),
+    "bmp core": b"BM" + b"\0" * 12 + struct.pack("<IHH", 12, 640, 480),
+}
+
+
+@pytest.mark.parametrize("data", IMAGES.values(), ids=IMAGES.keys())
+def test_sizes_are_read_from_headers(data: bytes) -> None:
+    """Every format gives its width and height; a header cut short gives none, and no error."""
+    assert image_size(data) == (640, 480)
+    assert all(image_size(data[:length]) is None for length in range(min(len(data) - 6, 300)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xd8",
+        b"\xff\xd8\xff\xda\0\0",
+        b"\xff\xd8\0\0",
+        b"\xff\xd8" + b"\xff" * 9000,
+        png(0, 5),
+        b"II*\0",
+    ],
+)
+def test_unreadable_sizes_are_unknown(data: bytes) -> None:
+    """Nothing, broken segments, endless padding, a zero side, another format: unknown."""
+    assert image_size(data) is None
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "openai", "anthropic", "gemini"),
+    [
+        (200, 200, 255, 54, 258),
+        (384, 384, 255, 197, 258),
+        (385, 10, 255, 6, 258),
+        (512, 512, 255, 350, 258),
+        (1000, 1000, 765, 1334, 1032),
+        (1024, 1024, 765, 1399, 1032),
+        (1092, 1092, 765, 1590, 1032),
+        (2048, 4096, 1105, 1640, 4128),
+        (4000, 3000, 765, 2459, 4128),
+        (1, 1, 255, 1, 258),
+    ],
+)
+def test_images_cost_what_the_rules_say(width: int, height: int, openai: int, anthropic: int, gemini: int) -> None:
+    """The examples of the providers' pages, and more; an unknown provider takes the dearest."""
+    assert image_tokens(width, height, provider="openai") == openai
+    assert image_tokens(width, height, provider="anthropic") == anthropic
+    assert image_tokens(width, height, provider="gemini") == gemini
+    assert image_tokens(width, height, provider="another") == max(openai, anthropic, gemini)
+
+
+def test_low_detail_is_cheap_at_openai_only() -> None:
+    """Low detail has one price, whatever the size."""
+    assert image_tokens(4000, 3000, provider="openai", detail="low") == 85
+    assert image_tokens(None, None, provider="openai", detail="low") == 85
+    assert image_tokens(1000, 1000, provider="anthropic", detail="low") == 1334
+
+
+@pytest.mark.parametrize("sides", [(None, None), (0, 5), (-3, 4), (math.nan, 1), (True, True), ("9", 9)])
+def test_an_unknown_size_costs_the_most(sides: tuple[object, object]) -> None:
+    """Each rule has a practical maximum."""
+    assert image_tokens(*sides, provider="openai") == 85 + 8 * 170
+    assert image_tokens(*sides, provider="anthropic") == 3279
+    assert image_tokens(*sides, provider="gemini") == 16 * 258
+
+
+# ---------------------------------------------------------------- files
+
+
+def pdf(pages: int) -> bytes:
+    """Return what a PDF of so many pages looks like to a page counter."""
+    return b"%PDF-1.7 /Type /Pages /Count 9" + b" /Type/Page " * pages
+
+
+def url(media_type: str, data: bytes) -> str:
+    """Return a data address."""
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+
+
+FILES: list[tuple[FilePart, str, int]] = [
+    (FilePart(media_type="image/png", data=png(1000, 1000)), "anthropic", 1334),
+    (FilePart(media_type="image/png", url=url("image/png", png(1000, 1000))), "anthropic", 1334),
+    (FilePart(media_type="IMAGE/PNG; q=1", data=png(9, 9), width=1024, height=1024), "openai", 765),
+    (FilePart(media_type="image/png", url="https://example.com/a.png"), "openai", 1445),
+    (FilePart(media_type="image/png", url="data:image/png;base64,%%%"), "gemini", 4128),
+    (FilePart(media_type="application/pdf", pages=3), "gemini", 3 * 258),
+    (FilePart(media_type="application/pdf", pages=3), "anthropic", 3 * 3_100),
+    (FilePart(media_type="application/pdf", pages=3), "openai", 3 * 1_765),
+    (FilePart(media_type="application/pdf", pages=3), "another", 3 * 3_100),
+    (FilePart(media_type="application/pdf", data=pdf(4)), "gemini", 4 * 258),
+    (FilePart(media_type="application/pdf", data=b"x" * 90_001), "gemini", 4 * 258),
+    (FilePart(media_type="application/pdf", pages=10**30), "gemini", 1000 * 258),
+    (FilePart(media_type="application/pdf", url="https://example.com"), "gemini", 25 * 258),
+    (FilePart(media_type="audio/mpeg", seconds=10.5), "gemini", 336),
+    (FilePart(media_type="audio/mpeg", seconds=10.5), "openai", 105),
+    (FilePart(media_type="audio/mpeg", data=b"x" * 40_000), "openai", 100),
+    (FilePart(media_type="audio/mpeg", seconds=math.nan), "openai", 3_000),
+    (FilePart(media_type="video/mp4", seconds=2), "gemini", 590),
+    (FilePart(media_type="video/mp4", seconds=-2), "gemini", 300 * 295),
+    (FilePart(media_type="text/markdown", data=b"four" * 25), "openai", 25),
+    (FilePart(media_type="application/json", data=b'{"a":"\xff"}'), "openai", 3),
+    (FilePart(media_type="application/vnd.api+json", url="data:,%7B%7D%7B%7D"), "openai", 1),
+    (FilePart(media_type="text/plain", url="https://example.com/a.txt"), "openai", 20_000),
+    (FilePart(media_type="application/zip", data=b"x" * 300), "openai", 100),
+    (FilePart(media_type="application/zip", data=b"x" * 10**6), "openai", 20_000),
+]
+
+
+@pytest.mark.parametrize(("part", "provider", "tokens"), FILES)
+def test_files_cost_what_the_rules_say(part: FilePart, provider: str, tokens: int) -> None:
+    """By size, pages, seconds or text, plus four for the wrapping."""
+    assert count_file(part, HEURISTIC, provider) == tokens + 4
+
+
+def test_a_files_name_counts() -> None:
+    """Providers show the name to the model."""
+    part = FilePart(media_type="application/zip", data=b"abc", name="notes.txt")
+    assert count_file(part, HEURISTIC) == 4 + 3 + 1
+
+
+# ---------------------------------------------------------------- messages
+
+
+def test_a_plain_message_is_its_text_and_the_wrapping() -> None:
+    """Three for the message, one for the role, then the text."""
+    assert count_message(UserMessage("four" * 10), HEURISTIC) == 4 + 10
+    assert count_message(UserMessage(""), HEURISTIC) == 4
+    assert count_message(UserMessage("four", speaker="Marie"), HEURISTIC) == 4 + 1 + 1 + 2
+
+
+def test_a_stored_message_counts_like_a_new_one() -> None:
+    """The count depends on what is said, not on the row."""
+    new = UserMessage("hello there", speaker="Ada")
+    stored = Message(
+        id="1",
+        resource="r",
+        thread="t",
+        seq=1,
+        role="user",
+        parts=new.parts,
+        created_at=MOMENT,
+        tokens=0,
+        speaker="Ada",
+    )
+    assert count_message(stored, HEURISTIC) == count_message(new, HEURISTIC)
+
+
+def test_calls_and_results_count_in_full() -> None:
+    """Arguments as JSON text, results as they are, objects as JSON, files by their rule."""
+    call = ToolCallPart(id="c", name="read", arguments={"path": "a.py"})
+    assert count_message(AssistantMessage(call), HEURISTIC) == 4 + 10 + 1 + 4
+    assert count_message(ToolMessage("c", "x" * 40_000), HEURISTIC) == 4 + 8 + 10_000
+    assert count_message(ToolMessage("c", {"a": [1, 2]}, name="read"), HEURISTIC) == 4 + 8 + 1 + 3
+    image = FilePart(media_type="image/png", width=1000, height=1000)
+    result = ToolResultPart(call_id="c", content=None, files=(image, image))
+    assert count_parts("tool", [result], HEURISTIC, "anthropic") == 4 + 8 + 2 * (1334 + 4)
+
+
+def test_arguments_count_alike_as_text_and_as_object() -> None:
+    """Providers differ in how they send arguments, not in what they cost."""
+    text = ToolCallPart(id="c", name="f", arguments='{"q":"x"}')
+    value = ToolCallPart(id="c", name="f", arguments={"q": "x"})
+    assert count_parts("assistant", [text], HEURISTIC) == count_parts("assistant", [value], HEURISTIC)
+
+
+def test_opaque_reasoning_counts_by_its_length() -> None:
+    """A blob is not read: an exact counter would make far more of it than the provider charges."""
+    blob = base64.b64encode(bytes(range(256)) * 16).decode()
+    part = ReasoningPart(text="four", signature="s" * 9, encrypted=blob)
+    tokens = 4 + 1 + 3 + math.ceil(len(blob) / 4)
+    assert count_parts("assistant", [part], HEURISTIC) == tokens
+    assert count_parts("assistant", [part], SplintrCounter()) <= tokens
+
+
+def test_provider_names_are_taken_as_they_are_written() -> None:
+    """Case and the usual other names lead to the same rule."""
+    part = FilePart(media_type="image/png", width=1000, height=1000)
+    counts = {count_parts("user", [part], HEURISTIC, name) for name in ("gemini", "Google", "GEMINI")}
+    assert counts == {4 + 4 + 1032}
+
+
+def test_schemas_count_as_json() -> None:
+    """Each description in full with its wrapping; no tools cost nothing."""
+    schema = {"name": "read", "parameters": {"type": "object"}}
+    assert count_tool_schemas([], HEURISTIC) == 0
+    assert count_tool_schemas([schema], HEURISTIC) == 12 + 8 + 12
+    assert count_tool_schemas([schema] * 3, HEURISTIC) == 12 + 3 * 20
+
+
+# ---------------------------------------------------------------- what must not raise
+
+
+class Hostile:
+    """Raises whenever it is looked at."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPart:
+    """A kind of part that this release does not know."""
+
+    text: str
+    type: str = "new"
+
+
+class Broken:
+    """A counter that always fails."""
+
+    def count(self, text: str) -> int:
+        raise OSError
+
+
+def cyclic() -> list[object]:
+    """Return a list that holds itself."""
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+def deep() -> object:
+    """Return a value nested beyond the recursion limit."""
+    value: object = "end"
+    for _ in range(5_000):
+        value = [value]
+    return value
+
+
+VALUES: list[Any] = [
+    *(None, True, -1, 0, 10**5000, -0.0, math.nan, math.inf, 1j, ...),
+    *("", "text", "\ud800", "\0", b"", b"\xff", bytearray(b"x"), memoryview(b"x"), range(3)),
+    *([], {}, (), {1: 2}, {"a": {1, 2}}, cyclic(), deep(), [Hostile()]),
+    *(object(), Hostile(), Hostile, NewPart(text="x"), MOMENT, len),
+]
+MEDIA: list[Any] = [
+    "image/png",
+    "application/pdf",
+    "audio/x",
+    "video/x",
+    "text/plain",
+    "",
+    "\ud800/;;",
+    None,
+]
+ODD: list[Any] = [
+    *VALUES,
+    *(TextPart(text=value) for value in VALUES),
+    *(UnknownPart(data=value) for value in VALUES),
+    *(ToolCallPart(id="c", name="f", arguments=value) for value in VALUES),
+    *(ToolResultPart(call_id="c", content=value, files=value) for value in VALUES),
+    *(ReasoningPart(text="x", signature=value) for value in VALUES),
+    *(
+        FilePart(
+            media_type=media,
+            data=value,
+            url=value,
+            width=value,
+            height=value,
+            pages=value,
+            seconds=value,
+        )
+        for media, value in itertools.product(MEDIA, VALUES)
+    ),
+]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", Hostile()])
+def test_no_odd_part_stops_the_count(provider: Any) -> None:
+    """Several hundred odd parts, one by one: each costs something, none raises."""
+    assert len(ODD) >= 200
+    for part in ODD:
+        tokens = count_parts("user", [part], HEURISTIC, provider)
+        assert type(tokens) is int
+        assert tokens >= 4
+
+
+@pytest.mark.parametrize("odd", VALUES, ids=lambda value: type(value).__name__)
+def test_no_odd_argument_stops_the_count(odd: Any) -> None:
+    """Not even messages, roles, lists of parts, schemas or counters of a wrong kind raise."""
+    part = TextPart(text="a text")
+    assert count_message(odd, HEURISTIC) > 0
+    assert count_parts(odd, [part], HEURISTIC) > 4
+    assert count_parts("user", odd, HEURISTIC) >= 4
+    assert count_parts("user", [part], odd) >= 4
+    assert count_tool_schemas(odd, HEURISTIC) >= 0
+    assert count_tool_schemas([odd], HEURISTIC) >= 12
+
+
+def test_what_is_not_understood_is_over_estimated() -> None:
+    """Unknown parts, unknown classes and failing counters cost more than the same text would."""
+    text = "plain words " * 100
+    plain = count_parts("user", [TextPart(text=text)], HEURISTIC)
+    assert count_parts("user", [UnknownPart(data={"text": text})], HEURISTIC) > plain
+    assert count_parts("user", [NewPart(text=text)], HEURISTIC) > plain  # pyright: ignore[reportArgumentType]
+    assert count_parts("user", [TextPart(text=text)], Broken()) > plain
+    assert over_estimate({"nested": [{"text": text}]}) > plain
+
+
+def test_a_wide_unknown_part_is_counted_to_its_end() -> None:
+    """A value of more items than the walk visits is measured by its JSON."""
+    wide = UnknownPart(data=list(range(100_000, 400_000)))
+    assert count_parts("user", [wide], HEURISTIC) >= 300_000 * 7 // 3
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def test_the_first_reports_are_averaged() -> None:
+    """Early requests weigh alike, so that the factor is right from the first."""
+    once = learn(Calibration(model="m"), 1000, 1500)
+    assert (once.model, once.factor, once.samples) == ("m", 1.5, 1)
+    twice = learn(once, 1000, 1300)
+    assert twice.factor == pytest.approx(1.4)
+
+
+def test_a_factor_converges_and_follows() -> None:
+    """Noise averages out, and a lasting change is followed."""
+    calibration = Calibration(model="m")
+    for step in range(100):
+        calibration = learn(calibration, 1000, 1200 + (100 if step % 2 else -100))
+    assert calibration.factor == pytest.approx(1.2, abs=0.02)
+    for _ in range(40):
+        calibration = learn(calibration, 1000, 800)
+    assert calibration.factor == pytest.approx(0.8, abs=0.02)
+    assert calibration.samples == 140
+
+
+def test_an_outlier_moves_little() -> None:
+    """One absurd report is clamped, and then weighs a tenth."""
+    calibration = Calibration(model="m", factor=1.0, samples=50)
+    assert learn(calibration, 1, 10**9).factor == pytest.approx(1.3)
+    assert learn(calibration, 10**9, 1).factor == pytest.approx(0.925)
+
+
+@pytest.mark.parametrize(
+    ("counted", "reported"),
+    [(0, 5), (5, 0), (-1, 5), (5, -1), (10**400, 1), (math.nan, 1), (1, math.inf)],
+)
+def test_nonsense_teaches_nothing(counted: int, reported: int) -> None:
+    """Zero, negative and impossible numbers leave the calibration as it is."""
+    calibration = Calibration(model="m", factor=1.2, samples=3)
+    assert learn(calibration, counted, reported) is calibration
+
+
+@pytest.mark.parametrize(
+    ("factor", "tokens", "expected"),
+    [
+        (1.0, 7, 7),
+        (1.1, 10, 11),
+        (1.5, 3, 5),
+        (0.5, 3, 2),
+        (9.0, 10, 40),
+        (0.01, 100, 25),
+        (math.nan, 7, 7),
+        (0.0, 7, 7),
+        (-1.0, 7, 7),
+        (math.inf, 7, 7),
+        (2.0, -5, 0),
+    ],
+)
+def test_a_factor_is_applied_rounding_up(factor: float, tokens: int, expected: int) -> None:
+    """Within its bounds it scales; a factor that is none changes nothing."""
+    assert apply(factor, tokens) == expected
+
+
+def test_a_broken_stored_factor_is_mended() -> None:
+    """A factor that is no number is replaced by what is learned next."""
+    assert learn(Calibration(model="m", factor=math.nan), 100, 200).factor == 2.0
