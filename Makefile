@@ -4,6 +4,7 @@
 #   make test-long   the same tests with their full counts
 #   make check       format, lint and types
 #   make bench-NAME  one benchmark of bench/, a table and a last line of JSON
+#   make docs        write the pages of docs/ that follow from the code
 #   make lock        resolve the versions again into constraints.txt
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format lock clean
+.PHONY: help setup demo test test-long check format docs lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -48,6 +49,9 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
 
 bench-%: $(STAMP)
 	$(BIN)/python bench/bench_$(subst -,_,$*).py $(ARGS)

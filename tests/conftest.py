@@ -106,9 +106,7 @@ async def open_a_store(address: str, clock: FakeClock) -> AsyncIterator[OpenStor
 
         async def open_one(**options: Any) -> Store:
             chance = random.Random(next(seeds)).getrandbits
-            opened = await open_store(
-                address, clock=clock, chance=chance, weigh=weigh, options=StoreOptions(**options)
-            )
+            opened = await open_store(address, clock=clock, chance=chance, weigh=weigh, options=StoreOptions(**options))
             return await stack.enter_async_context(opened)
 
         yield open_one

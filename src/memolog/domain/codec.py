@@ -10,8 +10,8 @@ import json
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -47,6 +47,8 @@ _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # A text that starts with this mark was packed; a text of the user that starts with it is packed too.
 _PACKED = "\x01"
+# Reading takes a stack frame a level: what one caller can just save, another could not load.
+_DEEPEST = 200
 
 
 def dumps(value: JsonValue) -> str:
@@ -58,8 +60,12 @@ def dumps(value: JsonValue) -> str:
 
 def object_text(where: str, value: JsonObject) -> str:
     """Return the JSON text of an object; refuses values that would come back different."""
+    try:
+        text = dumps(value if isinstance(value, dict) else dict(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJson(where, str(error)) from error
     check_json(where, value)
-    return dumps(value if isinstance(value, dict) else dict(value))
+    return text
 
 
 def loads(text: str) -> JsonValue:
@@ -102,6 +108,8 @@ def _encode_other(value: object) -> JsonValue:
     match value:
         case datetime():
             return from_micros(to_micros(value)).isoformat()
+        case date():
+            return value.isoformat()
         case bytes():
             return base64.b64encode(value).decode()
         case tuple() | list():
@@ -132,6 +140,8 @@ def _reader(kind: Any) -> Callable[[JsonValue], object]:
         return _dataclass_reader(cast("type", kind))
     if kind is datetime:
         return datetime.fromisoformat
+    if kind is date:
+        return date.fromisoformat
     if kind is bytes:
         return base64.b64decode
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -182,19 +192,24 @@ def _union_reader(members: tuple[Any, ...]) -> Callable[[JsonValue], object]:
 
 
 def check_json(where: str, value: object) -> None:
-    """Refuse values that would come back different. Iterative, so that deep nesting cannot exhaust the stack."""
-    todo = [value]
-    while todo:
-        item = todo.pop()
-        if item is None or isinstance(item, str | int | float):
-            continue
-        if isinstance(item, Mapping):
-            entries = cast("Mapping[object, object]", item)
-            for key in entries:
-                if not isinstance(key, str):
-                    raise NotJson(where, f"the key {key!r} is no string")
-            todo.extend(entries.values())
-        elif isinstance(item, list | tuple):
-            todo.extend(cast("list[object]", item))
-        else:
-            raise NotJson(where, f"{type(item).__name__} is no JSON value")
+    """Refuse values that would come back different, or that a caller with a deep stack could not read again."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise NotJson(where, f"it is nested more than {_DEEPEST} levels deep")
+        level = [child for item in level for child in _children(where, item)]
+
+
+def _children(where: str, item: object) -> Iterable[object]:
+    if item is None or isinstance(item, str | int | float):
+        return ()
+    if isinstance(item, Mapping):
+        entries = cast("Mapping[object, object]", item)
+        for key in entries:
+            if not isinstance(key, str):
+                raise NotJson(where, f"the key {key!r} is no string")
+        return entries.values()
+    if isinstance(item, list | tuple):
+        return cast("list[object]", item)
+    raise NotJson(where, f"{type(item).__name__} is no JSON value")

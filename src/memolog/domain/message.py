@@ -8,6 +8,7 @@ import base64
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from types import UnionType
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from memolog.domain.codec import JsonObject, JsonValue, check_json, dumps, loads, nothing
@@ -270,34 +271,51 @@ def _part_from_json(data: dict[str, object]) -> Part:
 # ---------------------------------------------------------------- rules
 
 
-def check_message(message: NewMessage) -> None:
-    """Refuse what could not be stored exactly: an unknown role, or values that JSON would change."""
+def check_message(message: NewMessage) -> str:
+    """Return the parts as JSON text; refuses an unknown role and values that JSON would change."""
     if message.role not in ROLES:
         raise UnknownRole(message.role, ROLES)
-    check_json("The metadata", message.metadata)
+    for part in message.parts:
+        if not isinstance(part, _KINDS):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise NotJson("A part", f"{type(part).__name__} is no part")
+        if isinstance(part, ToolResultPart) and not all(isinstance(file, FilePart) for file in part.files):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise NotJson("A tool result", "one of its files is no FilePart")
+    # Encoding finds what is circular or too deep, so that the closer look after it always ends.
+    text = parts_to_json(message.parts)
     for part in message.parts:
         _check_part(part)
+    return text
 
 
-def _check_part(part: object) -> None:
-    if not isinstance(part, _KINDS):
-        raise NotJson("A part", f"{type(part).__name__} is no part")
+def _check_part(part: Part) -> None:
     check_json("What a part carries as extra", part.extra)
     match part:
         case ToolCallPart():
             check_json("The arguments of a tool call", part.arguments)
         case ToolResultPart():
             check_json("The content of a tool result", part.content)
+            for file in part.files:
+                _check_part(file)
         case UnknownPart():
             check_json("An unknown part", part.data)
-        case TextPart() | ReasoningPart() | FilePart():
-            pass
+        case FilePart():
+            _check_type("The data of a file", part.data, bytes | None)
+        case TextPart() | ReasoningPart():
+            _check_type("A text", part.text, str)
+
+
+def _check_type(where: str, value: object, kind: type[str] | UnionType) -> None:
+    # Text and bytes look alike in JSON: the wrong one of them would come back as the other.
+    if not isinstance(value, kind):
+        raise NotJson(where, f"{type(value).__name__} is not what it is made of")
 
 
 def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part, ...] | None:
     """Return the parts that `offered` adds to `stored`: empty if all are stored already, None if the two disagree."""
     shared = min(len(stored), len(offered))
-    return offered[shared:] if stored[:shared] == offered[:shared] else None
+    old, new = stored[:shared], offered[:shared]
+    # Values that are not equal to themselves, and tuples where lists come back, are the same once written down.
+    return offered[shared:] if old == new or parts_to_json(old) == parts_to_json(new) else None
 
 
 def pairs_of(parts: tuple[Part, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

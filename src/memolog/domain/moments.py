@@ -11,6 +11,8 @@ __all__ = ["from_micros", "to_micros"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def to_micros(moment: datetime) -> int:
@@ -21,7 +23,14 @@ def to_micros(moment: datetime) -> int:
             why="Without one it names no moment, and dates in the log would be wrong.",
             then="Pass an aware datetime, for example datetime.now(timezone.utc).",
         )
-    return (moment - _EPOCH) // _MICROSECOND
+    micros = (moment - _EPOCH) // _MICROSECOND
+    if not _FIRST <= micros <= _LAST:
+        raise InputError(
+            f"The time {moment.isoformat()} cannot be kept.",
+            why="In UTC it lies before the year 1 or after the year 9999.",
+            then="Pass a moment within these years.",
+        )
+    return micros
 
 
 def from_micros(micros: int) -> datetime:

@@ -56,6 +56,7 @@ class Leases:
 
     async def renew(self, resource: str, lease: Lease, *, lasts: timedelta) -> Lease:
         """Prolong a lease; raises LeaseLost if another owner has taken over."""
+        check_id("resource", resource)
         _, expires_at = self._end(lasts)
 
         def script() -> Script[Lease]:
@@ -74,6 +75,7 @@ class Leases:
 
     async def release(self, resource: str, lease: Lease) -> bool:
         """Give a lease back; returns False if it was lost already."""
+        check_id("resource", resource)
 
         def script() -> Script[bool]:
             rows = yield q.release(resource=resource, name=lease.name, owner=lease.owner, fence=lease.fence)
@@ -84,6 +86,7 @@ class Leases:
     async def get(self, resource: str, name: str) -> Lease | None:
         """Return the lease as it is held now, expired or not; None if nobody holds it."""
         check_id("resource", resource)
+        check_id("lease", name)
 
         def script() -> Script[Lease | None]:
             rows = yield q.get(resource=resource, name=name)
@@ -110,4 +113,7 @@ class Leases:
         if lasts <= timedelta(0):
             raise InputError(f"A lease cannot last {lasts}.", then="Pass a positive duration.")
         now = self._clock.now()
-        return now, now + lasts
+        try:
+            return now, now + lasts
+        except OverflowError:
+            raise InputError(f"A lease cannot last {lasts}.", then="Pass a shorter duration.") from None

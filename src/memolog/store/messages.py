@@ -28,7 +28,7 @@ from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Span
 from memolog.store.engine import Engine
 from memolog.store.rows import message_from_row
-from memolog.store.scope import FIRST, LAST, Page, check_id, page_key, page_token
+from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["Messages", "Saved", "Totals", "Weigh"]
@@ -94,6 +94,8 @@ class Messages:
         """
         check_id("resource", resource)
         check_id("thread", thread)
+        if turn is not None:
+            check_id("turn", turn)
         given = [messages] if isinstance(messages, NewMessage) else list(messages)
         now = to_micros(self._clock.now())
         ready = [self._ready(message, now, turn) for message in given]
@@ -104,10 +106,9 @@ class Messages:
         return await self._engine.write(script, name="messages.save")
 
     def _ready(self, message: NewMessage, now: int, turn: str | None) -> _Ready:
-        check_message(message)
+        parts = check_message(message)
         is_fresh = message.id is None
         message_id = self._new_id() if message.id is None else check_id("message", message.id)
-        parts = parts_to_json(message.parts)
         # Most texts are ASCII and far below the limit: only then is the exact size worth an encoding.
         if len(parts) * 4 > self._max_bytes and (size := len(parts.encode())) > self._max_bytes:
             raise MessageTooLarge(message_id, size, self._max_bytes)
@@ -187,7 +188,11 @@ class Messages:
     ) -> Sequence[Row]:
         check_id("resource", resource)
         check_id("thread", thread)
-        bounds: Values = {"after": after, "up_to": up_to, "limit": LAST if limit is None else limit}
+        bounds: Values = {
+            "after": clamp(after),
+            "up_to": clamp(up_to),
+            "limit": LAST if limit is None else check_limit(limit),
+        }
 
         def script() -> Script[Sequence[Row]]:
             rows = yield q.after(resource=resource, thread=thread, **bounds)
@@ -204,6 +209,8 @@ class Messages:
         """
         check_id("resource", resource)
         check_id("message", message_id)
+        if thread is not None:
+            check_id("thread", thread)
         where: Values = {"resource": resource, "id": message_id}
 
         def script() -> Script[tuple[Message, ...]]:
@@ -229,13 +236,13 @@ class Messages:
         """
         check_id("resource", resource)
         check_id("thread", thread)
-        where: Values = {"resource": resource, "thread": thread, "limit": limit + 1}
+        where: Values = {"resource": resource, "thread": thread, "limit": check_limit(limit) + 1}
 
         def script() -> Script[Page[Message]]:
             if before is None:
-                rows = yield q.after(after=after or 0, up_to=LAST, **where)
+                rows = yield q.after(after=clamp(after or 0), up_to=LAST, **where)
             else:
-                rows = yield q.before(before=before, **where)
+                rows = yield q.before(before=clamp(before), **where)
             if not rows:
                 yield from _expect_thread(resource, thread)
             shown = [message_from_row(row) for row in rows[:limit]]
@@ -266,7 +273,7 @@ class Messages:
             at=at,
             thread_pk=thread_pk,
             seq=seq,
-            limit=limit + 1,
+            limit=check_limit(limit) + 1,
         )
 
         def script() -> Script[Page[Message]]:
@@ -280,9 +287,11 @@ class Messages:
     async def totals(self, resource: str, thread: str | None = None, *, after: int = 0) -> Totals:
         """Return how many live messages and tokens there are, in a thread or in the whole resource."""
         check_id("resource", resource)
+        if thread is not None:
+            check_id("thread", thread)
 
         def script() -> Script[Totals]:
-            rows = yield q.count(resource=resource, thread=thread, after=after)
+            rows = yield q.count(resource=resource, thread=thread, after=clamp(after))
             return Totals(messages=rows[0][0], tokens=int(rows[0][1]))
 
         return await self._engine.read(script, brief=thread is not None)

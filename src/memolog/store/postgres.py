@@ -3,14 +3,16 @@
 Knows connections, transactions, time limits and error codes. Knows no table.
 
 Behind a transaction pooler nothing may outlive a transaction: no prepared statement, no session setting. `pooler=True` sends
-the settings with every transaction and prepares nothing; the engine also falls back to that by itself when it notices.
+the settings with every transaction and prepares nothing. The engine also falls back to that by itself: when the pooler refuses
+or drops our settings, when somebody else answers for the server (the process id differs), or when a prepared statement is gone.
 """
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -44,6 +46,29 @@ Connection = Any
 
 _ATTEMPTS = 8
 _LOCK_KEY = 0x6D656D6F6C6F67  # "memolog": keeps two migrating processes apart
+_POOLERS = {"transaction": True, "none": False}
+
+# Run again, it may succeed. A cached plan is outdated after another process has migrated.
+_RACES = (
+    pg.SerializationError,
+    pg.DeadlockDetectedError,
+    pg.UniqueViolationError,
+    pg.InvalidCachedStatementError,
+)
+# Only a transaction pooler makes our prepared statements vanish, or shows us those of others.
+_POOLED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
+_REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)
+# The driver calls a value that it cannot send a ValueError.
+_REFUSALS = (pg.IntegrityConstraintViolationError, pg.DataError, pg.SyntaxOrAccessError, ValueError)
+_OF_DATABASE = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
+_GONE = (
+    pg.PostgresConnectionError,
+    pg.InterfaceError,
+    OSError,
+    pg.AdminShutdownError,
+    pg.CrashShutdownError,
+    pg.IdleInTransactionSessionTimeoutError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,33 +79,38 @@ class PostgresOptions:
     pool_size: int = 10
     statement_timeout: float = 30.0
     connect_timeout: float = 10.0
-    pooler: bool = False
+    pooler: bool | None = None
+    """True: there is a transaction pooler; False: there is none; None: find out."""
 
 
 def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]:
     """Take our own parameters (`schema`, `pooler`) out of a URL; the driver gets the rest."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        # What is wrong may be a piece of the password, so it is not repeated.
+        raise ConfigError(
+            f"The address {safe_url(url)} cannot be read.",
+            then="Write postgresql://user:password@host:port/database, special characters of the password as %XX.",
+        ) from None
     query = dict(parse_qsl(parts.query))
     schema = query.pop("schema", options.schema)
     if not schema.replace("_", "a").isalnum() or not schema.isascii() or schema[0].isdigit():
         raise ConfigError(f"{schema!r} cannot name a schema.", then="Use letters, digits and underscores.")
-    pooler = query.pop("pooler", "transaction" if options.pooler else "") == "transaction"
-    changed = PostgresOptions(
-        schema=schema,
-        pool_size=options.pool_size,
-        statement_timeout=options.statement_timeout,
-        connect_timeout=options.connect_timeout,
-        pooler=pooler,
-    )
+    pooler = query.pop("pooler", None)
+    if pooler is not None and pooler not in _POOLERS:
+        raise ConfigError(
+            f"pooler={pooler} is unknown.", then="Write pooler=transaction, pooler=none, or leave it out."
+        )
+    changed = replace(options, schema=schema, pooler=options.pooler if pooler is None else _POOLERS[pooler])
     return urlunsplit(parts._replace(query=urlencode(query, safe="/"))), changed
 
 
 def safe_url(url: str) -> str:
     """Return the URL without its password, for people to read."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@", 1)))
+    hidden = re.sub(r"(?<=://)([^:/?#@]*):.+@", r"\1:…@", url)
+    return re.sub(r"(?i)([?&](?:ssl)?password)=[^&#]*", r"\1=…", hidden)
 
 
 class _LostRace(Exception):
@@ -94,8 +124,9 @@ class PostgresEngine(Engine):
         """Name the database; `start` connects to it."""
         self._url, self.options = split_url(url, options or PostgresOptions())
         self.name = safe_url(url)
-        self._pooler = self.options.pooler
+        self._pooler = bool(self.options.pooler)
         self._pool: Any = None
+        self._left: Any = None
         self._closed = False
         self._pool_gate = asyncio.Lock()
 
@@ -114,25 +145,53 @@ class PostgresEngine(Engine):
             return self._pool
 
     async def _connect(self) -> Any:
-        settings = {} if self._pooler else dict(self._settings())
         try:
-            return await cast("Any", asyncpg).create_pool(
-                self._url,
-                min_size=1,
-                max_size=self.options.pool_size,
-                timeout=self.options.connect_timeout,
-                statement_cache_size=0 if self._pooler else 256,
-                server_settings={"application_name": "memolog"} | settings,
-                # What a transaction sets ends with it, so there is nothing to reset.
-                reset=_no_reset,
-            )
+            if not self._pooler and self.options.pooler is None:
+                self._pooler = await self._meets_pooler()
+            return await self._create_pool()
+        except MemologError:
+            raise
         except Exception as error:
             raise self._mapped(error) from error
+
+    async def _meets_pooler(self) -> bool:
+        """Connect once and see whether the settings hold and the server itself answers."""
+        try:
+            connection = await cast("Any", asyncpg).connect(self._url, **self._login())
+        except _REFUSED_SETTINGS:
+            return True
+        try:
+            # One transaction stays on one server process, whatever is in between.
+            async with connection.transaction():
+                row = await connection.fetchrow("SELECT pg_backend_pid(), current_setting('search_path')")
+            return tuple(row) != (connection.get_server_pid(), dict(self._settings())["search_path"])
+        except _POOLED:
+            return True
+        finally:
+            connection.terminate()
+
+    async def _create_pool(self) -> Any:
+        return await cast("Any", asyncpg).create_pool(
+            self._url,
+            min_size=1,
+            max_size=self.options.pool_size,
+            # What a transaction sets ends with it, so there is nothing to reset.
+            reset=_no_reset,
+            **self._login(),
+        )
+
+    def _login(self) -> dict[str, Any]:
+        settings = {} if self._pooler else dict(self._settings())
+        return {
+            "timeout": self.options.connect_timeout,
+            "statement_cache_size": 0 if self._pooler else 256,
+            "server_settings": {"application_name": "memolog"} | settings,
+        }
 
     def _settings(self) -> Sequence[tuple[str, str]]:
         milliseconds = int(self.options.statement_timeout * 1000)
         return (
-            ("search_path", self.options.schema),
+            ("search_path", f'"{self.options.schema}"'),
             ("statement_timeout", str(milliseconds)),
             ("idle_in_transaction_session_timeout", str(2 * milliseconds)),
         )
@@ -141,7 +200,7 @@ class PostgresEngine(Engine):
         begin = f"BEGIN ISOLATION LEVEL {isolation}"
         if not self._pooler:
             return begin
-        return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in self._settings())])
+        return "; ".join([begin, *(f"SET LOCAL {name} = {value}" for name, value in self._settings())])
 
     # ------------------------------------------------------------ scripts
 
@@ -175,34 +234,48 @@ class PostgresEngine(Engine):
             committing = True
             await connection.execute("COMMIT")
         except BaseException as error:
-            await _roll_back(connection)
-            if isinstance(error, MemologError) or not isinstance(error, Exception):
+            await self._roll_back(connection, cancelled=not isinstance(error, Exception))
+            if not isinstance(error, _OF_DATABASE):
                 raise
             raise self._after_failure(error, committing=committing) from error
         if name is not None:
             self.reached(name, "after")
         return result
 
+    async def _roll_back(self, connection: Connection, *, cancelled: bool) -> None:
+        try:
+            # A cancelled call may still be on its way: only the server knows whether its BEGIN came through.
+            if cancelled or connection.is_in_transaction():
+                await connection.execute("ROLLBACK", timeout=self.options.connect_timeout)
+        except BaseException as error:
+            # It is broken, or we are cancelled again: the server rolls back, and the pool makes a new one.
+            connection.terminate()
+            if not isinstance(error, Exception):
+                raise
+
     def _after_failure(self, error: Exception, *, committing: bool) -> Exception:
         """Say whether to run the script again, or what to tell the caller."""
-        if isinstance(error, pg.SerializationError | pg.DeadlockDetectedError | pg.UniqueViolationError):
+        if isinstance(error, _RACES):
             return _LostRace()
-        if isinstance(error, pg.InvalidSQLStatementNameError | pg.DuplicatePreparedStatementError):
-            # Only a transaction pooler makes our prepared statements vanish.
-            self._pooler = True
-            self._forget_pool()
+        if isinstance(error, _POOLED):
+            self._fall_back()
             return _LostRace()
-        gone = isinstance(error, pg.PostgresConnectionError | pg.InterfaceError | OSError | pg.AdminShutdownError)
-        if gone and not committing:
+        if not isinstance(error, _GONE) or isinstance(error, _REFUSALS):
+            return self._mapped(error)
+        if not committing:
             # Nothing can have been committed, so a fresh connection may simply try again.
-            self._forget_pool()
             return _LostRace()
-        return self._mapped(error)
+        return StoreUnavailable(
+            f"The connection to {self.name} was lost in the middle of a commit.",
+            why="The server may have finished it or not.",
+            then="Do it again: what is saved under an id of yours is saved once.",
+        )
 
-    def _forget_pool(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.terminate()
+    def _fall_back(self) -> None:
+        """Leave the pool with prepared statements; whoever still uses it may finish."""
+        if not self._pooler:
+            self._pooler = True
+            self._left, self._pool = self._pool, None
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[Connection]:
@@ -216,7 +289,7 @@ class PostgresEngine(Engine):
                 then="Raise pool_size, or do less at once.",
             ) from error
         except Exception as error:
-            raise self._mapped(error) from error
+            raise StoreClosed if self._closed else self._mapped(error) from error
         try:
             yield connection
         finally:
@@ -241,9 +314,10 @@ class PostgresEngine(Engine):
         rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema)
         tables = [cast("str", row[0]) for row in rows]
         refuse_foreign(f"The schema {schema}", tables)
-        if not tables:
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        await connection.execute(f"SET LOCAL search_path = {schema}")
+        # Whoever may not create a schema can still use one that was created for them.
+        if not await connection.fetch("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
+            await connection.execute(f'CREATE SCHEMA "{schema}"')
+        await connection.execute(f'SET LOCAL search_path = "{schema}"')
         if TABLE not in tables:
             await connection.execute(CREATE_RECORD)
         applied = [(int(row[0]), str(row[1])) for row in await connection.fetch(READ_RECORD)]
@@ -259,8 +333,9 @@ class PostgresEngine(Engine):
         if self._closed:
             return
         self._closed = True
-        if self._pool is not None:
-            await self._pool.close()
+        for pool in (self._left, self._pool):
+            if pool is not None:
+                await pool.close()
 
     # ------------------------------------------------------------ errors
 
@@ -284,9 +359,7 @@ class PostgresEngine(Engine):
                 why=says,
                 then="Try again, or raise statement_timeout.",
             )
-        if isinstance(
-            error, pg.IntegrityConstraintViolationError | pg.DataError | pg.SyntaxOrAccessError
-        ) and not isinstance(error, pg.InvalidCatalogNameError | pg.InvalidAuthorizationSpecificationError):
+        if isinstance(error, _REFUSALS) and not isinstance(error, pg.InvalidCatalogNameError):
             return StoreCorrupt(
                 f"The database {self.name} refused the operation.",
                 why=says,
@@ -301,14 +374,6 @@ class PostgresEngine(Engine):
 
 async def _no_reset(connection: Connection) -> None:
     """Leave a connection as it is."""
-
-
-async def _roll_back(connection: Connection) -> None:
-    try:
-        if connection.is_in_transaction():
-            await asyncio.shield(connection.execute("ROLLBACK"))
-    except Exception:  # noqa: BLE001 - the connection is broken, and the pool replaces it
-        connection.terminate()
 
 
 async def _drive(connection: Connection, script: Script[T]) -> T:

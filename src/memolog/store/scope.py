@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from memolog.domain.errors import EmptyId, InputError
 
-__all__ = ["FIRST", "LAST", "Page", "check_id", "page_key", "page_token"]
+__all__ = ["FIRST", "LAST", "Page", "check_id", "check_limit", "clamp", "page_key", "page_token"]
 
 T = TypeVar("T")
 
@@ -39,6 +39,18 @@ def check_id(kind: str, value: object) -> str:
             then="Use a printable, shorter id.",
         )
     return value
+
+
+def check_limit(limit: int) -> int:
+    """Return how many items to show, or refuse what is no number of items."""
+    if not 1 <= limit < LAST:
+        raise InputError(f"A page cannot have a limit of {limit}.", then="Pass a limit of at least 1.")
+    return limit
+
+
+def clamp(number: int) -> int:
+    """Return the nearest number that both engines can hold: no row lies beyond it."""
+    return min(max(number, FIRST), LAST)
 
 
 def page_token(key: Sequence[int]) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from memolog.domain.errors import (
     MemologError,
@@ -35,6 +35,7 @@ from memolog.store.sql import Row, Script, Step
 __all__ = ["SqliteEngine", "SqliteOptions", "is_memory"]
 
 T = TypeVar("T")
+Change: TypeAlias = Callable[[sqlite3.Connection], None]
 
 # A caller that saves in a tight loop lets others run this often.
 _BREATH_SECONDS = 0.002
@@ -91,19 +92,34 @@ class SqliteEngine(Engine):
 
     # ------------------------------------------------------------ connections
 
-    async def start(self, change: Callable[[sqlite3.Connection], None]) -> None:
-        """Open the file and bring its schema up to date by `change`, where waiting is allowed."""
-        await self._elsewhere(self._waiting, lambda: self._open(change))
+    async def start(self, check: Change, change: Change) -> None:
+        """Open the file, refuse it by `check`, bring its schema up to date by `change`, where waiting is allowed."""
+        await self._elsewhere(self._waiting, lambda: self._open(check, change))
 
-    def _open(self, change: Callable[[sqlite3.Connection], None]) -> None:
+    def _open(self, check: Change, change: Change) -> None:
+        if not self._memory and Path(self.path).exists():
+            # Even the journal's mode is written into the file, so look before anything is set.
+            with contextlib.closing(self._plain(read_only=True)) as connection, mapped_errors(self.path):
+                check(connection)
         self._writer = self._connect(read_only=self.options.read_only)
         change(self._writer)
         self._reader = self._writer if self._memory else self._connect(read_only=True)
 
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
+        connection = self._plain(read_only=read_only)
+        try:
+            with mapped_errors(self.path):
+                self._prepare(connection, read_only=read_only)
+        except BaseException:
+            connection.close()
+            raise
+        self._connections.append(connection)
+        return connection
+
+    def _plain(self, *, read_only: bool) -> sqlite3.Connection:
         with mapped_errors(self.path):
             try:
-                connection = sqlite3.connect(
+                return sqlite3.connect(
                     self._address(read_only=read_only),
                     uri=True,
                     isolation_level=None,
@@ -113,13 +129,6 @@ class SqliteEngine(Engine):
                 )
             except ValueError as error:
                 raise _cannot_open(self.path, str(error)) from error
-            try:
-                self._prepare(connection, read_only=read_only)
-            except BaseException:
-                connection.close()
-                raise
-            self._connections.append(connection)
-            return connection
 
     def _address(self, *, read_only: bool) -> str:
         if self._memory:
@@ -197,7 +206,9 @@ class SqliteEngine(Engine):
             try:
                 return _drive(connection, work())
             finally:
-                connection.execute("ROLLBACK")
+                # After some errors SQLite has rolled back already.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
     def _in_transaction(self, work: Work[T], name: str, *, wait: bool) -> T:
         connection = self._writer

@@ -18,12 +18,17 @@ from memolog.store.migrate import (
 )
 from memolog.store.sqlite import mapped_errors
 
-__all__ = ["migrate_sqlite", "snapshot_path"]
+__all__ = ["migrate_sqlite", "refuse_foreign_file", "snapshot_path"]
 
 
 def snapshot_path(path: str, version: int) -> Path:
     """Return where the copy stands that was taken before the migration from this version."""
     return Path(f"{path}.before-migration-from-v{version}")
+
+
+def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:
+    """Refuse the file of another application before anything is written to it."""
+    refuse_foreign(path, _tables(connection))
 
 
 def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, memory: bool) -> None:
@@ -49,7 +54,7 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, memor
 
 
 def _pending(path: str, connection: sqlite3.Connection) -> tuple[Migration, ...]:
-    refuse_foreign(path, _tables(connection))
+    refuse_foreign_file(path, connection)
     return pending("sqlite", _applied(connection))
 
 
@@ -86,6 +91,8 @@ def _statements(text: str) -> Iterator[str]:
 def _snapshot(path: str, target: Path) -> None:
     """Copy the file as it was last committed. The copy appears under its name only when it is whole."""
     partial = target.with_name(f"{target.name}.partial")
+    # A crash may have left half a copy.
+    partial.unlink(missing_ok=True)
     with (
         contextlib.closing(sqlite3.connect(Path(path).absolute().as_uri() + "?mode=ro", uri=True)) as source,
         contextlib.closing(sqlite3.connect(partial)) as copy,

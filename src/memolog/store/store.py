@@ -16,7 +16,7 @@ from memolog.store.engine import Engine
 from memolog.store.leases import Leases
 from memolog.store.messages import Messages, Weigh
 from memolog.store.sqlite import SqliteEngine, SqliteOptions, is_memory
-from memolog.store.sqlite_schema import migrate_sqlite
+from memolog.store.sqlite_schema import migrate_sqlite, refuse_foreign_file
 from memolog.store.threads import Threads
 from memolog.store.usage import Ledger
 
@@ -136,7 +136,10 @@ async def _open_sqlite(path: str, options: StoreOptions, now: int) -> Engine:
         ),
     )
     try:
-        await engine.start(lambda connection: migrate_sqlite(path, connection, now=now, memory=is_memory(path)))
+        await engine.start(
+            lambda connection: refuse_foreign_file(path, connection),
+            lambda connection: migrate_sqlite(path, connection, now=now, memory=is_memory(path)),
+        )
     except BaseException:
         await engine.close()
         raise

@@ -17,7 +17,7 @@ from memolog.domain.moments import to_micros
 from memolog.domain.thread import Thread
 from memolog.store.engine import Engine
 from memolog.store.rows import thread_from_row
-from memolog.store.scope import LAST, Page, check_id, page_key, page_token
+from memolog.store.scope import LAST, Page, check_id, check_limit, page_key, page_token
 from memolog.store.sql import Script, load_queries
 
 __all__ = ["Threads"]
@@ -86,6 +86,7 @@ class Threads:
     async def list(self, resource: str, *, limit: int = 100, after: str | None = None) -> Page[Thread]:
         """Return the threads with the newest activity first; pass `next` as `after` for more."""
         check_id("resource", resource)
+        check_limit(limit)
         before_at, before_pk = page_key(after, (LAST, LAST))
 
         def script() -> Script[Page[Thread]]:

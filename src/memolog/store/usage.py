@@ -6,11 +6,13 @@ Knows what was spent by whom, on what. Prices are not its business: it keeps wha
 # Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from memolog.domain.clock import Clock
+from memolog.domain.errors import InputError
 from memolog.domain.moments import to_micros
 from memolog.domain.run import Calibration, Usage, UsageTotal
 from memolog.store.engine import Engine
@@ -42,6 +44,10 @@ class Ledger:
     async def add(self, resource: str, usage: Usage) -> None:
         """Enter one model request."""
         check_id("resource", resource)
+        check_id("model", usage.model)
+        _check_filter(usage.thread, usage.task, usage.run)
+        if not math.isfinite(usage.cost):
+            raise InputError(f"A request cannot cost {usage.cost}.", then="Pass the cost in dollars, or leave it out.")
         at = to_micros(usage.at or self._clock.now())
         step = q.add_usage(
             resource=resource,
@@ -74,6 +80,7 @@ class Ledger:
     ) -> tuple[UsageLine, ...]:
         """Return what was spent, a line for each kind of work and model."""
         check_id("resource", resource)
+        _check_filter(thread, task, run)
         start = FIRST if since is None else to_micros(since)
 
         def script() -> Script[tuple[UsageLine, ...]]:
@@ -106,6 +113,7 @@ class Ledger:
     async def calibration(self, resource: str, model: str) -> Calibration:
         """Return what is known of how a model counts; a factor of one if nothing is."""
         check_id("resource", resource)
+        check_id("model", model)
 
         def script() -> Script[Calibration]:
             rows = yield q.get_calibration(resource=resource, model=model)
@@ -116,6 +124,7 @@ class Ledger:
     async def calibrate(self, resource: str, model: str, learn: Callable[[Calibration], Calibration]) -> Calibration:
         """Change what is known of a model by a pure function; two callers at once both count."""
         check_id("resource", resource)
+        check_id("model", model)
 
         def script() -> Script[Calibration]:
             rows = yield q.start_calibration(resource=resource, model=model)
@@ -124,6 +133,12 @@ class Ledger:
             return new
 
         return await self._engine.write(script, name="usage.calibrate")
+
+
+def _check_filter(thread: str | None, task: str | None, run: str | None) -> None:
+    for kind, value in (("thread", thread), ("task", task), ("run", run)):
+        if value is not None:
+            check_id(kind, value)
 
 
 def _total(row: Row) -> UsageTotal:
