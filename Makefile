@@ -3,8 +3,11 @@
 #   make test        set up, then check and run every test, on both engines
 #   make test-long   the same tests with their full counts
 #   make check       format, lint and types
+#   make format      format, and apply the fixes that are safe
+#   make setup       only set up .venv, pinned by constraints.txt
 #   make bench-NAME  one benchmark of bench/, a table and a last line of JSON
 #   make docs        write the pages of docs/ that follow from the code
+#   make clean       remove what the other targets made
 #   make lock        resolve the versions again into constraints.txt
 
 PYTHON ?= python3

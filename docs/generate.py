@@ -1,13 +1,20 @@
-"""Writes the pages of the documentation that follow from the code.
+"""Writes what of the documentation follows from the code.
 
 Run by `make docs`; a test fails when a page differs from what this would write.
 """
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 from memolog.config import settings
+from memolog.decide import RULES
 
-__all__ = ["PAGES", "configuration_page"]
+__all__ = ["PAGES", "architecture_page", "configuration_page"]
+
+HERE = Path(__file__).parent
+BEGIN, END = "<!-- made from decide/rules.py: begin -->", "<!-- made from decide/rules.py: end -->"
 
 
 def configuration_page() -> str:
@@ -17,9 +24,9 @@ def configuration_page() -> str:
         "",
         "Made from the code by `make docs`; do not edit.",
         "",
-        "Settings come from arguments, then the environment, then a TOML file, then the defaults. A name with a dot is a field of a",
-        "section: `Config(observation=ObservationConfig(deadline=10))`, or `[observation]` in TOML. Unknown names, wrong",
-        "types and values that contradict each other are refused, all at once, with what to do.",
+        "Settings come from arguments, then the environment, then a TOML file, then the defaults. A name with a dot is a",
+        "field of a section: `Config(observation=ObservationConfig(deadline=10))`, or `[observation]` in TOML. Unknown",
+        "names, wrong types and values that contradict each other are refused, all at once, with what to do.",
         "",
         "| setting | default | takes | meaning | environment |",
         "| --- | --- | --- | --- | --- |",
@@ -32,8 +39,39 @@ def configuration_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"configuration.md": configuration_page}
+def architecture_page() -> str:
+    """Return the architecture page with the diagram and the table of rules made anew."""
+    text = (HERE / "architecture.md").read_text("utf-8")
+    before, rest = text.split(BEGIN, 1)
+    _, after = rest.split(END, 1)
+    return f"{before}{BEGIN}\n{_rules()}\n{END}{after}"
+
+
+def _rules() -> str:
+    names = [rule.decision.__name__ for rule in RULES]
+    chart = ["```mermaid", "flowchart TD", "  state([state · configuration · now]) --> r1"]
+    for number, rule in enumerate(RULES, start=1):
+        name = rule.decision.__name__
+        if number == len(RULES):
+            chart.append(f'  r{number}["{name}"]')
+            break
+        chart.append(f'  r{number}{{"{rule.when}?"}} -- yes --> d{number}["{name}"]')
+        chart.append(f"  r{number} -- no --> r{number + 1}")
+    chart.append("```")
+    table = ["", "| # | when | decision | how it is told |", "| --- | --- | --- | --- |"]
+    for number, rule in enumerate(RULES, start=1):
+        doc = (inspect.getdoc(rule.test) or "").splitlines()[0]
+        table.append(f"| {number} | {rule.when} | `{rule.decision.__name__}` | {doc} |")
+    shortest = dedent(inspect.getsource(RULES[names.index("Trim")].test)).rstrip()
+    quoted = ["", "Each rule is a function that is read at a glance; the shortest one:", "", "```text", shortest, "```"]
+    return "\n".join([*chart, *table, *quoted])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "architecture.md": architecture_page,
+    "configuration.md": configuration_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
-        (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
+        (HERE / name).write_text(page(), encoding="utf-8")

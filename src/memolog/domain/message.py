@@ -11,7 +11,7 @@ from datetime import datetime
 from types import UnionType
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from memolog.domain.codec import JsonObject, JsonValue, check_json, dumps, loads, nothing
+from memolog.domain.codec import JsonObject, JsonValue, check_json, dumps, loads, nothing, text_to_json
 from memolog.domain.errors import NotJson, UnknownRole
 
 __all__ = [
@@ -214,6 +214,9 @@ _DEFAULTS: Final = {kind: tuple((f.name, f.default) for f in fields(kind) if f.n
 
 def parts_to_json(parts: tuple[Part, ...]) -> str:
     """Return the parts as compact JSON text; fields at their defaults are left out."""
+    if len(parts) == 1 and type(parts[0]) is TextPart and parts[0].extra is None:
+        # What most messages are; the whole encoder would cost more than saving the row.
+        return f'[{{"type":"text","text":{text_to_json(parts[0].text)}}}]'
     try:
         return dumps([_part_to_json(part) for part in parts])
     except (TypeError, ValueError, RecursionError) as error:

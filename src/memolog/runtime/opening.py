@@ -10,7 +10,7 @@ from memolog.store.store import Store, StoreOptions
 from memolog.store.store import open_store as open_with
 from memolog.tokens import HeuristicCounter, count_message
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "store_options"]
 
 _COUNTER = HeuristicCounter()
 
@@ -20,8 +20,13 @@ async def open_store(address: str = "memolog.db", config: Config | None = None) 
 
     Close it when done, or use it as `async with await open_store(…) as store`.
     """
-    config = config or Config()
-    options = StoreOptions(
+    options = store_options(config or Config())
+    return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
+
+
+def store_options(config: Config) -> StoreOptions:
+    """Return the settings that concern the store."""
+    return StoreOptions(
         durability=config.durability,
         busy_timeout=config.busy_timeout,
         statement_timeout=config.statement_timeout,
@@ -29,7 +34,6 @@ async def open_store(address: str = "memolog.db", config: Config | None = None) 
         max_message_bytes=config.max_message_bytes,
         read_only=config.read_only,
     )
-    return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
 
 
 def _weigh(message: NewMessage) -> int:

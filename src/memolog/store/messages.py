@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from memolog.domain.clock import Clock
 from memolog.domain.codec import dumps, object_text, pack
@@ -39,7 +39,7 @@ threads = load_queries("threads")
 Weigh: TypeAlias = Callable[[NewMessage], int]
 """Counts the tokens of a message."""
 
-Values: TypeAlias = dict[str, object]
+Values: TypeAlias = dict[str, Any]
 
 _IDS_A_QUERY = 256
 
@@ -92,18 +92,24 @@ class Messages:
 
         A missing thread is created unless `create` is False. Saving the same again is harmless.
         """
-        check_id("resource", resource)
-        check_id("thread", thread)
-        if turn is not None:
-            check_id("turn", turn)
-        given = [messages] if isinstance(messages, NewMessage) else list(messages)
-        now = to_micros(self._clock.now())
-        ready = [self._ready(message, now, turn) for message in given]
+        given = [messages] if isinstance(messages, NewMessage) else messages
+        ready, now = self.ready(resource, thread, given, turn)
 
         def script() -> Script[Saved]:
             return (yield from self.saving(resource, thread, ready, now, create=create))
 
         return await self._engine.write(script, name="messages.save")
+
+    def ready(
+        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
+    ) -> tuple[list[_Ready], int]:
+        """Check messages and turn them into column values, before anything touches the database."""
+        check_id("resource", resource)
+        check_id("thread", thread)
+        if turn is not None:
+            check_id("turn", turn)
+        now = to_micros(self._clock.now())
+        return [self._ready(message, now, turn) for message in messages], now
 
     def _ready(self, message: NewMessage, now: int, turn: str | None) -> _Ready:
         parts = check_message(message)
@@ -150,6 +156,10 @@ class Messages:
     ) -> Script[tuple[tuple[Message, ...], bool]]:
         thread_pk, seq = yield from _advance(resource, thread, 1, now, create=create)
         values: Values = {**one.values, "thread_pk": thread_pk, "seq": seq}
+        if one.is_fresh:
+            # Nobody can know an id that was made a moment ago, so nobody need be asked.
+            yield q.insert_messages.many((values,))
+            return (_message(resource, thread, one, values),), True
         if (yield q.insert_message(**values)):
             return (_message(resource, thread, one, values),), True
         # The id is known: this is a repetition, a growth, or a mistake.
@@ -356,15 +366,15 @@ def _pairs_text(parts: tuple[Part, ...]) -> str | None:
 def _message(resource: str, thread: str, one: _Ready, values: Values, parts: tuple[Part, ...] | None = None) -> Message:
     new = one.message
     return Message(
-        id=str(values["id"]),
+        id=values["id"],
         resource=resource,
         thread=thread,
-        seq=int(str(values["seq"])),
-        continuation=int(str(values["continuation"])),
+        seq=values["seq"],
+        continuation=values["continuation"],
         role=new.role,
         parts=new.parts if parts is None else parts,
-        created_at=from_micros(int(str(values["created_at"]))),
-        tokens=int(str(values["tokens"])),
+        created_at=from_micros(values["created_at"]),
+        tokens=values["tokens"],
         zone=new.zone,
         speaker=new.speaker,
         own=new.own,

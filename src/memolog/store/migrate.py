@@ -74,7 +74,7 @@ def pending(engine: str, applied: Sequence[tuple[int, str]]) -> tuple[Migration,
     for version, checksum in applied:
         if version > newest:
             raise SchemaTooNew(max(found for found, _ in applied), newest)
-        if known[version].checksum != checksum:
+        if version not in known or known[version].checksum != checksum:
             raise StoreCorrupt(
                 f"Migration {version} of this database is not the one that this Memolog has.",
                 why="The file was made by a build from between two releases.",

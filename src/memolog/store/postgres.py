@@ -9,12 +9,9 @@ or drops our settings, when somebody else answers for the server (the process id
 
 import asyncio
 import random
-import re
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from memolog.domain.errors import (
     ConfigError,
@@ -28,6 +25,7 @@ from memolog.domain.errors import (
 )
 from memolog.store.engine import Engine, Work
 from memolog.store.migrate import CREATE_RECORD, READ_RECORD, RECORD, TABLE, pending, refuse_foreign
+from memolog.store.postgres_address import PostgresOptions, safe_url, split_url
 from memolog.store.sql import Row, Script, Step
 
 try:
@@ -39,78 +37,29 @@ except ImportError as missing:  # pragma: no cover - exercised by a subprocess t
         then='Install it with: pip install "memolog[postgres]"',
     ) from missing
 
-__all__ = ["PostgresEngine", "PostgresOptions", "safe_url", "split_url"]
+__all__ = ["PostgresEngine"]
 
 T = TypeVar("T")
 Connection = Any
 
 _ATTEMPTS = 8
 _LOCK_KEY = 0x6D656D6F6C6F67  # "memolog": keeps two migrating processes apart
-_POOLERS = {"transaction": True, "none": False}
 
 # Run again, it may succeed. A cached plan is outdated after another process has migrated.
-_RACES = (
-    pg.SerializationError,
-    pg.DeadlockDetectedError,
-    pg.UniqueViolationError,
-    pg.InvalidCachedStatementError,
-)
+_RACES = (pg.SerializationError, pg.DeadlockDetectedError, pg.UniqueViolationError, pg.InvalidCachedStatementError)
 # Only a transaction pooler makes our prepared statements vanish, or shows us those of others.
 _POOLED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
 _REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)
-# The driver calls a value that it cannot send a ValueError.
-_REFUSALS = (pg.IntegrityConstraintViolationError, pg.DataError, pg.SyntaxOrAccessError, ValueError)
+# A server that answers with another error than these can be reached, and refuses what we ask for.
+_UNREACHABLE = (
+    *(pg.PostgresConnectionError, pg.InvalidCatalogNameError, pg.InvalidAuthorizationSpecificationError),
+    *(pg.OperatorInterventionError, pg.InsufficientResourcesError, pg.IdleInTransactionSessionTimeoutError),
+)
 _OF_DATABASE = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
 _GONE = (
-    pg.PostgresConnectionError,
-    pg.InterfaceError,
-    OSError,
-    pg.AdminShutdownError,
-    pg.CrashShutdownError,
-    pg.IdleInTransactionSessionTimeoutError,
+    *(pg.PostgresConnectionError, pg.InterfaceError, pg.InternalClientError, OSError),
+    *(pg.AdminShutdownError, pg.CrashShutdownError, pg.IdleInTransactionSessionTimeoutError),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresOptions:
-    """How to connect."""
-
-    schema: str = "memolog"
-    pool_size: int = 10
-    statement_timeout: float = 30.0
-    connect_timeout: float = 10.0
-    pooler: bool | None = None
-    """True: there is a transaction pooler; False: there is none; None: find out."""
-
-
-def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]:
-    """Take our own parameters (`schema`, `pooler`) out of a URL; the driver gets the rest."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        # What is wrong may be a piece of the password, so it is not repeated.
-        raise ConfigError(
-            f"The address {safe_url(url)} cannot be read.",
-            then="Write postgresql://user:password@host:port/database, special characters of the password as %XX.",
-        ) from None
-    query = dict(parse_qsl(parts.query))
-    schema = query.pop("schema", options.schema)
-    if not schema.replace("_", "a").isalnum() or not schema.isascii() or schema[0].isdigit():
-        raise ConfigError(f"{schema!r} cannot name a schema.", then="Use letters, digits and underscores.")
-    pooler = query.pop("pooler", None)
-    if pooler is not None and pooler not in _POOLERS:
-        raise ConfigError(
-            f"pooler={pooler} is unknown.", then="Write pooler=transaction, pooler=none, or leave it out."
-        )
-    changed = replace(options, schema=schema, pooler=options.pooler if pooler is None else _POOLERS[pooler])
-    return urlunsplit(parts._replace(query=urlencode(query, safe="/"))), changed
-
-
-def safe_url(url: str) -> str:
-    """Return the URL without its password, for people to read."""
-    hidden = re.sub(r"(?<=://)([^:/?#@]*):.+@", r"\1:…@", url)
-    return re.sub(r"(?i)([?&](?:ssl)?password)=[^&#]*", r"\1=…", hidden)
 
 
 class _LostRace(Exception):
@@ -234,7 +183,7 @@ class PostgresEngine(Engine):
             committing = True
             await connection.execute("COMMIT")
         except BaseException as error:
-            await self._roll_back(connection, cancelled=not isinstance(error, Exception))
+            await self._roll_back(connection, error)
             if not isinstance(error, _OF_DATABASE):
                 raise
             raise self._after_failure(error, committing=committing) from error
@@ -242,16 +191,20 @@ class PostgresEngine(Engine):
             self.reached(name, "after")
         return result
 
-    async def _roll_back(self, connection: Connection, *, cancelled: bool) -> None:
+    async def _roll_back(self, connection: Connection, error: BaseException) -> None:
+        is_broken = isinstance(error, _GONE)
+        cancelled = not isinstance(error, Exception)
         try:
             # A cancelled call may still be on its way: only the server knows whether its BEGIN came through.
-            if cancelled or connection.is_in_transaction():
+            if not is_broken and (cancelled or connection.is_in_transaction()):
                 await connection.execute("ROLLBACK", timeout=self.options.connect_timeout)
-        except BaseException as error:
-            # It is broken, or we are cancelled again: the server rolls back, and the pool makes a new one.
-            connection.terminate()
-            if not isinstance(error, Exception):
-                raise
+        except _OF_DATABASE:
+            is_broken = True
+        except BaseException:
+            _drop(connection)
+            raise
+        if is_broken:
+            _drop(connection)
 
     def _after_failure(self, error: Exception, *, committing: bool) -> Exception:
         """Say whether to run the script again, or what to tell the caller."""
@@ -260,7 +213,8 @@ class PostgresEngine(Engine):
         if isinstance(error, _POOLED):
             self._fall_back()
             return _LostRace()
-        if not isinstance(error, _GONE) or isinstance(error, _REFUSALS):
+        # The driver calls a value that it cannot send an interface error too.
+        if not isinstance(error, _GONE) or isinstance(error, ValueError):
             return self._mapped(error)
         if not committing:
             # Nothing can have been committed, so a fresh connection may simply try again.
@@ -359,7 +313,9 @@ class PostgresEngine(Engine):
                 why=says,
                 then="Try again, or raise statement_timeout.",
             )
-        if isinstance(error, _REFUSALS) and not isinstance(error, pg.InvalidCatalogNameError):
+        if isinstance(error, pg.ClientConfigurationError):
+            return ConfigError(f"The address {self.name} cannot be used: {error}.", then="Check its parameters.")
+        if isinstance(error, pg.PostgresError | ValueError) and not isinstance(error, _UNREACHABLE):
             return StoreCorrupt(
                 f"The database {self.name} refused the operation.",
                 why=says,
@@ -376,6 +332,12 @@ async def _no_reset(connection: Connection) -> None:
     """Leave a connection as it is."""
 
 
+def _drop(connection: Connection) -> None:
+    """Leave a connection to the server, which rolls back, and to the pool, which makes a new one."""
+    with suppress(pg.InterfaceError):  # the pool may have seen it first
+        connection.terminate()
+
+
 async def _drive(connection: Connection, script: Script[T]) -> T:
     """Run a script to its end; rows go in, its result comes out."""
     try:
@@ -388,6 +350,8 @@ async def _drive(connection: Connection, script: Script[T]) -> T:
 
 async def _execute(connection: Connection, step: Step) -> Sequence[Row]:
     if step.many is not None:
+        if not step.many:
+            return []
         text, names = step.statement.postgres()
         await connection.executemany(text, [[values[name] for name in names] for values in step.many])
         return []

@@ -74,12 +74,11 @@ class Queries:
 
     def __init__(self, statements: Mapping[str, Statement]) -> None:
         self.statements = dict(statements)
+        self.__dict__.update({name: _Maker(statement) for name, statement in statements.items()})
 
     def __getattr__(self, name: str) -> "_Maker":
-        try:
-            return _Maker(self.statements[name])
-        except KeyError:
-            raise AttributeError(f"no query is named {name}") from None
+        # Every query is an attribute of its own; who comes here asks for one that does not exist.
+        raise AttributeError(f"no query is named {name}")
 
 
 class _Maker:

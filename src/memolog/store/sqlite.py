@@ -47,6 +47,7 @@ _COMMITS_BETWEEN_LOOKS = 64
 _READER_THREADS = 2
 _CACHE_KIB = 16 * 1024
 _MMAP_BYTES = 1 << 30
+_HEADER_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class SqliteEngine(Engine):
         self._patient = True
         self._commits = 0
         self._checkpointing = threading.Lock()
-        self._busy_since = time.perf_counter()
+        self._busy = 0.0
 
     # ------------------------------------------------------------ connections
 
@@ -97,13 +98,20 @@ class SqliteEngine(Engine):
         await self._elsewhere(self._waiting, lambda: self._open(check, change))
 
     def _open(self, check: Change, change: Change) -> None:
-        if not self._memory and Path(self.path).exists():
-            # Even the journal's mode is written into the file, so look before anything is set.
-            with contextlib.closing(self._plain(read_only=True)) as connection, mapped_errors(self.path):
-                check(connection)
+        if not self._memory and Path(self.path).is_file():
+            self._inspect(check)
         self._writer = self._connect(read_only=self.options.read_only)
         change(self._writer)
         self._reader = self._writer if self._memory else self._connect(read_only=True)
+
+    def _inspect(self, check: Change) -> None:
+        """Look before anything is set: even the journal's mode is written into the file."""
+        # SQLite takes a file of a few bytes for an empty one, and would write over them. Only the size is asked for: closing
+        # the file here would drop the locks of every other connection that this process has to it.
+        if 0 < Path(self.path).stat().st_size < _HEADER_BYTES:
+            raise _not_a_database(self.path, "It is too short to be one.")
+        with mapped_errors(self.path), contextlib.closing(self._plain(read_only=True)) as connection:
+            check(connection)
 
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
         connection = self._plain(read_only=read_only)
@@ -133,7 +141,15 @@ class SqliteEngine(Engine):
     def _address(self, *, read_only: bool) -> str:
         if self._memory:
             return ":memory:"
-        return Path(self.path).absolute().as_uri() + ("?mode=ro" if read_only else "")
+        mode = ("?mode=ro&immutable=1" if self._sealed() else "?mode=ro") if read_only else ""
+        return Path(self.path).absolute().as_uri() + mode
+
+    def _sealed(self) -> bool:
+        """Tell whether SQLite could not even put the files of a reader beside the database, and nobody writes to it."""
+        if not self.options.read_only or Path(f"{self.path}-wal").exists():
+            return False
+        folder = Path(self.path).absolute().parent
+        return not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def _prepare(self, connection: sqlite3.Connection, *, read_only: bool) -> None:
         connection.execute("PRAGMA foreign_keys = ON")
@@ -154,11 +170,12 @@ class SqliteEngine(Engine):
         """Run a script on one consistent snapshot."""
         self._check_open()
         if brief and self._read_gate.acquire(blocking=False):
+            started = time.perf_counter()
             try:
                 result = self._on_snapshot(self._reader, work)
             finally:
                 self._read_gate.release()
-            await self._breathe()
+            await self._breathe(started)
             return result
         return await self._elsewhere(self._reading, lambda: self._read_on_thread(work))
 
@@ -166,26 +183,27 @@ class SqliteEngine(Engine):
         """Run a script in one transaction and commit it."""
         self._check_open()
         if self._inline and self._gate.acquire(blocking=False):
+            started = time.perf_counter()
             try:
-                result = self._in_transaction(work, name, wait=False)
+                done = (self._in_transaction(work, name, wait=False),)
             except _Waiting:
-                pass
-            else:
-                await self._breathe()
-                return result
+                done = ()
             finally:
                 self._gate.release()
+            if done:
+                await self._breathe(started)
+                return done[0]
         return await self._elsewhere(self._waiting, lambda: self._write_on_thread(work, name))
 
     async def _elsewhere(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         # A caller that is cancelled stops waiting; the transaction itself still ends as a whole.
         return await asyncio.get_running_loop().run_in_executor(pool, call)
 
-    async def _breathe(self) -> None:
-        now = time.perf_counter()
-        if now - self._busy_since > _BREATH_SECONDS:
+    async def _breathe(self, started: float) -> None:
+        self._busy += time.perf_counter() - started
+        if self._busy > _BREATH_SECONDS:
+            self._busy = 0.0
             await asyncio.sleep(0)
-            self._busy_since = time.perf_counter()
 
     def _read_on_thread(self, work: Work[T]) -> T:
         if self._memory:
@@ -212,16 +230,17 @@ class SqliteEngine(Engine):
 
     def _in_transaction(self, work: Work[T], name: str, *, wait: bool) -> T:
         connection = self._writer
-        with mapped_errors(self.path):
+        try:
             self._begin(connection, wait=wait)
-            try:
-                result = _drive(connection, work())
-                self.reached(name, "before")
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            result = _drive(connection, work())
+            self.reached(name, "before")
+            connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise _mapped(self.path, error) from error
+            raise
         self.reached(name, "after")
         self._look_at_journal()
         return result
@@ -273,7 +292,8 @@ class SqliteEngine(Engine):
     def _shut(self) -> None:
         self._waiting.shutdown(wait=True)
         self._reading.shutdown(wait=True)
-        for connection in self._connections:
+        # The last to close moves the journal into the file, so it must be the first one opened: it may write.
+        for connection in reversed(self._connections):
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
@@ -329,6 +349,10 @@ def _cannot_open(path: str, why: str) -> StoreUnavailable:
     )
 
 
+def _not_a_database(path: str, why: str) -> NotADatabase:
+    return NotADatabase(f"{path} is not a database.", why=why, then="Name another file, or move this one away.")
+
+
 def _mapped(path: str, error: sqlite3.Error) -> MemologError:
     says = f"SQLite says: {error}."
     code = _code(error)
@@ -338,7 +362,7 @@ def _mapped(path: str, error: sqlite3.Error) -> MemologError:
             why="Another process is in the middle of a long write.",
             then="Try again, or raise busy_timeout.",
         )
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(
             f"No space is left for {path}.",
             why=says,
@@ -351,7 +375,13 @@ def _mapped(path: str, error: sqlite3.Error) -> MemologError:
             then="Check the permissions of the file and its folder, or open it with read_only=True.",
         )
     if code == sqlite3.SQLITE_NOTADB:
-        return NotADatabase(f"{path} is not a database.", why=says, then="Name another file, or move this one away.")
+        return _not_a_database(path, says)
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StoreCorrupt(
+            f"The database {path} is damaged.",
+            why=says,
+            then="Go back to a copy, or save what is left with the .recover command of the sqlite3 program.",
+        )
     if code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(path, str(error))
     if code == sqlite3.SQLITE_IOERR:

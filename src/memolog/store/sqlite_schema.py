@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from memolog.domain.errors import StoreReadOnly
 from memolog.store.migrate import (
     CREATE_RECORD,
     READ_RECORD,
@@ -16,7 +17,7 @@ from memolog.store.migrate import (
     pending,
     refuse_foreign,
 )
-from memolog.store.sqlite import mapped_errors
+from memolog.store.sqlite import is_memory, mapped_errors
 
 __all__ = ["migrate_sqlite", "refuse_foreign_file", "snapshot_path"]
 
@@ -31,17 +32,22 @@ def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:
     refuse_foreign(path, _tables(connection))
 
 
-def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, memory: bool) -> None:
+def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_only: bool = False) -> None:
     """Apply what is left, all in one transaction: two processes that start at once do it once."""
     with mapped_errors(path):
         if not _pending(path, connection):
             return
+        if read_only:
+            raise StoreReadOnly(
+                f"The schema of {path} is not up to date, and it is opened for reading only.",
+                then="Open it once without read_only: that brings it up to date.",
+            )
         # The lock makes a second process wait here; it then finds nothing left to do.
         connection.execute("BEGIN IMMEDIATE")
         try:
             left = _pending(path, connection)
             version = _version(connection)
-            if left and version and not memory:
+            if left and version and not is_memory(path):
                 _snapshot(path, snapshot_path(path, version))
             connection.execute(CREATE_RECORD)
             for migration in left:

@@ -3,7 +3,9 @@
 Knows which engine an address means and what a store consists of. Time and chance are given by whoever opens it.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
@@ -11,14 +13,23 @@ from typing import Literal, Self
 from memolog.domain.clock import Clock
 from memolog.domain.errors import ConfigError
 from memolog.domain.ids import IdMaker
+from memolog.domain.message import NewMessage
 from memolog.domain.moments import to_micros
+from memolog.domain.observation import Scope
 from memolog.store.engine import Engine
+from memolog.store.journal import Journal
 from memolog.store.leases import Leases
-from memolog.store.messages import Messages, Weigh
-from memolog.store.sqlite import SqliteEngine, SqliteOptions, is_memory
+from memolog.store.logs import Logs
+from memolog.store.messages import Messages, Saved, Weigh
+from memolog.store.postgres_address import PostgresOptions
+from memolog.store.runs import Runs
+from memolog.store.snapshot import Snapshot, reading_snapshot
+from memolog.store.sql import Script
+from memolog.store.sqlite import SqliteEngine, SqliteOptions
 from memolog.store.sqlite_schema import migrate_sqlite, refuse_foreign_file
 from memolog.store.threads import Threads
 from memolog.store.usage import Ledger
+from memolog.store.withdrawals import Withdrawals
 
 __all__ = ["Store", "StoreOptions", "open_store"]
 
@@ -58,6 +69,30 @@ class Store:
         self.messages = Messages(engine, clock, new_id, weigh, options.max_message_bytes)
         self.leases = Leases(engine, clock)
         self.ledger = Ledger(engine, clock)
+        self.logs = Logs(engine, clock, new_id)
+        self.runs = Runs(engine)
+        self.journal = Journal(engine)
+        self.withdrawals = Withdrawals(engine)
+
+    async def save_and_snapshot(
+        self,
+        resource: str,
+        thread: str,
+        messages: Sequence[NewMessage],
+        *,
+        turn: str,
+        scope: Scope,
+        newest: int | None = None,
+    ) -> tuple[Saved, Snapshot]:
+        """Save messages and read all that the next decision needs, in one transaction."""
+        ready, now = self.messages.ready(resource, thread, messages, turn)
+
+        def script() -> Script[tuple[Saved, Snapshot]]:
+            saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
+            snapshot = yield from reading_snapshot(resource, thread, scope, self.new_id, now, newest=newest)
+            return saved, snapshot
+
+        return await self.engine.write(script, name="store.save_and_snapshot")
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
@@ -97,7 +132,7 @@ async def open_store(
 async def _open_engine(address: str, options: StoreOptions, now: int) -> Engine:
     if address.startswith(_POSTGRES_PREFIXES):
         # The driver is an extra, and costs a start-up that SQLite users need not pay.
-        from memolog.store.postgres import PostgresEngine, PostgresOptions  # noqa: PLC0415
+        from memolog.store.postgres import PostgresEngine  # noqa: PLC0415
 
         postgres = PostgresEngine(
             address,
@@ -138,7 +173,7 @@ async def _open_sqlite(path: str, options: StoreOptions, now: int) -> Engine:
     try:
         await engine.start(
             lambda connection: refuse_foreign_file(path, connection),
-            lambda connection: migrate_sqlite(path, connection, now=now, memory=is_memory(path)),
+            lambda connection: migrate_sqlite(path, connection, now=now, read_only=options.read_only),
         )
     except BaseException:
         await engine.close()

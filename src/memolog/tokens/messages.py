@@ -48,6 +48,10 @@ def count_message(message: Message | NewMessage, counter: TokenCounter, provider
     """Return what the message costs in a request, its speaker's name included; never raises."""
 
     def measure() -> int:
+        parts = message.parts
+        if len(parts) == 1 and isinstance(parts[0], TextPart) and not message.speaker and message.role in ROLES:
+            # What most messages are: counted at every save, so without the care that odd ones need.
+            return _PER_MESSAGE + _PER_ROLE + _text(parts[0].text, counter)
         speaker = message.speaker
         name = _PER_NAME + _text(speaker, counter) if speaker else 0
         return name + count_parts(message.role, message.parts, counter, provider)

@@ -8,7 +8,7 @@ END $$;
 CREATE TRIGGER messages_never_change BEFORE UPDATE ON messages FOR EACH ROW
 WHEN (NEW.thread_pk <> OLD.thread_pk OR NEW.seq <> OLD.seq OR NEW.id <> OLD.id OR NEW.continuation <> OLD.continuation
   OR NEW.role <> OLD.role OR NEW.created_at <> OLD.created_at OR NEW.tokens <> OLD.tokens OR NEW.own <> OLD.own
-  OR OLD.state = 'forgotten'
+  OR (OLD.state = 'forgotten' AND (NEW.state <> 'forgotten' OR NEW.injection IS NOT NULL OR NEW.search IS NOT NULL))
   OR (NEW.parts <> OLD.parts AND NEW.state <> 'forgotten' AND NEW.pruned = 0))
 EXECUTE FUNCTION messages_never_change();
 

@@ -3,7 +3,7 @@
 CREATE TRIGGER messages_never_change BEFORE UPDATE ON messages
 WHEN NEW.thread_pk <> OLD.thread_pk OR NEW.seq <> OLD.seq OR NEW.id <> OLD.id OR NEW.continuation <> OLD.continuation
   OR NEW.role <> OLD.role OR NEW.created_at <> OLD.created_at OR NEW.tokens <> OLD.tokens OR NEW.own <> OLD.own
-  OR OLD.state = 'forgotten'
+  OR (OLD.state = 'forgotten' AND (NEW.state <> 'forgotten' OR NEW.injection IS NOT NULL OR NEW.search IS NOT NULL))
   OR (NEW.parts <> OLD.parts AND NEW.state <> 'forgotten' AND NEW.pruned = 0)
 BEGIN
   SELECT RAISE(ABORT, 'messages never change');

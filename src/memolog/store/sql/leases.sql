@@ -28,7 +28,7 @@ WHERE resource = :resource AND owner IS NOT NULL AND expires_at <= :now
 ORDER BY expires_at, name
 
 -- reap --
--- The fence stays, so that a late holder is still refused.
+-- The fence stays, so that a late holder is still refused. A second reaper that waited for the first finds no owner.
 UPDATE leases SET owner = NULL, expires_at = 0
-WHERE resource = :resource AND name = :name AND fence = :fence AND expires_at <= :now
+WHERE resource = :resource AND name = :name AND fence = :fence AND owner IS NOT NULL AND expires_at <= :now
 RETURNING name

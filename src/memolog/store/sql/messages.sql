@@ -71,3 +71,10 @@ LIMIT :limit
 SELECT COUNT(*), COALESCE(SUM(m.tokens), 0)
 FROM threads t JOIN messages m ON m.thread_pk = t.pk
 WHERE t.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND m.state = 'live' AND m.seq > :after
+
+-- last_user --
+-- A user message that only answers tool calls is no request.
+{select_messages}
+WHERE m.thread_pk = :thread_pk AND m.seq <= :up_to AND m.role = 'user' AND m.state = 'live' AND m.pairs IS NULL
+ORDER BY m.seq DESC
+LIMIT 1

@@ -1,0 +1,29 @@
+"""The context: state into what a model is shown, byte for byte the same from one request to the next.
+
+Pure: no clock, no store, no chance. The present is an argument, and only the edge depends on it.
+"""
+
+from memolog.context.build import build
+from memolog.context.escape import escape, one_line
+from memolog.context.pairs import closed_cuts, mend
+from memolog.context.render import last_date, render_group
+from memolog.context.value import Block, Breakpoints, Context, ContextMessage, Counts
+from memolog.context.view import GroupView, OtherThread, View
+
+__all__ = [
+    "Block",
+    "Breakpoints",
+    "Context",
+    "ContextMessage",
+    "Counts",
+    "GroupView",
+    "OtherThread",
+    "View",
+    "build",
+    "closed_cuts",
+    "escape",
+    "last_date",
+    "mend",
+    "one_line",
+    "render_group",
+]

@@ -1,0 +1,90 @@
+"""State into a context: the same state gives the same bytes.
+
+Knows what goes where. The prefix and the note depend on the log alone, the tail on the messages, and only the edge on
+the present. Nothing here raises because of what was said.
+"""
+
+from collections.abc import Iterable
+
+from memolog.context.edge import OTHERS, edge_blocks
+from memolog.context.escape import element, escape, one_line
+from memolog.context.trim import ShownTail, show, without_older, without_steps
+from memolog.context.value import Block, Context, ContextMessage, Counts
+from memolog.context.view import View
+from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, USAGE, USAGE_RESOURCE
+from memolog.domain.message import NewMessage
+from memolog.tokens import count_message
+from memolog.tokens.estimate import guarded
+
+__all__ = ["build"]
+
+
+def build(view: View) -> Context:
+    """Return the context of a request: prefix, note, tail, what is passed along once, edge."""
+    prefix, note = tuple(_prefix(view)), _note(view)
+    passed = sum(count_message(message, view.counter) for message in view.ephemeral)
+    opening = note.tokens if note else 0
+    tail, edge = _fitted(view, sum(block.tokens for block in prefix) + opening + passed)
+    return Context(
+        blocks=prefix,
+        note=note,
+        tail=tail.messages,
+        ephemeral=tuple(map(_as_shown, view.ephemeral)),
+        edge=edge,
+        tokens=Counts(prefix=_sum(prefix), tail=opening + tail.tokens, edge=passed + _sum(edge)),
+        trimmed=tail.trimmed,
+    )
+
+
+def _prefix(view: View) -> Iterable[Block]:
+    """Yield the blocks of the prefix. What an activation adds comes last, so that it only adds to the text."""
+    if view.instructions and view.instructions.strip():
+        yield _stable(view, "instructions", view.instructions)
+    groups = [group for group in view.groups if group.text]
+    kept = view.working_memory or ""
+    if groups or kept.strip():
+        yield _stable(view, "usage", f"{USAGE}\n{USAGE_RESOURCE}" if view.scope == "resource" else USAGE)
+    if kept.strip():
+        yield _stable(view, "working-memory", element("working-memory", escape(kept)))
+    for group in groups:
+        yield Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
+
+
+def _note(view: View) -> Block | None:
+    if view.cursor <= 0:
+        return None
+    own = (
+        f"\n{CONTINUATION_ALIAS.format(alias=one_line(view.alias))}" if view.alias and view.scope == "resource" else ""
+    )
+    return _stable(view, "continuation", CONTINUATION + own)
+
+
+def _stable(view: View, name: str, text: str) -> Block:
+    return Block(name=name, text=text, tokens=guarded(lambda: view.counter.count(text), text), stable=True)
+
+
+def _as_shown(message: NewMessage) -> ContextMessage:
+    return ContextMessage(
+        role=message.role, parts=tuple(message.parts), speaker=message.speaker, created_at=message.created_at
+    )
+
+
+def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
+    """Return tail and edge, within the limit if there is one and as far as what must stay allows."""
+    edge = edge_blocks(view, others_tokens=view.others_tokens)
+    tail = show(view.repeated, view.tail, view.counter)
+    if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
+        return tail, edge
+    room = view.limit - fixed
+    tail = without_older(view.repeated, view.tail, view.counter, room - _sum(edge))
+    if tail.tokens + _sum(edge) > room:
+        excess = tail.tokens + _sum(edge) - room
+        others = _sum(block for block in edge if block.name == OTHERS)
+        edge = edge_blocks(view, others_tokens=max(others - excess, 0))
+    if tail.tokens + _sum(edge) > room:
+        tail = without_steps(view.repeated, view.tail, view.counter, room - _sum(edge))
+    return tail, edge
+
+
+def _sum(blocks: Iterable[Block]) -> int:
+    return sum(block.tokens for block in blocks)

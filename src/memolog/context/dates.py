@@ -1,0 +1,107 @@
+"""Dates as a reader says them: zones, ages, gaps, and what relative words mean on a day.
+
+Knows calendars and wording. Knows no clock: the present is always given. Never raises: an unknown zone is UTC.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+__all__ = ["WEEKDAYS", "age", "day_name", "gap_mark", "local", "relative_days", "shifted", "zone_of"]
+
+# Written out, since the names that a format gives depend on the machine's language.
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_FRIDAY: Final = 4
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+# From so many days on, the next larger unit reads better; the dates themselves stand beside it.
+_UNITS: Final = ((730, 365, "year"), (60, 30, "month"), (14, 7, "week"))
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86400
+_HOURS_UNTIL: Final = 48 * _HOUR
+
+
+@lru_cache(maxsize=256)
+def zone_of(name: str | None) -> tuple[tzinfo, str]:
+    """Return the zone of an IANA name or an offset such as "+02:00", and how it is called; UTC where it is unknown."""
+    try:
+        return _known_zone((name or "").strip())
+    except Exception:  # noqa: BLE001 - any text may stand here, and system files may be missing
+        return UTC, "UTC"
+
+
+def _known_zone(name: str) -> tuple[tzinfo, str]:
+    if name.upper() in {"", "Z", "UTC", "GMT"}:
+        return UTC, "UTC"
+    if (offset := _OFFSET.fullmatch(name)) is None:
+        return ZoneInfo(name), name
+    sign, hours, minutes = offset.groups()
+    shift = timedelta(hours=int(hours), minutes=int(minutes or 0))
+    return timezone(-shift if sign == "-" else shift), f"{sign}{int(hours):02}:{minutes or '00'}"
+
+
+def local(moment: datetime, zone: str | None) -> datetime:
+    """Return the moment in a zone; one without a zone of its own is taken as UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return aware.astimezone(zone_of(zone)[0])
+    except (OverflowError, ValueError):
+        return aware
+
+
+def age(then: datetime, now: datetime) -> str:
+    """Return how long ago that was; what lies in the future by a skewed clock is "just now"."""
+    seconds = int((local(now, None) - local(then, None)).total_seconds())
+    if seconds < _MINUTE:
+        return "just now"
+    if seconds < _HOUR:
+        return f"{_many(seconds // _MINUTE, 'minute')} ago"
+    if seconds < _HOURS_UNTIL:
+        return f"{_many(seconds // _HOUR, 'hour')} ago"
+    return f"{_days(seconds // _DAY)} ago"
+
+
+def gap_mark(earlier: date | None, later: date | None) -> str | None:
+    """Return a mark such as "[3 weeks later]" if at least a day lies between; it says nothing of the present."""
+    if earlier is None or later is None or later <= earlier:
+        return None
+    return f"[{_days((later - earlier).days)} later]"
+
+
+def day_name(day: date) -> str:
+    """Return the day with its weekday: "Saturday 2026-03-14"."""
+    return f"{WEEKDAYS[day.weekday()]} {day.isoformat()}"
+
+
+def shifted(day: date, days: int) -> date:
+    """Return the day so many days later; at the ends of the calendar, the day itself."""
+    try:
+        return day + timedelta(days=days)
+    except OverflowError:
+        return day
+
+
+def relative_days(today: date) -> Iterable[tuple[str, str]]:
+    """Yield what relative words mean on a day. Weeks begin on Monday."""
+    monday = shifted(today, -today.weekday())
+    friday = shifted(today, (_FRIDAY - today.weekday() - 1) % 7 + 1)
+    yield "today", day_name(today)
+    yield "yesterday", day_name(shifted(today, -1))
+    yield "tomorrow", day_name(shifted(today, 1))
+    yield "this week", f"{day_name(monday)} to {day_name(shifted(monday, 6))}"
+    yield "last week", f"{day_name(shifted(monday, -7))} to {day_name(shifted(monday, -1))}"
+    yield "next Friday", f"{friday.isoformat()}, the first Friday after today"
+
+
+def _days(days: int) -> str:
+    for least, length, unit in _UNITS:
+        if days >= least:
+            return _many(days // length, unit)
+    return _many(days, "day")
+
+
+def _many(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

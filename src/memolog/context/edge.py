@@ -1,0 +1,91 @@
+"""The edge: what the model is told after the last message, and what is never stored.
+
+Knows everything in a context that depends on the present. Whatever is here may differ from one request to the next.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+from memolog.context.dates import age, day_name, local, relative_days, shifted, zone_of
+from memolog.context.escape import element, escape, one_line
+from memolog.context.others import render_others
+from memolog.context.value import Block
+from memolog.context.view import View
+from memolog.context.wording import PASSED, PASSED_DONE, WORKING_MEMORY_CHANGED, WORKING_MEMORY_EMPTIED
+from memolog.tokens.estimate import guarded
+
+__all__ = ["OTHERS", "edge_blocks"]
+
+OTHERS: Final = "other-conversations"
+"""The name of the block that gives way when there is too little room."""
+
+_PASSED_DAYS: Final = 7
+_MOST_PLANS: Final = 5
+
+
+def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
+    """Return the blocks of the edge, with the other conversations within that many tokens."""
+    texts = [
+        ("hints", _hints(view)),
+        ("working-memory", _working_memory(view)),
+        (OTHERS, render_others(view.others, budget=others_tokens, zone=view.zone, counter=view.counter)),
+        ("tasks", _tasks(view)),
+        ("recalled", _recalled(view)),
+        ("plans", _plans(view)),
+        ("now", _now(view)),
+    ]
+    return tuple(_block(view, name, text) for name, text in texts if text)
+
+
+def _block(view: View, name: str, text: str) -> Block:
+    tokens = guarded(lambda: view.counter.count(text), text)
+    return Block(name=name, text=text, tokens=tokens, stable=False)
+
+
+def _hints(view: View) -> str:
+    hints = view.hints
+    said = age(hints.at, view.now) if hints.at else None
+    given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
+    return "\n".join(element(tag, escape(text.strip()), said=said) for tag, text in given.items() if text)
+
+
+def _working_memory(view: View) -> str:
+    """Return the present working memory, if the prefix holds another."""
+    before, now = view.working_memory or "", view.working_memory_now or ""
+    if before == now:
+        return ""
+    body = f"{WORKING_MEMORY_CHANGED}\n{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
+    return element("working-memory", body)
+
+
+def _tasks(view: View) -> str:
+    lines = [f"* {line}" for line in map(one_line, view.task_lines) if line]
+    return element("tasks", "\n".join(lines)) if lines else ""
+
+
+def _recalled(view: View) -> str:
+    texts = [escape(text.strip()) for text in view.recalled if text.strip()]
+    return "\n".join(element("recalled", text) for text in texts)
+
+
+def _plans(view: View) -> str:
+    """Return what was planned for the last days: that its day has passed does not mean that it was done."""
+    today = local(view.now, view.zone).date()
+    passed = [(day, text) for day, text in view.plans if shifted(today, -_PASSED_DAYS) <= day < today]
+    passed.sort(key=lambda plan: plan[0], reverse=True)
+    words = PASSED_DONE if view.assume_done else PASSED
+    lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in passed[:_MOST_PLANS]]
+    return element("plans", "\n".join(lines)) if lines else ""
+
+
+def _now(view: View) -> str:
+    return element("now", "\n".join(_now_lines(view)))
+
+
+def _now_lines(view: View) -> Iterator[str]:
+    now = local(view.now, view.zone)
+    today: date = now.date()
+    yield f"{day_name(today)}, {now.hour:02}:{now.minute:02} ({one_line(zone_of(view.zone)[1])})"
+    for words, meaning in relative_days(today):
+        yield f"{words}: {meaning}"

@@ -1,0 +1,41 @@
+"""Escaping: stored text between our tags can neither open nor close one.
+
+Knows the two characters that matter, and what a line is. Knows nothing of what the text says.
+"""
+
+__all__ = ["attribute", "element", "escape", "fold", "one_line"]
+
+
+def escape(text: str) -> str:
+    """Return the text with every `<` and `&` escaped; lone surrogates, which no provider accepts, are replaced."""
+    return _valid(text).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def fold(text: str) -> str:
+    """Return the text as one line: each line break of any kind becomes a space."""
+    return " ".join(filter(None, (line.strip() for line in text.splitlines())))
+
+
+def one_line(text: str) -> str:
+    """Return the text escaped and as one line, so that it cannot pass for a further line of ours."""
+    return escape(fold(text))
+
+
+def attribute(text: str) -> str:
+    """Return the text as the value of an attribute: one line, what would end it escaped too."""
+    return one_line(text).replace('"', "&quot;").replace(">", "&gt;")
+
+
+def element(tag: str, body: str, **attributes: str | None) -> str:
+    """Return a body, escaped already, between our tags; an attribute that is None or empty is left out."""
+    given = "".join(f' {name}="{attribute(value)}"' for name, value in attributes.items() if value)
+    return f"<{tag}{given}>\n{body}\n</{tag}>"
+
+
+def _valid(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Pairs that arrived as two halves are joined; a half without its other one means nothing.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,106 @@
+"""Other conversations: what was said elsewhere and is in no log yet, shortened, within a budget.
+
+Knows which messages to show and how short. Knows that their work is not to be continued here, and says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from memolog.context.dates import local
+from memolog.context.escape import element, one_line
+from memolog.context.pairs import is_compacted
+from memolog.context.view import OtherThread
+from memolog.context.wording import OTHER_CONVERSATION
+from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
+from memolog.tokens import TokenCounter, cut, cut_middle
+from memolog.tokens.estimate import guarded
+
+__all__ = ["render_others"]
+
+# Enough for what was asked or answered; whoever needs more can search.
+_MESSAGE_CHARACTERS: Final = 400
+_RESULT_CHARACTERS: Final = 120
+_TITLE_CHARACTERS: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    at: datetime
+    thread: int
+    position: int
+    text: str
+
+
+def render_others(others: Sequence[OtherThread], *, budget: int, zone: str | None, counter: TokenCounter) -> str:
+    """Return the other conversations as blocks within a budget of tokens, the newest first; nothing if none fits."""
+    lines = [line for index, other in enumerate(others) for line in _lines(index, other, zone)]
+    lines.sort(key=lambda line: (line.at, line.thread, line.position), reverse=True)
+    totals = {index: sum(line.thread == index for line in lines) for index in range(len(others))}
+    chosen = _affordable(lines, budget, counter)
+    while chosen:
+        text = _blocks(others, chosen, totals)
+        if guarded(lambda text=text: counter.count(text), text) <= budget:
+            return text
+        chosen = chosen[:-1]
+    return ""
+
+
+def _affordable(lines: Sequence[_Line], budget: int, counter: TokenCounter) -> list[_Line]:
+    """Return the newest lines that fit by themselves, so that only a few tries with their wrapping are needed."""
+    left, chosen = budget, list[_Line]()
+    for line in lines:
+        left -= guarded(lambda line=line: counter.count(line.text), line.text)
+        if left < 0:
+            break
+        chosen.append(line)
+    return chosen
+
+
+def _blocks(others: Sequence[OtherThread], chosen: Sequence[_Line], totals: dict[int, int]) -> str:
+    """Return a block a thread, the one with the newest message first; inside, the lines are in their order."""
+    blocks: list[str] = []
+    for index in dict.fromkeys(line.thread for line in chosen):
+        shown = sorted((line for line in chosen if line.thread == index), key=lambda line: line.position)
+        hidden = totals[index] - len(shown)
+        more = [f"[{hidden} earlier {'message' if hidden == 1 else 'messages'} not shown]"] if hidden else []
+        body = "\n".join([OTHER_CONVERSATION, *more, *(line.text for line in shown)])
+        title = cut(others[index].title or "", _TITLE_CHARACTERS)
+        blocks.append(element("other-conversation", body, thread=others[index].alias, title=title))
+    return "\n".join(blocks)
+
+
+def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_Line]:
+    summary: str | None = None
+    for position, message in enumerate(other.messages):
+        if message.state != "live" or message.own or (is_compacted(message) and message.injection in {"", summary}):
+            continue
+        summary = message.injection if is_compacted(message) else None
+        said = message.injection if is_compacted(message) else " ".join(filter(None, map(_said, message.parts)))
+        if text := one_line(cut_middle(said or "", _MESSAGE_CHARACTERS, " … ")):
+            when = local(message.created_at, zone)
+            clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
+            line = f"({clock}) {_who(message)}: {text}"
+            yield _Line(at=local(message.created_at, None), thread=index, position=position, text=line)
+
+
+def _who(message: Message) -> str:
+    return one_line(cut(message.speaker or "", _TITLE_CHARACTERS)) or message.role
+
+
+def _said(part: Part) -> str:
+    """Return a part in a few words; what the model thought, and what nobody can read, is left out."""
+    match part:
+        case TextPart():
+            return part.text
+        case ToolCallPart():
+            return f"[called {part.name}]"
+        case ToolResultPart():
+            answer = part.content if isinstance(part.content, str) else ""
+            answer = f": {cut_middle(answer, _RESULT_CHARACTERS, ' … ')}" if answer else ""
+            return f"[{part.name or 'a tool'} {'failed' if part.is_error else 'answered'}{answer}]"
+        case FilePart():
+            return f"[file {part.name or part.media_type}]"
+        case _:
+            return ""

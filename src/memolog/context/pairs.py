@@ -1,0 +1,217 @@
+"""Pairs: tool calls and their results, as a model must be shown them.
+
+Knows how stored rows become messages in which every call is followed by its result. The rows stay as they are.
+
+Mending looks at what came before, so a tail that grows by whole closed exchanges keeps the messages it had. One thing
+cannot be stable: a call that is shown as unanswered and is answered later. Its result takes the place of "no result",
+since the model must see the two together; so does each result of a message whose other calls are still open.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from memolog.context.escape import element, escape, one_line
+from memolog.context.value import ContextMessage
+from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, REPEATED_RESULT
+from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+
+__all__ = ["closed_cuts", "is_compacted", "is_question", "mend"]
+
+
+def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
+    """Return the messages as a model must be shown them: each call with its result, nothing withdrawn, summaries once."""
+    pieces = [piece for row in _shown(messages) for piece in _runs(row)]
+    owners = _match([piece.parts for piece in pieces])
+    answers = _answers(pieces, owners)
+    mended: list[ContextMessage] = []
+    # Only the calls so far may name a late result: a later call with the same id must not change what was shown.
+    names: dict[str, str] = {}
+    for index, piece in enumerate(pieces):
+        if _is_results(piece):
+            mended.extend(_notes(index, piece, owners, names))
+            continue
+        names.update({part.id: part.name for part in piece.parts if isinstance(part, ToolCallPart)})
+        mended.append(piece)
+        mended.extend(answers.get(index, ()))
+        mended.extend(_missing(piece, answers.get(index, ())))
+    return tuple(mended)
+
+
+def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
+    """Return the positions, 0 to the length, at which a cut tears neither a call from its result nor a message apart.
+
+    A call without a result holds the cuts behind it back until a user message follows, as when spans are cut.
+    """
+    items = [message.parts if _is_live(message) and not is_compacted(message) else () for message in messages]
+    reach = _reach(messages, items)
+    cuts: list[int] = []
+    held = -1
+    for position in range(len(messages) + 1):
+        held = max(held, reach[position - 1]) if position else held
+        if held < position and not _continues(messages, position):
+            cuts.append(position)
+    return tuple(cuts)
+
+
+def is_compacted(message: Message) -> bool:
+    """Return whether a context shows a summary instead of the parts."""
+    return message.level > 0 and message.injection is not None
+
+
+def is_question(message: Message) -> bool:
+    """Return whether a user says something here, beside or without results of tools."""
+    said = any(not isinstance(part, ToolResultPart) for part in message.parts)
+    return message.role == "user" and _is_live(message) and said
+
+
+# ---------------------------------------------------------------- rows to pieces
+
+
+def _is_live(message: Message) -> bool:
+    return message.state == "live"
+
+
+def _shown(messages: Iterable[Message]) -> list[ContextMessage]:
+    """Return what is shown of the rows: continuations joined to what they continue, a batch's summary once."""
+    rows: list[ContextMessage] = []
+    last: Message | None = None
+    summary: str | None = None
+    for message in filter(_is_live, messages):
+        if is_compacted(message):
+            # The rows of a batch repeat its summary or leave theirs empty.
+            if message.injection and message.injection != summary:
+                rows.append(_summary(message, message.injection))
+            summary, last = message.injection or summary, None
+        elif last and (last.id, last.role) == (message.id, message.role):
+            rows[-1] = replace(rows[-1], parts=(*rows[-1].parts, *message.parts))
+        else:
+            rows.append(_as_is(message))
+            summary, last = None, message
+    return rows
+
+
+def _as_is(message: Message) -> ContextMessage:
+    return ContextMessage(
+        role=message.role,
+        parts=tuple(message.parts),
+        seq=message.seq,
+        speaker=message.speaker,
+        created_at=message.created_at,
+    )
+
+
+def _summary(message: Message, text: str) -> ContextMessage:
+    body = element("earlier-messages", escape(text))
+    part = TextPart(text=f"{EARLIER_MESSAGES}\n{body}")
+    return ContextMessage(role="user", parts=(part,), seq=message.seq, created_at=message.created_at, synthetic=True)
+
+
+def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
+    """Yield the row in pieces that hold either results or everything else; a row without parts has none."""
+    for _, parts in groupby(row.parts, key=lambda part: isinstance(part, ToolResultPart)):
+        yield replace(row, parts=tuple(parts))
+
+
+def _is_results(piece: ContextMessage) -> bool:
+    return isinstance(piece.parts[0], ToolResultPart)
+
+
+# ---------------------------------------------------------------- calls and results
+
+
+def _match(items: Sequence[Sequence[Part]]) -> dict[tuple[int, int], int]:
+    """Return which item's call a result answers, by the result's item and place. What is not in it answers nothing.
+
+    Some providers use the same ids again: a result belongs to the latest call of its id, and to one call only.
+    """
+    owners: dict[tuple[int, int], int] = {}
+    waiting: dict[str, list[int]] = {}
+    for index, parts in enumerate(items):
+        for place, part in enumerate(parts):
+            if isinstance(part, ToolCallPart):
+                beside = [item for item in waiting.get(part.id, ()) if item == index]
+                waiting[part.id] = [*beside, index]
+            elif isinstance(part, ToolResultPart) and waiting.get(part.call_id):
+                owners[index, place] = waiting[part.call_id].pop()
+    return owners
+
+
+def _answers(
+    pieces: Sequence[ContextMessage], owners: Mapping[tuple[int, int], int]
+) -> dict[int, tuple[ContextMessage, ...]]:
+    """Return the tool messages that follow each piece with calls, in the order of their arrival."""
+    answers: dict[int, tuple[ContextMessage, ...]] = {}
+    for index, piece in enumerate(pieces):
+        by_owner: dict[int, tuple[Part, ...]] = {}
+        for place, part in enumerate(piece.parts):
+            if (owner := owners.get((index, place))) is not None:
+                by_owner[owner] = (*by_owner.get(owner, ()), part)
+        for owner, parts in by_owner.items():
+            answers[owner] = (*answers.get(owner, ()), replace(piece, role="tool", parts=parts))
+    return answers
+
+
+def _missing(piece: ContextMessage, answers: Iterable[ContextMessage]) -> Iterator[ContextMessage]:
+    """Yield a result that says so for each call of the piece without one."""
+    results = [part for answer in answers for part in answer.parts if isinstance(part, ToolResultPart)]
+    answered = Counter(part.call_id for part in results)
+    for part in piece.parts:
+        if not isinstance(part, ToolCallPart):
+            continue
+        answered[part.id] -= 1
+        if answered[part.id] < 0:
+            result = ToolResultPart(call_id=part.id, content=NO_RESULT, name=part.name, is_error=True)
+            yield ContextMessage(role="tool", parts=(result,), created_at=piece.created_at, synthetic=True)
+
+
+def _notes(
+    index: int, piece: ContextMessage, owners: Mapping[tuple[int, int], int], names: Mapping[str, str]
+) -> Iterator[ContextMessage]:
+    """Yield a note for each result of the piece that no shown call takes: come too late, or a second time."""
+    for place, part in enumerate(piece.parts):
+        if isinstance(part, ToolResultPart) and (index, place) not in owners:
+            words = REPEATED_RESULT if part.call_id in names else LATE_RESULT
+            tool = part.name or names.get(part.call_id) or f"call {part.call_id}"
+            text = f"{words.format(tool=one_line(tool))}\n{_late_result(part, tool)}"
+            yield replace(piece, role="user", parts=(TextPart(text=text), *part.files), synthetic=True)
+
+
+def _late_result(part: ToolResultPart, tool: str) -> str:
+    error = "true" if part.is_error else None
+    return element("late-result", escape(_content_text(part.content)), tool=tool, call=part.call_id, error=error)
+
+
+def _content_text(content: JsonValue) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    try:
+        return dumps(content)
+    except (TypeError, ValueError, RecursionError):
+        return f"({type(content).__name__}, which cannot be shown)"
+
+
+# ---------------------------------------------------------------- cuts
+
+
+def _reach(messages: Sequence[Message], items: Sequence[Sequence[Part]]) -> list[int]:
+    """Return up to which row each row must stay with those after it."""
+    reach = list(range(len(items)))
+    owners = _match(items)
+    for (index, _), owner in owners.items():
+        reach[owner] = max(reach[owner], index)
+    answered = Counter(owners.values())
+    questions = [index for index, message in enumerate(messages) if is_question(message)]
+    last_question = questions[-1] if questions else -1
+    for index, parts in enumerate(items):
+        calls = sum(isinstance(part, ToolCallPart) for part in parts)
+        if calls > answered[index] and index > last_question:
+            reach[index] = len(items)
+    return reach
+
+
+def _continues(messages: Sequence[Message], position: int) -> bool:
+    inside = 0 < position < len(messages)
+    return inside and messages[position].id == messages[position - 1].id

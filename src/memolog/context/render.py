@@ -1,0 +1,121 @@
+"""Groups as text: rendered once, stored, and never rendered again.
+
+Knows how observations look in the prefix. Says nothing that depends on the present, so that the text stays true.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from typing import Final
+
+from memolog.context.dates import gap_mark, local
+from memolog.context.escape import element, escape, one_line
+from memolog.domain.observation import MARKS, Observation
+
+__all__ = ["last_date", "render_group"]
+
+_SHOWN_MARKS: Final = frozenset({"high", "done"})
+_HIDDEN_STATES: Final = frozenset({"retracted", "deleted"})
+# Deeper nesting says no more and costs ever more spaces.
+_DEEPEST: Final = 6
+
+
+def render_group(
+    *,
+    handle: str,
+    observations: Sequence[Observation],
+    previous: date | None,
+    alias: str | None,
+    is_reflection: bool,
+) -> str:
+    """Return the text of a group, or nothing if it has no line to show.
+
+    `previous` is the last date of the group before it, `alias` the name of its thread where several share a log.
+    """
+    shown = [observation for observation in observations if observation.state not in _HIDDEN_STATES]
+    if not shown:
+        return ""
+    # Each group closes its own tag and nothing closes the log: one more group only adds bytes.
+    tag = "reflection" if is_reflection else "observations"
+    return element(tag, "\n".join(_lines(shown, previous)), id=handle, thread=alias)
+
+
+def last_date(observations: Sequence[Observation]) -> date | None:
+    """Return the newest day on which one of them was said: the `previous` of the group that follows."""
+    days = [_day(observation) for observation in observations if observation.state not in _HIDDEN_STATES]
+    return max(filter(None, days), default=None)
+
+
+def _lines(shown: list[Observation], previous: date | None) -> Iterator[str]:
+    """Yield the lines by date, the undated last; within a day the order of the run stays."""
+    roots, children = _tree(shown)
+    roots.sort(key=lambda observation: (_day(observation) is None, _day(observation) or date.min))
+    heading: str | None = None
+    for root in roots:
+        day = _day(root)
+        if heading != (heading := f"Date: {day.isoformat() if day else 'unknown'}"):
+            if mark := gap_mark(previous, day):
+                yield mark
+            yield heading
+        yield from _branch(root, children)
+        previous = day or previous
+
+
+def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[Observation]]]:
+    """Return the lines that stand by themselves, and those under each ordinal; a missing parent leaves its child on top."""
+    ordinals = {observation.ordinal for observation in shown}
+    roots: list[Observation] = []
+    children: dict[int, list[Observation]] = {}
+    for observation in sorted(shown, key=lambda observation: observation.ordinal):
+        parent = observation.parent
+        # A parent comes before its children, so that no chain of them leads back.
+        if parent is None or parent >= observation.ordinal or parent not in ordinals:
+            roots.append(observation)
+        else:
+            children.setdefault(parent, []).append(observation)
+    return roots, children
+
+
+def _branch(root: Observation, children: dict[int, list[Observation]]) -> Iterator[str]:
+    todo: list[tuple[Observation, Observation | None, int]] = [(root, None, 0)]
+    while todo:
+        observation, parent, depth = todo.pop()
+        indent = "  " * min(depth, _DEEPEST)
+        yield f"{indent}* {_mark(observation)}{_time(observation, parent)}{one_line(observation.text)}{_meaning(observation)}"
+        yield from _verbatim(observation, indent)
+        below = children.pop(observation.ordinal, [])
+        todo.extend((child, observation, depth + 1) for child in reversed(below))
+
+
+def _mark(observation: Observation) -> str:
+    return f"{MARKS[observation.priority]} " if observation.priority in _SHOWN_MARKS else ""
+
+
+def _time(observation: Observation, parent: Observation | None) -> str:
+    """Return the time of speaking; under a parent only what differs from the parent's."""
+    if observation.said_at is None:
+        return ""
+    when = local(observation.said_at, observation.zone)
+    clock = f"{when.hour:02}:{when.minute:02}"
+    if parent is None:
+        return f"({clock}) "
+    if _day(parent) != when.date():
+        return f"({when.date().isoformat()} {clock}) "
+    return "" if _time(parent, None) == f"({clock}) " else f"({clock}) "
+
+
+def _meaning(observation: Observation) -> str:
+    """Return the day that is spoken of, unless the line or its date says it already."""
+    about = observation.about
+    if about is None or about == _day(observation) or about.isoformat() in observation.text:
+        return ""
+    return f" (meaning {about.isoformat()})"
+
+
+def _verbatim(observation: Observation, indent: str) -> Iterator[str]:
+    # The bar before every line keeps the text from passing for lines of the log.
+    for line in escape(observation.verbatim or "").splitlines():
+        yield f"{indent}  | {line}" if line else f"{indent}  |"
+
+
+def _day(observation: Observation) -> date | None:
+    return local(observation.said_at, observation.zone).date() if observation.said_at else None

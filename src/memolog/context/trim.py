@@ -1,0 +1,106 @@
+"""The tail as it is shown, and what may be left out of it when a limit is set.
+
+Knows what must stay: what the user asked last, and the last exchange. Everything else goes oldest first, at cuts that
+tear no pair apart. The store keeps it all.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memolog.context.pairs import closed_cuts, is_compacted, is_question, mend
+from memolog.context.value import ContextMessage
+from memolog.context.wording import LEFT_OUT
+from memolog.domain.message import Message, TextPart
+from memolog.tokens import TokenCounter, count_parts
+
+__all__ = ["ShownTail", "show", "without_older", "without_steps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTail:
+    """The messages that are shown, what they weigh, and how many rows were left out."""
+
+    messages: tuple[ContextMessage, ...]
+    tokens: int
+    trimmed: int = 0
+
+
+def show(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter) -> ShownTail:
+    """Return the whole tail, opened by what is repeated."""
+    present = {message.seq for message in tail}
+    # Repeated is repeated word for word, also where a summary would stand in its place.
+    again = [replace(message, level=0, injection=None) for message in repeated if message.seq not in present]
+    rows = [*again, *tail]
+    messages = mend(rows)
+    return ShownTail(messages=messages, tokens=_weight(rows, messages, counter))
+
+
+def without_older(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, room: int) -> ShownTail:
+    """Return the tail without the oldest exchanges, as few of them as the room demands."""
+    start = _last_question(tail)
+    most = _last_exchange(tail) if start is None else start
+    return _first_fitting(repeated, tail, counter, room, [cut for cut in closed_cuts(tail) if cut <= most])
+
+
+def without_steps(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, room: int) -> ShownTail:
+    """Return what was asked last and the youngest exchanges after it, as many as the room allows, at least the last.
+
+    A turn of many steps may not fit by itself: without this the provider would refuse it.
+    """
+    start = _last_question(tail)
+    least, most = start or 0, _last_exchange(tail)
+    closed = closed_cuts(tail)
+    # What was asked may stand between a call and its result: then the nearest cut is before the call.
+    cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
+    return _first_fitting(repeated, tail, counter, room, cuts)
+
+
+def _first_fitting(
+    repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, room: int, cuts: Sequence[int]
+) -> ShownTail:
+    """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
+
+    def fits(cut: int) -> bool:
+        return _from(repeated, tail, counter, cut).tokens <= room
+
+    # What is left gets lighter from cut to cut.
+    first = bisect_left(cuts, True, key=fits)
+    return _from(repeated, tail, counter, cuts[min(first, len(cuts) - 1)])
+
+
+def _from(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, cut: int) -> ShownTail:
+    start = _last_question(tail)
+    asked = tail[start].id if start is not None and start < cut else None
+    kept = [message for message in tail[:cut] if message.id == asked]
+    dropped = [message for message in tail[:cut] if message.id != asked and message.state == "live"]
+    shown = show(repeated, [*kept, *tail[cut:]], counter)
+    if not dropped:
+        return shown
+    note = ContextMessage(role="user", parts=(TextPart(text=LEFT_OUT),), synthetic=True)
+    tokens = shown.tokens + count_parts(note.role, note.parts, counter)
+    return ShownTail(messages=(note, *shown.messages), tokens=tokens, trimmed=len(dropped))
+
+
+def _last_question(tail: Sequence[Message]) -> int | None:
+    """Return where what the user said last begins."""
+    places = [index for index, message in enumerate(tail) if is_question(message)]
+    if not places:
+        return None
+    return next(index for index in places if tail[index].id == tail[places[-1]].id)
+
+
+def _last_exchange(tail: Sequence[Message]) -> int:
+    """Return the last cut with something to show behind it."""
+    live = [index for index, message in enumerate(tail) if message.state == "live"]
+    return max((cut for cut in closed_cuts(tail) if live and cut <= live[-1]), default=0)
+
+
+def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter: TokenCounter) -> int:
+    """Return the tokens: a row's own count, made once when it was saved, and what was added to show it.
+
+    A late result counts as its row and as its note: rare, and on the safe side.
+    """
+    stored = sum(row.tokens for row in rows if row.state == "live" and not is_compacted(row))
+    added = sum(count_parts(message.role, message.parts, counter) for message in messages if message.synthetic)
+    return stored + added

@@ -1,0 +1,130 @@
+"""The context as a value: what the model is shown, in order, with its counts.
+
+Knows the order (prefix, note, tail, what is passed along once, edge) and one exact text of it. Knows no provider:
+adapters translate.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from memolog.domain.codec import dumps
+from memolog.domain.message import Part, Role, TextPart, parts_to_json
+
+__all__ = ["Block", "Breakpoints", "Context", "ContextMessage", "Counts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A named piece of text. A stable one changes only when the log is activated or rewritten."""
+
+    name: str
+    text: str
+    tokens: int
+    stable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextMessage:
+    """A message as the model is shown it: calls and results in pairs, nothing stored is changed by it."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    seq: int | None = None
+    """The stored row it comes from, the first of several; None where there is none."""
+    speaker: str | None = None
+    created_at: datetime | None = None
+    synthetic: bool = False
+    """True for what nobody said: notes, summaries, missing results."""
+
+    @property
+    def text(self) -> str:
+        """Return the text parts, joined by blank lines."""
+        return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    def render(self) -> str:
+        """Return the message as exact text: a line for itself, then a line a part."""
+        # No mark closes a message: one that has grown by further parts extends its shorter self.
+        seq = "-" if self.seq is None else str(self.seq)
+        at = self.created_at.isoformat() if self.created_at else "-"
+        speaker = [dumps(self.speaker)] if self.speaker else []
+        head = " ".join([self.role, seq, at, *speaker, *(["note"] if self.synthetic else [])])
+        return "".join(f"{line}\n" for line in (f"[{head}]", *map(_part_line, self.parts)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Tokens: the prefix, the tail with its note, the edge with what is passed along once, and all of it."""
+
+    prefix: int = 0
+    tail: int = 0
+    edge: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return the sum."""
+        return self.prefix + self.tail + self.edge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakpoints:
+    """Where a provider's cache marks go: the last block of the prefix and the last message of the tail, by index."""
+
+    prefix: int | None = None
+    tail: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the model is shown."""
+
+    blocks: tuple[Block, ...] = ()
+    """The prefix: it changes only when the log does."""
+    note: Block | None = None
+    """Opens the tail when the log stands for what came before."""
+    tail: tuple[ContextMessage, ...] = ()
+    ephemeral: tuple[ContextMessage, ...] = ()
+    """For this request only: after the tail, before the edge."""
+    edge: tuple[Block, ...] = ()
+    """After the last message, never stored; the only place that depends on the present."""
+    tokens: Counts = Counts()
+    trimmed: int = 0
+    """How many messages of the tail were left out to keep within a limit."""
+
+    @property
+    def system(self) -> str:
+        """Return the prefix as one text; one more group only adds to its end."""
+        return "\n\n".join(block.text for block in self.blocks)
+
+    @property
+    def edge_text(self) -> str:
+        """Return the edge as one text."""
+        return "\n\n".join(block.text for block in self.edge)
+
+    @property
+    def messages(self) -> tuple[ContextMessage, ...]:
+        """Return the tail and what is passed along once, in the order in which the model sees them."""
+        return (*self.tail, *self.ephemeral)
+
+    @property
+    def breakpoints(self) -> Breakpoints:
+        """Return where a provider's cache marks go; None where there is nothing to mark."""
+        return Breakpoints(
+            prefix=len(self.blocks) - 1 if self.blocks else None, tail=len(self.tail) - 1 if self.tail else None
+        )
+
+    def render(self) -> str:
+        """Return one canonical text of the whole, the edge last."""
+        passed = "".join(message.render() for message in self.ephemeral)
+        return self.render_without_edge() + passed + (f"\n{self.edge_text}\n" if self.edge else "")
+
+    def render_without_edge(self) -> str:
+        """Return what a later context extends byte for byte, as long as the log is not activated or rewritten."""
+        opening = "".join(f"{text}\n\n" for text in (self.system, self.note.text if self.note else "") if text)
+        return opening + "".join(message.render() for message in self.tail)
+
+
+def _part_line(part: Part) -> str:
+    try:
+        return parts_to_json((part,))[1:-1]
+    except Exception:  # noqa: BLE001 - a part that nobody can write down must not stop a turn
+        return dumps({"type": "unreadable", "kind": type(part).__name__})

@@ -1,0 +1,75 @@
+"""What a context is made of: the state, as values.
+
+Knows the names of what is needed. Knows neither where it comes from nor how it is shown.
+"""
+
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from memolog.domain.message import Message, NewMessage
+from memolog.domain.observation import GroupKind, Scope
+from memolog.domain.thread import Hints
+from memolog.tokens import TokenCounter
+
+__all__ = ["GroupView", "OtherThread", "View"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """An active group of the log: its text as it was stored."""
+
+    handle: str
+    kind: GroupKind
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherThread:
+    """Another conversation of the resource, with what the log does not cover of it."""
+
+    alias: str
+    messages: tuple[Message, ...]
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Everything that a context is built from."""
+
+    scope: Scope
+    thread: str
+    now: datetime
+    counter: TokenCounter
+    zone: str | None = None
+    """Where the user is: an IANA name or an offset such as "+02:00"; UTC where it is unknown."""
+    groups: tuple[GroupView, ...] = ()
+    """The log, in its order."""
+    cursor: int = 0
+    """Up to which message the log covers the thread; above zero, something is left out of the tail."""
+    alias: str | None = None
+    """What this thread is called in a log that several share."""
+    tail: tuple[Message, ...] = ()
+    """The messages after the cursor."""
+    repeated: tuple[Message, ...] = ()
+    """What the user said in this turn, where the cursor has passed it: shown again, before the tail."""
+    hints: Hints = field(default_factory=Hints)
+    others: tuple[OtherThread, ...] = ()
+    others_tokens: int = 2_000
+    """How much of the other threads is shown."""
+    working_memory: str | None = None
+    """The working memory as it was when the generation began."""
+    working_memory_now: str | None = None
+    task_lines: tuple[str, ...] = ()
+    recalled: tuple[str, ...] = ()
+    """What a search found for this request."""
+    plans: tuple[tuple[date, str], ...] = ()
+    """What was planned, and for which day."""
+    assume_done: bool = False
+    """Whether a plan counts as done once its day has passed."""
+    ephemeral: tuple[NewMessage, ...] = ()
+    """For this request only: neither stored nor observed."""
+    instructions: str | None = None
+    """The application's own words; they come first and are shown as they are."""
+    limit: int | None = None
+    """The most tokens that the whole may have; the tail and the other threads give way."""

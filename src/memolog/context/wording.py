@@ -1,0 +1,46 @@
+"""The fixed words of a context, from `texts/*.md`, read once.
+
+Knows which texts there are. Knows nothing of when they are shown; what is filled in must have been escaped before.
+"""
+
+from importlib.resources import files
+from typing import Final
+
+__all__ = [
+    "CONTINUATION",
+    "CONTINUATION_ALIAS",
+    "EARLIER_MESSAGES",
+    "LATE_RESULT",
+    "LEFT_OUT",
+    "NO_RESULT",
+    "OTHER_CONVERSATION",
+    "PASSED",
+    "PASSED_DONE",
+    "REPEATED_RESULT",
+    "USAGE",
+    "USAGE_RESOURCE",
+    "WORKING_MEMORY_CHANGED",
+    "WORKING_MEMORY_EMPTIED",
+]
+
+
+def _text(name: str) -> str:
+    # A checkout may bring its own line ends; the bytes of a context must not depend on them.
+    text = files("memolog.context").joinpath("texts", f"{name}.md").read_text("utf-8")
+    return "\n".join(text.splitlines()).strip()
+
+
+CONTINUATION: Final = _text("continuation")
+CONTINUATION_ALIAS: Final = _text("continuation_alias")
+EARLIER_MESSAGES: Final = _text("earlier_messages")
+LATE_RESULT: Final = _text("late_result")
+LEFT_OUT: Final = _text("left_out")
+NO_RESULT: Final = _text("no_result")
+OTHER_CONVERSATION: Final = _text("other_conversation")
+PASSED: Final = _text("passed")
+PASSED_DONE: Final = _text("passed_done")
+REPEATED_RESULT: Final = _text("repeated_result")
+USAGE: Final = _text("usage")
+USAGE_RESOURCE: Final = _text("usage_resource")
+WORKING_MEMORY_CHANGED: Final = _text("working_memory_changed")
+WORKING_MEMORY_EMPTIED: Final = _text("working_memory_emptied")

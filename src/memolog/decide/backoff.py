@@ -1,0 +1,23 @@
+"""Back-off: when a failed run may be tried again, and when to leave the model alone.
+
+Knows numbers only; the runtime adds the clock and the chance.
+"""
+
+from datetime import datetime
+
+__all__ = ["back_off", "breaker_is_open"]
+
+_FIRST_SECONDS = 2.0
+_LONGEST_SECONDS = 600.0
+BREAKER_FAILURES = 3
+
+
+def back_off(failures: int, jitter: float) -> float:
+    """Return the seconds until the next try after that many failures in a row; `jitter` is a number from 0 to 1."""
+    base = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2.0 ** min(max(0, failures - 1), 20))
+    return base * (0.75 + 0.5 * jitter)
+
+
+def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> bool:
+    """Tell whether the model has failed so often in a row that no turn should wait for it now."""
+    return failures > 0 and retry_at is not None and now < retry_at

@@ -1,0 +1,274 @@
+"""The rules, in the order in which they are tried; the first that applies decides.
+
+Each rule is a pure function of the state, the configuration and the time. The diagram in `docs/architecture.md` is made from
+the table at the end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from memolog.config import Config
+from memolog.decide.activation import activatable, choose
+from memolog.decide.backoff import breaker_is_open
+from memolog.decide.decisions import (
+    Activate,
+    ActivateReflection,
+    Buffer,
+    Decision,
+    Observe,
+    Recover,
+    Reflect,
+    SpanOf,
+    Trim,
+    Wait,
+)
+from memolog.decide.slices import oldest_slice
+from memolog.decide.spans import Stretch, free_stretch, longest_span
+from memolog.decide.state import State
+
+__all__ = ["RULES", "Rule", "decide"]
+
+# One call may carry several short threads; more than this and a failure costs too much.
+_BATCH_TOKENS = 10_000
+# After a reflection the log must grow by this share of its limit before the next.
+_GROWTH = 0.1
+
+Test: TypeAlias = Callable[[State, Config, datetime], Decision | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the table: what is done, when, in words, and the function that says so."""
+
+    decision: type[Decision]
+    when: str
+    test: Test
+
+
+def recover(state: State, config: Config, now: datetime) -> Recover | None:
+    """Take over a run whose lease has ended, or try a failed one again when its time has come."""
+    del config
+    for flight in sorted(state.flights, key=lambda flight: (flight.span.first if flight.span else 0, flight.id)):
+        if flight.status == "running" and flight.lease_until <= now:
+            return Recover(run=flight.id, fence=flight.fence, reason="its owner let the lease run out")
+        if flight.status == "failed" and now >= max(filter(None, (flight.retry_at, state.retry_at)), default=now):
+            return Recover(run=flight.id, fence=flight.fence, reason=f"try {flight.attempt + 1} after a failure")
+    return None
+
+
+def activate(state: State, config: Config, now: datetime) -> Activate | None:
+    """Move buffered groups into the log once the tail is full, or when that costs no cache."""
+    groups = activatable(state) if state.may_activate else ()
+    if not groups:
+        return None
+    limit = config.threshold_for(state.log_tokens)
+    if state.tail_tokens >= limit:
+        reason = f"the tail has {state.tail_tokens:,} tokens, the limit is {limit:,}"
+    elif "activate" in state.by_hand:
+        return Activate(groups=tuple(group.id for group, _ in groups), reason="asked for by hand")
+    elif state.tail_tokens > config.floor and (why := _free_of_charge(state, config, now)):
+        reason = why
+    else:
+        return None
+    chosen = choose(groups, state.tail_tokens, config.floor)
+    return Activate(groups=tuple(group.id for group in chosen), reason=reason)
+
+
+def activate_reflection(state: State, config: Config, now: datetime) -> ActivateReflection | None:
+    """Let a buffered reflection take over once the log is full, or when that costs no cache."""
+    if state.reflection is None or not state.may_activate:
+        return None
+    if state.log_tokens >= config.reflect_at:
+        reason = f"the log has {state.log_tokens:,} tokens, the limit is {config.reflect_at:,}"
+    elif "reflect" in state.by_hand:
+        reason = "asked for by hand"
+    elif why := _free_of_charge(state, config, now):
+        reason = why
+    else:
+        return None
+    return ActivateReflection(group=state.reflection.id, reason=reason)
+
+
+def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
+    """Observe ahead of time, whenever the tail has grown by a step."""
+    if _is_resting(state, now) or len(state.running("observe")) >= config.observation.parallel:
+        return None
+    stretches = _stretches(state)
+    step = _step(state, config)
+    free = sum(stretch.tokens for stretch in stretches)
+    hole = next((stretch for stretch in stretches if stretch.is_hole), None)
+    if hole is not None:
+        spans = _pick((hole,), config.threshold)
+        reason = "finished observations wait for what comes before them"
+    elif state.by_hand & {"buffer", "observe"} or (state.ending and config.buffer_on_idle):
+        spans = _pick(stretches, config.threshold)
+        reason = "asked for by hand" if state.by_hand else "the turn is over and the observer is idle"
+    elif step is not None and free >= step:
+        spans = _pick(stretches, config.threshold)
+        reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
+    elif step is not None and state.tail_tokens >= config.threshold_for(state.log_tokens) and not _is_underway(state):
+        spans = _pick(stretches, config.threshold)
+        reason = f"the tail has {state.tail_tokens:,} tokens and nothing is buffered"
+    else:
+        return None
+    return Buffer(spans=spans, reason=reason) if spans else None
+
+
+def observe(state: State, config: Config, now: datetime) -> Observe | None:
+    """Wait for an observation, but only far above the limit, with nothing to activate and a model that answers."""
+    if not state.may_wait or breaker_is_open(state.failures, state.retry_at, now) or activatable(state):
+        return None
+    limit = config.block_at_for(state.log_tokens)
+    if config.buffer_step is None:
+        # Nothing is observed ahead of time, so it is observed in time.
+        limit = config.threshold_for(state.log_tokens)
+    if state.tail_tokens < limit and "observe" not in state.by_hand:
+        return None
+    reason = f"the tail has {state.tail_tokens:,} tokens, a turn waits from {limit:,} on"
+    under_way = sorted(state.running("observe"), key=lambda flight: flight.id)
+    heads = {(tail.thread, tail.cursor + 1) for tail in state.tails}
+    for flight in under_way:
+        if flight.span is not None and (flight.thread, flight.span.first) in heads:
+            return Observe(run=flight.id, spans=(), reason=reason)
+    if _is_resting(state, now) or len(under_way) >= config.observation.parallel:
+        return None
+    spans = _pick(_stretches(state), config.threshold)
+    return Observe(run=None, spans=spans, reason=reason) if spans else None
+
+
+def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
+    """Condense the oldest part of the log ahead of time; wait for it only far above the limit."""
+    by_hand = "reflect" in state.by_hand
+    if state.reflection is not None or _is_resting(state, now):
+        return None
+    is_urgent = state.log_tokens >= config.reflect_block_at
+    may_wait = state.may_wait and (is_urgent or by_hand) and not breaker_is_open(state.failures, state.retry_at, now)
+    for flight in state.flights:
+        if flight.kind == "reflect":
+            waiting = may_wait and flight.status == "running"
+            return Reflect(run=flight.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
+    if not by_hand:
+        has_grown = state.log_tokens >= state.settled_at + _GROWTH * config.reflect_at or state.generation == 0
+        if state.log_tokens < config.reflect_background_at or not has_grown:
+            return None
+        if not is_urgent and not _all_observed_once(state):
+            return None
+    groups = oldest_slice(state, config, now)
+    if by_hand and not groups:
+        groups = state.entries
+    if not groups:
+        return None
+    reason = "asked for by hand" if by_hand else _full(state, config)
+    return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait)
+
+
+def trim(state: State, config: Config, now: datetime) -> Trim | None:
+    """Cut the context when a hard limit is set and everything else has failed to keep it."""
+    del now
+    total = state.tail_tokens + state.log_tokens + state.fixed_tokens
+    if config.context_tokens is None or total <= config.context_tokens:
+        return None
+    reason = f"the context has {total:,} tokens, the hard limit is {config.context_tokens:,}"
+    return Trim(limit=config.context_tokens, reason=reason)
+
+
+def wait(state: State, config: Config, now: datetime) -> Wait:
+    """Do nothing: the context is good as it is."""
+    limit = config.threshold_for(state.log_tokens)
+    sizes = f"tail {state.tail_tokens:,} of {limit:,}, log {state.log_tokens:,} of {config.reflect_at:,}"
+    if _is_resting(state, now):
+        return Wait(reason=f"the observer is given a rest after {state.failures} failures; {sizes}")
+    return Wait(reason=f"{sizes}, {len(state.ready)} buffered, {len(state.flights)} under way")
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(decision=Recover, when="a run's lease has ended, or a failed run's time has come", test=recover),
+    Rule(
+        decision=Activate, when="groups are buffered and the tail is full, or the cache is cold anyway", test=activate
+    ),
+    Rule(
+        decision=ActivateReflection,
+        when="a reflection is buffered and the log is full, or the cache is cold anyway",
+        test=activate_reflection,
+    ),
+    Rule(decision=Buffer, when="the tail has grown by a step since the last span", test=buffer),
+    Rule(decision=Observe, when="the tail is far too full and nothing can be activated", test=observe),
+    Rule(decision=Reflect, when="the log is half full", test=reflect),
+    Rule(decision=Trim, when="a hard limit is set and still exceeded", test=trim),
+    Rule(decision=Wait, when="nothing of this applies", test=wait),
+)
+
+
+def decide(state: State, config: Config, now: datetime) -> Decision:
+    """Return the first decision that a rule comes to."""
+    for rule in RULES:
+        decision = rule.test(state, config, now)
+        if decision is not None:
+            return decision
+    raise AssertionError("the last rule always decides")
+
+
+# ---------------------------------------------------------------- parts of rules
+
+
+def _is_resting(state: State, now: datetime) -> bool:
+    """Tell whether no new run may start: the model failed, and its time has not come or a failed run goes first."""
+    return breaker_is_open(state.failures, state.retry_at, now)
+
+
+def _is_underway(state: State) -> bool:
+    return bool(state.ready or [flight for flight in state.flights if flight.kind == "observe"])
+
+
+def _full(state: State, config: Config) -> str:
+    return f"the log has {state.log_tokens:,} tokens, of {config.reflect_at:,}"
+
+
+def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
+    """Say why rewriting the prompt costs nothing now: the cache is cold, and nothing was activated since."""
+    asked, activated = state.last_request_at, state.last_activation_at
+    if asked is None or (activated is not None and activated > asked):
+        return None
+    if config.activate_on_model_change and state.model and state.last_model and state.model != state.last_model:
+        return f"the model changed from {state.last_model} to {state.model}"
+    idle = (now - asked).total_seconds()
+    if state.cache_seconds is not None and idle > state.cache_seconds:
+        return f"no request for {idle:,.0f} s, so the prompt cache is cold"
+    return None
+
+
+def _step(state: State, config: Config) -> int | None:
+    """Return how much the tail grows between two spans: half as much once the limit is near."""
+    step = config.buffer_step
+    if step is None:
+        return None
+    is_near = state.tail_tokens >= config.threshold_for(state.log_tokens) - step
+    return max(1, step // 2) if is_near else step
+
+
+def _stretches(state: State) -> tuple[Stretch, ...]:
+    """Return what is free in each thread, the oldest message first."""
+    found = [stretch for tail in state.tails if (stretch := free_stretch(state, tail)).weights]
+    return tuple(sorted(found, key=lambda stretch: (stretch.weights[0].at, stretch.thread)))
+
+
+def _pick(stretches: tuple[Stretch, ...], most: int) -> tuple[SpanOf, ...]:
+    """Return the spans of one call: one long one, or several threads' short ones."""
+    picked: list[SpanOf] = []
+    total = 0
+    for stretch in stretches:
+        span = longest_span(stretch, most if not picked else _BATCH_TOKENS)
+        if span is None:
+            continue
+        tokens = sum(weight.tokens for weight in stretch.weights if weight.seq in span)
+        if picked and total + tokens > _BATCH_TOKENS:
+            break
+        picked.append(SpanOf(thread=stretch.thread, span=span))
+        total += tokens
+    return tuple(picked)
+
+
+def _all_observed_once(state: State) -> bool:
+    return state.scope == "thread" or all(tail.hinted or not tail.weights for tail in state.tails)

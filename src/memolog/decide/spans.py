@@ -1,0 +1,88 @@
+"""Spans: which messages may be observed next, and where a cut does no harm.
+
+Knows that a tool call and its result stay together, and that spans tile a thread without gap or overlap.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memolog.decide.state import State, Tail, Weight
+from memolog.domain.observation import Span
+
+__all__ = ["Stretch", "closed_ends", "free_stretch", "longest_span"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Consecutive messages of a thread that no span holds yet."""
+
+    thread: str
+    weights: tuple[Weight, ...]
+    is_hole: bool
+    """True where later messages have been observed already: nothing behind it can be activated before it is filled."""
+
+    @property
+    def tokens(self) -> int:
+        """Return what it weighs."""
+        return sum(weight.tokens for weight in self.weights)
+
+
+def closed_ends(weights: Sequence[Weight]) -> list[int]:
+    """Return the positions after which a cut separates no tool call from its result.
+
+    A call that was not answered before the next user message never will be in time: it no longer holds a cut back.
+    """
+    ends: list[int] = []
+    waiting: set[str] = set()
+    for position, weight in enumerate(weights):
+        if weight.role == "user" and not weight.closes:
+            waiting.clear()
+        waiting.difference_update(weight.closes)
+        waiting.update(weight.opens)
+        if not waiting:
+            ends.append(position)
+    return ends
+
+
+def free_stretch(state: State, tail: Tail) -> Stretch:
+    """Return the first messages of a tail that neither a buffered group nor a run holds."""
+    taken = sorted(_taken(state, tail.thread), key=lambda span: span.first)
+    start, end, is_hole = tail.cursor + 1, None, False
+    for span in taken:
+        if span.first > start:
+            end, is_hole = span.first - 1, True
+            break
+        start = max(start, span.last + 1)
+    weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
+    return Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
+
+
+def _taken(state: State, thread: str) -> Iterable[Span]:
+    for group in state.ready:
+        if group.thread == thread:
+            yield group.span
+    for flight in state.flights:
+        if flight.thread == thread and flight.span is not None:
+            yield flight.span
+
+
+def longest_span(stretch: Stretch, most: int) -> Span | None:
+    """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
+
+    One that is too heavy but cannot be shorter is returned all the same. None: nothing is closed yet. A hole is bounded by
+    spans that were cut at closed pairs, so its end is closed as well.
+    """
+    ends = closed_ends(stretch.weights)
+    if stretch.is_hole and stretch.weights:
+        ends = [*ends, len(stretch.weights) - 1]
+    if not ends:
+        return None
+    chosen, total, position = ends[0], 0, 0
+    for end in ends:
+        while position <= end:
+            total += stretch.weights[position].tokens
+            position += 1
+        if total > most and end != ends[0]:
+            break
+        chosen = end
+    return Span(first=stretch.weights[0].seq, last=stretch.weights[chosen].seq)

@@ -1,0 +1,144 @@
+"""What a decision is made from: sizes, spans and states, read from rows at one moment.
+
+Knows no store and no clock. Token counts here are already calibrated to the model in use.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from memolog.domain.message import Role
+from memolog.domain.observation import Scope, Span
+from memolog.domain.run import RunKind, RunStatus
+
+__all__ = ["Entry", "Flight", "Ready", "ReadyReflection", "State", "Tail", "Weight"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """A message as decisions see it: its place, its size, and the tool calls it opens or answers."""
+
+    seq: int
+    tokens: int
+    role: Role
+    at: datetime
+    opens: tuple[str, ...] = ()
+    closes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """What the log does not cover yet of one thread."""
+
+    thread: str
+    cursor: int
+    weights: tuple[Weight, ...]
+    """Every row after the cursor, tombstones too (they weigh nothing), without a gap."""
+    hinted: bool = False
+    """Whether the observer has said something about this thread before."""
+
+    @property
+    def tokens(self) -> int:
+        """Return what the tail weighs."""
+        return sum(weight.tokens for weight in self.weights)
+
+    def tokens_in(self, span: Span) -> int:
+        """Return what a span of the tail weighs."""
+        return sum(weight.tokens for weight in self.weights if weight.seq in span)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    """A run that has not ended well yet: running, or failed and waiting to be tried again."""
+
+    id: str
+    kind: RunKind
+    status: RunStatus
+    lease_until: datetime
+    fence: int
+    attempt: int
+    thread: str | None = None
+    span: Span | None = None
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A buffered group: observed, and out of sight until it is activated."""
+
+    id: str
+    thread: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyReflection:
+    """A buffered reflection, and the groups that it would take the place of."""
+
+    id: str
+    covers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An active group of the log, in its order."""
+
+    id: str
+    tokens: int
+    observations: int
+    newest: datetime | None
+    is_reflection: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Everything that `decide` looks at."""
+
+    scope: Scope
+    thread: str
+    """The thread whose turn it is."""
+    version: int
+    tails: tuple[Tail, ...]
+    entries: tuple[Entry, ...] = ()
+    ready: tuple[Ready, ...] = ()
+    flights: tuple[Flight, ...] = ()
+    reflection: ReadyReflection | None = None
+    settled_at: int = 0
+    """What the log weighed when its generation began."""
+    generation: int = 0
+    failures: int = 0
+    retry_at: datetime | None = None
+    last_request_at: datetime | None = None
+    last_activation_at: datetime | None = None
+    last_model: str | None = None
+    model: str | None = None
+    cache_seconds: float | None = None
+    """How long the provider keeps a prompt warm; None: do not care."""
+    may_wait: bool = True
+    """False once this step has waited, and for work in the background."""
+    may_activate: bool = True
+    """False for work in the background: the log changes only when somebody is about to read it."""
+    fixed_tokens: int = 0
+    """What a context holds beside the log and the tail."""
+    ending: bool = False
+    """True at the end of a turn."""
+    by_hand: frozenset[str] = frozenset()
+    """What a person asked for: `buffer`, `observe`, `activate`, `reflect`."""
+
+    @cached_property
+    def tail_tokens(self) -> int:
+        """Return what is not covered, over all threads of the scope."""
+        return sum(tail.tokens for tail in self.tails)
+
+    @cached_property
+    def log_tokens(self) -> int:
+        """Return what the log weighs."""
+        return sum(entry.tokens for entry in self.entries)
+
+    def tail_of(self, thread: str) -> Tail | None:
+        """Return the tail of a thread."""
+        return next((tail for tail in self.tails if tail.thread == thread), None)
+
+    def running(self, kind: RunKind) -> tuple[Flight, ...]:
+        """Return the runs of a kind that are under way."""
+        return tuple(flight for flight in self.flights if flight.kind == kind and flight.status == "running")

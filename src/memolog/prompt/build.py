@@ -1,0 +1,229 @@
+"""Prompts: what an observer and a reflector are sent.
+
+Knows which sections there are and how they are filled. The wording is in `texts/`; what came from others stands escaped
+between our tags. Knows no model and no store.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Final
+
+from memolog.config.sizes import Mode
+from memolog.domain.errors import InputError
+from memolog.domain.message import Message
+from memolog.domain.observation import MARKS, Observation
+from memolog.domain.thread import Hints
+from memolog.prompt.escape import clean, closed, escape, one_line
+from memolog.prompt.redact import REDACTION, Redactor
+from memolog.prompt.shorten import last_lines
+from memolog.prompt.transcript import Limits, Shown, in_zone, transcript
+from memolog.prompt.wording import PROMPT_VERSION, Voice, level_text, observer_system, reflector_system
+from memolog.tokens import TokenCounter
+
+__all__ = [
+    "ObserveInput",
+    "Prompt",
+    "ReflectInput",
+    "observer_batch_prompt",
+    "observer_prompt",
+    "reflector_prompt",
+]
+
+_HINT_CHARACTERS: Final = 2_000
+_MOST_MISSING: Final = 200
+_ALIAS_CHARACTERS: Final = 40
+
+_ASK: Final = (
+    "Write the observations of this transcript now, in the format above: <observations>, <current-task>, "
+    "<suggested-response>, <thread-title>. Cite message numbers."
+)
+_ASK_BATCH: Final = (
+    "Write the observations now. These are separate conversations: answer each in its own section, "
+    '<thread id="…"> with <observations>, <current-task>, <suggested-response>, <thread-title> and </thread>, one for '
+    "each of: {aliases}. Cite only message numbers of that conversation, and do not name conversations in the lines."
+)
+_ASK_REFLECTION: Final = (
+    "Write the condensed lines now, in the format above. Each names the ids it stands for: [o1,o2]."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What is sent to a model, and what it takes to read the answer."""
+
+    system: str
+    text: str
+    version: str = PROMPT_VERSION
+    shown: tuple[Shown, ...] = ()
+    """The messages that may be cited."""
+    ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The observations that may be merged: the id of each, by the short one that the model sees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveInput:
+    """One thread's share of an observer prompt."""
+
+    messages: tuple[Message, ...]
+    previous: str = ""
+    """The end of the log, rendered."""
+    previous_tokens: int = 2_000
+    hints: Hints = field(default_factory=Hints)
+    mode: Mode = "default"
+    voice: Voice = "coding"
+    custom: str = ""
+    """The application's own instructions, added after ours."""
+    zone: tzinfo = UTC
+    alias: str = "t1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectInput:
+    """What is to be condensed, and how far."""
+
+    observations: tuple[Observation, ...]
+    target_tokens: int
+    level: int = 0
+    missing: tuple[str, ...] = ()
+    """Identifiers that the last answer lost."""
+    hints: Hints = field(default_factory=Hints)
+    mode: Mode = "default"
+    voice: Voice = "coding"
+    custom: str = ""
+    zone: tzinfo = UTC
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The short name of each thread; empty where all lines are of one thread."""
+
+
+def observer_prompt(
+    given: ObserveInput, counter: TokenCounter, *, limits: Limits | None = None, redactor: Redactor = REDACTION
+) -> Prompt:
+    """Return the prompt that observes one span of one thread."""
+    text, shown = _thread(given, counter, limits or Limits(), redactor, 1)
+    system = observer_system(given.mode, given.voice, given.custom)
+    return Prompt(system=system, text=f"{text}\n\n{_ASK}", shown=shown)
+
+
+def observer_batch_prompt(
+    inputs: Sequence[ObserveInput],
+    counter: TokenCounter,
+    *,
+    limits: Limits | None = None,
+    redactor: Redactor = REDACTION,
+) -> Prompt:
+    """Return the prompt that observes spans of several threads at once, each under its alias.
+
+    Mode, voice and the application's instructions are those of the first. Message numbers run on from thread to thread, so
+    that each number names one message. The limits are those of each thread.
+    """
+    if not inputs:
+        raise InputError("There is no thread to observe.", then="Pass at least one input.")
+    first, blocks, shown = inputs[0], list[str](), list[Shown]()
+    for given in inputs:
+        text, seen = _thread(given, counter, limits or Limits(), redactor, len(shown) + 1)
+        blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
+        shown.extend(seen)
+    ask = _ASK_BATCH.format(aliases=", ".join(_alias(given.alias) for given in inputs))
+    system = observer_system(first.mode, first.voice, first.custom)
+    return Prompt(system=system, text="\n\n".join([*blocks, ask]), shown=tuple(shown))
+
+
+def reflector_prompt(given: ReflectInput) -> Prompt:
+    """Return the prompt that condenses observations, which it numbers o1, o2 … in their order."""
+    ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
+    sections = [
+        _section("log", _log(given)),
+        _section("hints", _hints(given.hints)),
+        _section("target", f"At most {given.target_tokens:,} tokens in all. {level_text(given.level)}"),
+        _section("missing", _missing(given.missing)),
+        _ASK_REFLECTION,
+    ]
+    system = reflector_system(given.mode, given.voice, given.custom)
+    return Prompt(system=system, text="\n\n".join(filter(None, sections)), ids=ids)
+
+
+# ---------------------------------------------------------------- sections
+
+
+def _thread(
+    given: ObserveInput, counter: TokenCounter, limits: Limits, redactor: Redactor, first: int
+) -> tuple[str, tuple[Shown, ...]]:
+    read = transcript(given.messages, counter=counter, zone=given.zone, limits=limits, redactor=redactor, first=first)
+    # What the log says may have been redacted before the application named further patterns.
+    previous = redactor.redact(last_lines(closed(given.previous), given.previous_tokens, counter))
+    sections = [
+        _section("log-end", previous),
+        _section("hints", redactor.redact(_hints(given.hints))),
+        _section("transcript", read.text or "(no messages)"),
+    ]
+    return "\n\n".join(filter(None, sections)), read.shown
+
+
+def _section(tag: str, body: str) -> str:
+    return f"<{tag}>\n{body}\n</{tag}>" if body.strip() else ""
+
+
+def _hints(hints: Hints) -> str:
+    named = (
+        ("current task", hints.current_task),
+        ("suggested response", hints.suggested_response),
+        ("title", hints.title),
+    )
+    return "\n".join(f"{name}: {escape(one_line(text, _HINT_CHARACTERS))}" for name, text in named if text)
+
+
+def _alias(alias: str) -> str:
+    return escape(one_line(alias, _ALIAS_CHARACTERS)).replace('"', "'")
+
+
+def _missing(missing: Sequence[str]) -> str:
+    if not missing:
+        return ""
+    names = [f"- {escape(one_line(name, 200))}" for name in missing[:_MOST_MISSING]]
+    return "Your last answer lost these. Name each in the line it belongs to.\n" + "\n".join(names)
+
+
+# ---------------------------------------------------------------- the log as the reflector sees it
+
+
+def _log(given: ReflectInput) -> str:
+    lines: list[str] = []
+    depths: dict[tuple[str, int], int] = {}
+    day = ""
+    for number, observation in enumerate(given.observations, 1):
+        said = in_zone(observation.said_at, given.zone) if observation.said_at else None
+        if said and said.date().isoformat() != day:
+            day = said.date().isoformat()
+            lines.append(f"Date: {day}")
+        depth = _depth(observation, depths)
+        indent = "  " * depth
+        names = _short_names(observation, given.aliases)
+        time = f" ({said:%H:%M})" if said else ""
+        lines.append(f"{indent}o{number} {names}{MARKS[observation.priority]}{time} {_words(observation)}")
+        lines.extend(f"{indent}  | {row}" for row in _verbatim(observation))
+    return "\n".join(lines)
+
+
+def _depth(observation: Observation, depths: dict[tuple[str, int], int]) -> int:
+    """Return how deep a line stands under others of its group that are shown as well."""
+    above = -1 if observation.parent is None else depths.get((observation.group, observation.parent), -1)
+    depths[observation.group, observation.ordinal] = above + 1
+    return above + 1
+
+
+def _short_names(observation: Observation, aliases: Mapping[str, str]) -> str:
+    threads = dict.fromkeys(source.thread for source in observation.sources)
+    names = [_alias(aliases[thread]) for thread in threads if thread in aliases]
+    return f"{','.join(names)} " if names else ""
+
+
+def _words(observation: Observation) -> str:
+    about = observation.about.isoformat() if observation.about else ""
+    # The text holds its date where it was written; only a date that was added later has to be shown.
+    meaning = f" (meaning {about})" if about and about not in observation.text else ""
+    return f"{escape(one_line(observation.text, 10_000))}{meaning}"
+
+
+def _verbatim(observation: Observation) -> list[str]:
+    return escape(clean(observation.verbatim)).split("\n") if observation.verbatim else []

@@ -1,0 +1,64 @@
+"""Text of others between our tags: nothing in it may open, close or imitate one of our sections.
+
+Knows which characters are dangerous or meaningless to a model. Knows nothing of messages or prompts.
+"""
+
+import re
+from typing import Final
+
+from memolog.tokens import cut
+
+__all__ = ["clean", "closed", "escape", "one_line", "quoted", "unescape"]
+
+_LINE_ENDS: Final = re.compile("\r\n?|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+_CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ufeff]")
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+# Invisible letters that models read and people do not; only the flags of regions use them rightly.
+_HIDDEN: Final = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]{1,7}\U000e007f)|[\U000e0000-\U000e007f]+")
+_SPACES: Final = re.compile(r"\s+")
+# What begins like a line of the log, a date of it or a header of ours.
+_IMITATES: Final = re.compile(
+    r"^(?=[ \t]*(?:(?:[*•-][ \t]*)?(?:🔴|🟡|🟢|✅)|Date:|\[\d{1,6}\][ \t]*\d{1,2}:\d\d))", re.MULTILINE
+)
+_QUOTE: Final = "› "
+
+
+def clean(text: str) -> str:
+    """Return the text with plain line ends, without control and hidden characters, and always encodable."""
+    text = _LINE_ENDS.sub("\n", text)
+    text = _CONTROLS.sub("", text)
+    text = _HIDDEN.sub(lambda hit: hit[1] or "", text)
+    return _mended(text)
+
+
+def _mended(text: str) -> str:
+    """Return the text with surrogate pairs joined and lone ones replaced."""
+    if not _SURROGATES.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def escape(text: str) -> str:
+    """Return the text with `<` and `&` escaped, so that it cannot hold a tag."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def unescape(text: str) -> str:
+    """Return what a model meant that copied escaped text."""
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def closed(text: str) -> str:
+    """Return a text that may be escaped already with no tag left in it: a second time changes nothing."""
+    return clean(text).replace("<", "&lt;")
+
+
+def quoted(text: str) -> str:
+    """Return the text with a quotation mark before each line that imitates the log or a header of ours."""
+    return _IMITATES.sub(_QUOTE, text)
+
+
+def one_line(text: str, most: int) -> str:
+    """Return the text on one line of at most `most` characters."""
+    flat = _SPACES.sub(" ", clean(cut(text, 8 * most))).strip()
+    return flat if len(flat) <= most else cut(flat, most - 1) + "…"

@@ -1,0 +1,144 @@
+"""Faults of a reply: what was wrong, how often, and whether it may still be used.
+
+Knows the kinds and the shape of runaway text. Looks at a bounded part of a reply, whatever its size.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
+
+from memolog.prompt.escape import one_line
+
+__all__ = [
+    "FATAL",
+    "LONGEST_LINE",
+    "MOST_LINE",
+    "MOST_REPLY",
+    "Fault",
+    "FaultKind",
+    "FaultNotes",
+    "is_degenerate",
+    "is_refusal",
+]
+
+FaultKind: TypeAlias = Literal[
+    "empty",  # no observation, and no word that there is none
+    "degenerate",  # it repeats itself, or has an endless line
+    "refusal",
+    "too_large",
+    "unparsable",
+    "cut_off",  # its observations never end
+    "over_long",  # a line was cut
+    "too_many",  # lines beyond the most were dropped
+    "forged_tag",  # one of our tags where none belongs
+    "foreign_tag",  # a tag of some template
+    "unknown_citation",  # of a message or line that was not shown
+    "wrong_date",  # impossible, or not that of the messages
+    "untagged",  # no section: the lines were found without
+    "prose",  # text beside the lines, dropped
+    "duplicate",  # a line said twice
+    "thinking",  # thoughts beside the answer, dropped
+]
+FATAL: Final[frozenset[str]] = frozenset({"empty", "degenerate", "refusal", "too_large", "unparsable"})
+"""What makes a reply unfit to become memory."""
+
+MOST_REPLY: Final = 1_000_000
+"""Characters that are read of a reply; nobody writes that much about a span."""
+LONGEST_LINE: Final = 50_000
+"""A line beyond this is runaway text."""
+MOST_LINE: Final = 10_000
+"""A line is cut here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One kind of thing that was wrong: the first time in words, and how often in all."""
+
+    kind: FaultKind
+    detail: str
+    count: int = 1
+
+
+class FaultNotes:
+    """Collects faults while a reply is read; a reply with a million faults makes no million values."""
+
+    def __init__(self) -> None:
+        self._first: dict[FaultKind, str] = {}
+        self._counts: Counter[FaultKind] = Counter()
+
+    def note(self, kind: FaultKind, detail: str) -> None:
+        """Remember that this was wrong."""
+        self._first.setdefault(kind, one_line(detail, 120))
+        self._counts[kind] += 1
+
+    @property
+    def has_fatal(self) -> bool:
+        """Tell whether the reply is unfit already."""
+        return not FATAL.isdisjoint(self._counts)
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what was wrong, the worst kinds first."""
+        return tuple(
+            Fault(kind=kind, detail=self._first[kind], count=self._counts[kind])
+            for kind in get_args(FaultKind)
+            if kind in self._counts
+        )
+
+
+# ---------------------------------------------------------------- runaway text
+
+_WINDOW: Final = 24
+# Loops are at the end, since nothing comes after them; the beginning is looked at for replies that are one loop.
+_LOOKED_AT: Final = 100_000
+_LEAST: Final = 1_500
+_TAIL: Final = 3_000
+_MOST_REPEATED: Final = 0.6
+_MOST_REPEATED_AT_END: Final = 0.85
+_SPACES: Final = re.compile(r"\s+")
+
+
+def is_degenerate(text: str) -> bool:
+    """Return whether a text goes round in circles: most of its windows occur before in it."""
+    flat = _SPACES.sub(" ", text[:_LOOKED_AT] + text[max(len(text) - _LOOKED_AT, _LOOKED_AT) :])
+    if len(flat) < _LEAST:
+        return False
+    return _repeated(flat) > _MOST_REPEATED or _repeated(flat[-_TAIL:]) > _MOST_REPEATED_AT_END
+
+
+def _repeated(text: str) -> float:
+    """Return the share of windows that are not the first of their kind."""
+    count = len(text) - _WINDOW
+    return 1 - len({text[at : at + _WINDOW] for at in range(count)}) / count if count > 0 else 0.0
+
+
+# ---------------------------------------------------------------- refusals
+
+_DEEDS: Final = "help|assist|do|process|comply|provide|create|generate|continue|fulfil|complete|write|observe"
+_REFUSALS: Final = (
+    r"i(?:['’]m| am) (?:very |really |so )?sorry\b.{0,40}\b(?:can|unable|not able)",
+    r"(?:i(?:['’]m| am) )?sorry,? (?:but )?i (?:can|am|won)",
+    rf"i (?:can(?:no|['’])t|won['’]t|will not) (?:{_DEEDS})",
+    r"i(?:['’]m| am) (?:unable|not able) to",
+    r"as an ai\b",
+    r"(?:es )?tut mir leid",
+    r"ich kann (?:dabei|dir|ihnen|das) (?:leider )?nicht",
+    r"lo siento",
+    r"no puedo (?:ayudar|hacer|procesar|continuar)",
+    r"je suis désolée?",
+    r"je ne peux pas",
+    r"(?:很?抱歉|对不起)",
+    r"我(?:无法|不能)",
+    r"申し訳",
+    r"عذر[اً]",
+    r"(?:к сожалению|извините)",
+)
+_REFUSAL: Final = re.compile("|".join(_REFUSALS), re.IGNORECASE)
+_MOST_REFUSAL: Final = 1_500
+
+
+def is_refusal(lines: Sequence[str]) -> bool:
+    """Return whether plain prose says that the model will not do it."""
+    text = " ".join(lines).strip(" *#>-\"'")
+    return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))

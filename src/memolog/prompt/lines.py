@@ -1,0 +1,314 @@
+"""Lines of a reply: mark, time, text, references, braces and what stands under them.
+
+Knows the format that the instructions ask for and how models depart from it. Knows neither messages nor moments: whose line
+it is and when it was said is worked out by the caller.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date, time
+from itertools import islice
+from typing import Final
+
+from memolog.domain.observation import MARKS, Priority
+from memolog.prompt.dates import TIME, date_heading, find_date, read_time
+from memolog.prompt.escape import unescape
+from memolog.prompt.faults import LONGEST_LINE, MOST_LINE, FaultNotes
+from memolog.prompt.metadata import Facts, take_facts
+from memolog.prompt.references import Known, take_references
+from memolog.prompt.sections import without_tags
+from memolog.tokens import cut
+
+__all__ = ["Line", "read_lines"]
+
+MOST_LINES: Final = 2_000
+_MOST_ROWS: Final = 100
+MOST_VERBATIM: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line as it was written, taken apart."""
+
+    text: str
+    indent: int = 0
+    is_result: bool = False
+    """It begins with an arrow: it belongs under the line before it."""
+    is_bullet: bool = False
+    is_whole: bool = False
+    """It carries a mark, a time or a reference: nobody writes that by accident."""
+    is_cited: bool = False
+    priority: Priority | None = None
+    on: date | None = None
+    at: time | None = None
+    about: date | None = None
+    refs: tuple[int, ...] = ()
+    facts: Facts = field(default_factory=Facts)
+    verbatim: str | None = None
+
+
+# ---------------------------------------------------------------- the head of a line
+
+_OTHER_MARKS: Final[dict[str, Priority]] = {
+    **dict.fromkeys("🟥❗‼🔺🚨⭐❤", "high"),
+    **dict.fromkeys("🟨🟠🟧🔶💛", "medium"),
+    **dict.fromkeys("🟩🔵⚪⚫💚", "low"),
+    **dict.fromkeys("☑✔✓🏁🎉", "done"),
+}
+_BY_MARK: Final[dict[str, Priority]] = {**_OTHER_MARKS, **{mark: name for name, mark in MARKS.items()}}
+_WORDS: Final[dict[str, Priority]] = {
+    **dict.fromkeys(("high", "critical", "important", "red"), "high"),
+    **dict.fromkeys(("medium", "normal", "yellow", "med"), "medium"),
+    **dict.fromkeys(("low", "minor", "green", "info"), "low"),
+    **dict.fromkeys(("done", "completed", "complete", "finished", "x"), "done"),
+}
+_BULLET: Final = re.compile(r"[ \t]*(?:[*•‣◦▪·+–—-](?=[\s🔴🟡🟢✅])|\d{1,3}[.)](?=\s))[ \t]*")
+_MARK: Final = re.compile(rf"([{''.join(_BY_MARK)}])[\ufe0e\ufe0f]?[ \t]*")
+_WORD: Final = re.compile(
+    rf"(?:\[({'|'.join(_WORDS)})\]|\(({'|'.join(_WORDS)})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
+    re.IGNORECASE,
+)
+_TODO: Final = re.compile(r"\[ \][ \t]*")
+_WHEN: Final = re.compile(
+    rf"(?:[(（\[]\s?(?:(?P<day>[^()\[\]\n]{{4,30}}?)[ T,]{{1,2}})?(?P<time>{TIME})(?:\s?[-–—]\s?{TIME})?\s?(?:UTC|GMT|Z)?"
+    r"(?:[+-]\d\d:?\d\d)?\s?[)）\]]"
+    rf"|(?P<bare>(?:\d{{4}}-\d\d-\d\d[ T])?\d{{1,2}}:\d\d(?::\d\d)?Z?)(?=[ \t]))[ \t]*(?:[-–—:|](?=\s))?[ \t]*"
+)
+_WEEKDAY: Final = re.compile(r"[^\W\d]{2,12}\.?,?")
+_ARROW: Final = re.compile(r"(?:->|=>|→|⇒|➜|↳)[ \t]*")
+_EMPHASIS: Final = re.compile(r"(?:\*\*|__)[ \t]*")
+_MOST_HEADS: Final = 8
+
+
+class _Head:
+    """Reads what stands before the text of a line, in whatever order."""
+
+    def __init__(self, text: str) -> None:
+        self.priority: Priority | None = None
+        self.on: date | None = None
+        self.at: time | None = None
+        self.is_result = False
+        self.wrong_date = ""
+        self.rest = text
+        for _ in range(_MOST_HEADS):
+            if not (self._mark() or self._when() or self._arrow()):
+                break
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether it has a mark or a time."""
+        return self.priority is not None or self.at is not None
+
+    def _mark(self) -> bool:
+        if hit := _MARK.match(self.rest):
+            self.priority = self.priority or _BY_MARK[hit[1]]
+        elif self.priority is None and (hit := _WORD.match(self.rest)):
+            self.priority = _WORDS[(hit[1] or hit[2] or hit[3]).lower()]
+        elif not (hit := _TODO.match(self.rest)):
+            return False
+        self.rest = self.rest[hit.end() :]
+        return True
+
+    def _when(self) -> bool:
+        hit = _WHEN.match(self.rest) if self.at is None else None
+        if not hit:
+            return False
+        day = hit["day"] or hit["bare"] or ""
+        found = find_date(day)
+        if hit["day"] and not found and not _WEEKDAY.fullmatch(hit["day"]):
+            return False
+        self.on = found.day if found else None
+        self.wrong_date = day if found and found.day is None else ""
+        # A date before the time would be read as one: the time is what follows the last blank.
+        self.at = read_time(hit["time"] or re.split(r"[ T]", hit["bare"])[-1])
+        self.rest = self.rest[hit.end() :]
+        return True
+
+    def _arrow(self) -> bool:
+        hit = _ARROW.match(self.rest)
+        if hit:
+            self.is_result = True
+        elif not (self.rest[:2] in {"**", "__"} and (hit := _EMPHASIS.match(self.rest)) and self._emphasis(hit)):
+            return False
+        self.rest = self.rest[hit.end() :] if hit else self.rest
+        return True
+
+    def _emphasis(self, hit: re.Match[str]) -> bool:
+        """Tell whether only the head is in bold, whose marks then mean nothing."""
+        after = self.rest[hit.end() :]
+        return bool(_MARK.match(after) or _WORD.match(after) or _WHEN.match(after) or not after.strip())
+
+
+# ---------------------------------------------------------------- one line
+
+_MEANING: Final = re.compile(
+    r"[ ]?[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?[ ]*([^()（）\n]{4,60})[)）]", re.IGNORECASE
+)
+_TAB: Final = "    "
+
+
+def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
+    """Take one line of the reply apart."""
+    raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
+    indent = len(raw) - len(raw.lstrip(" "))
+    bullet = _BULLET.match(raw)
+    head = _Head(raw[bullet.end() :] if bullet else raw.strip())
+    if head.wrong_date:
+        notes.note("wrong_date", head.wrong_date)
+    text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
+    text, refs = take_references(text, known, notes)
+    is_cited = bool(refs)
+    text, facts = take_facts(text)
+    if len(text) > MOST_LINE:
+        notes.note("over_long", f"{len(text):,} characters")
+        text = cut(text, MOST_LINE)
+    text, about = _about(text, notes)
+    return Line(
+        text=_tidy(text),
+        indent=indent,
+        is_result=head.is_result,
+        is_bullet=bullet is not None,
+        is_whole=head.is_whole or is_cited,
+        is_cited=is_cited,
+        priority=head.priority,
+        on=head.on,
+        at=head.at,
+        about=about,
+        refs=refs,
+        facts=facts,
+    )
+
+
+def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
+    """Return the day that a line speaks of; a day that does not exist is taken out of the text."""
+    first: date | None = None
+
+    def check(hit: re.Match[str]) -> str:
+        nonlocal first
+        found = find_date(hit[1])
+        if found and found.day is None:
+            notes.note("wrong_date", hit[0])
+            return ""
+        first = first or (found.day if found else None)
+        return hit[0]
+
+    return _MEANING.sub(check, text), first
+
+
+def _tidy(text: str) -> str:
+    text = text.strip()
+    if text.count("**") % 2:
+        text = text.replace("**", "", 1) if text.startswith("**") or "**" in text[:40] else text
+    return text.strip() if any(char.isalnum() for char in text) else ""
+
+
+# ---------------------------------------------------------------- all lines
+
+_FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
+_VERBATIM: Final = re.compile(r"[ \t]*[|>│](?: (.*)|(.*))\Z", re.DOTALL)
+_RULE: Final = re.compile(r"[\s*_=\-–—#]*\Z")
+_HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]")
+
+
+def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
+    """Return the lines of a section that are observations, each with the date that stands above it."""
+    lines = list(islice(_all_lines(text, known, notes), MOST_LINES + 1))
+    if len(lines) > MOST_LINES:
+        notes.note("too_many", f"more than {MOST_LINES:,} lines")
+        del lines[MOST_LINES:]
+    if not any(line.is_bullet or line.is_whole for line in lines):
+        return lines
+    for line in lines:
+        if not (line.is_bullet or line.is_whole):
+            notes.note("prose", line.text)
+    return [line for line in lines if line.is_bullet or line.is_whole]
+
+
+def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
+    gathered = _Gathered(known, notes)
+    for kind, raw in _sorted(text):
+        if kind == "verbatim":
+            gathered.verbatim.append(raw)
+        elif kind == "gap":
+            gathered.has_gap = True
+        elif heading := date_heading(raw):
+            yield from gathered.finished()
+            gathered.day = heading.day
+            if heading.day is None:
+                notes.note("wrong_date", raw)
+        else:
+            line = _line(raw, known, FaultNotes())
+            if gathered.goes_on(line):
+                gathered.rows.append(raw.strip())
+                continue
+            yield from gathered.finished()
+            gathered.begin(raw, line)
+    yield from gathered.finished()
+
+
+class _Gathered:
+    """The rows of one line, until the next line begins."""
+
+    def __init__(self, known: Known, notes: FaultNotes) -> None:
+        self.known, self.notes = known, notes
+        self.day: date | None = None
+        self.first: Line | None = None
+        self.rows: list[str] = []
+        self.verbatim: list[str] = []
+        self.has_gap = False
+
+    def begin(self, raw: str, line: Line) -> None:
+        """Begin a line."""
+        self.first, self.rows, self.verbatim, self.has_gap = line, [raw], [], False
+
+    def goes_on(self, line: Line) -> bool:
+        """Return whether a row is the rest of the line before it, which was wrapped."""
+        if not self.first or not self.first.is_bullet or self.verbatim or len(self.rows) > _MOST_ROWS:
+            return False
+        is_bare = bool(line.text) and not (line.is_bullet or line.is_result or line.priority or line.at)
+        return is_bare and (line.indent > self.first.indent or (line.is_cited and not self.has_gap))
+
+    def finished(self) -> Iterator[Line]:
+        """Yield the line, if there is one."""
+        if self.first:
+            line = _line(" ".join(self.rows), self.known, self.notes)
+            if line.text:
+                yield replace(line, on=line.on or self.day, verbatim=_verbatim(self.verbatim, self.notes))
+        self.first = None
+
+
+def _verbatim(rows: list[str], notes: FaultNotes) -> str | None:
+    text = "\n".join(rows).strip("\n")
+    if len(text) > MOST_VERBATIM:
+        notes.note("over_long", f"{len(text):,} characters word for word")
+    return unescape(without_tags(cut(text, MOST_VERBATIM), notes)) if text.strip() else None
+
+
+def _sorted(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each line with its kind: text that is kept word for word, or an ordinary line."""
+    fenced: list[str] | None = None
+    seen = False
+    for raw in text.split("\n"):
+        if _FENCE.match(raw):
+            if fenced is None and seen:
+                fenced = []
+            elif fenced is not None:
+                yield from _block(fenced)
+                fenced = None
+        elif fenced is not None:
+            fenced.append(raw)
+        elif (hit := _VERBATIM.match(raw)) and seen:
+            yield "verbatim", hit[1] if hit[1] is not None else hit[2]
+        elif _RULE.match(raw) or (_HEADING.match(raw) and not date_heading(raw)):
+            yield "gap", ""
+        else:
+            seen = seen or not date_heading(raw)
+            yield "line", raw
+    yield from _block(fenced or [])
+
+
+def _block(rows: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield a fenced block: as lines if it holds some of ours, else word for word."""
+    ours = any((bullet := _BULLET.match(row)) and _MARK.match(row, bullet.end()) for row in rows)
+    yield from (("line" if ours else "verbatim", row) for row in rows)

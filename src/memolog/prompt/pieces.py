@@ -1,0 +1,252 @@
+"""The parts of a message as the observer sees them: readable, escaped, bounded, without secrets.
+
+Knows every kind of part. Knows nothing of numbers, days or whole transcripts.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.message import (
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.prompt.escape import clean, escape, one_line, quoted
+from memolog.prompt.redact import REDACTION, Redactor
+from memolog.prompt.shorten import ends_of, shorten
+from memolog.tokens import TokenCounter, image_size
+
+__all__ = ["Calls", "Limits", "Pen", "Piece", "calls_of", "pieces_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much the observer is shown, in tokens."""
+
+    tool_tokens: int = 10_000
+    """Of one tool call or one tool result."""
+    reasoning_tokens: int = 200
+    """Of one stretch of reasoning."""
+    most_tokens: int = 100_000
+    """Of a whole transcript; at least 200."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pen:
+    """What it takes to write a part down."""
+
+    counter: TokenCounter
+    limits: Limits = field(default_factory=Limits)
+    redactor: Redactor = REDACTION
+
+    def body(self, text: str, tokens: int) -> str:
+        """Return a text of others, fit to stand between our tags and within so many tokens."""
+        text = self.redactor.redact(clean(ends_of(text, tokens)))
+        text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
+        return shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
+
+    def word(self, text: str, most: int = 80) -> str:
+        """Return a name on one line, without what could look like a header of ours."""
+        return escape(_DELIMITERS.sub(" ", self.redactor.redact(one_line(text, most)))).strip()
+
+    def line(self, text: str, most: int = 200) -> str:
+        """Return a text of others on one line."""
+        return escape(self.redactor.redact(one_line(text, most)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part between its tags; only what is between them may be shortened."""
+
+    open: str = ""
+    body: str = ""
+    close: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the piece as it is shown."""
+        return f"{self.open}{self.body}{self.close}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """The tool calls of some messages: by id, and which of them were answered."""
+
+    by_id: Mapping[str, ToolCallPart]
+    answered: frozenset[str]
+
+
+# Encoded files and encrypted blobs, whatever they are wrapped in: no run of letters in a text is that long.
+_BLOB: Final = re.compile(
+    r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
+)
+_DELIMITERS: Final = re.compile(r"[\[\]:|]+")
+_OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
+_DEEPEST: Final = 40
+_MANY: Final = 5_000
+_OTHER_TOKENS: Final = 500
+
+
+def calls_of(messages: Iterable[Message]) -> Calls:
+    """Return the calls in these messages."""
+    by_id: dict[str, ToolCallPart] = {}
+    answered: set[str] = set()
+    for part in (part for message in messages for part in message.parts):
+        if isinstance(part, ToolCallPart):
+            by_id.setdefault(part.id, part)
+        elif isinstance(part, ToolResultPart):
+            answered.add(part.call_id)
+    return Calls(by_id=by_id, answered=frozenset(answered))
+
+
+def pieces_of(message: Message, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
+    """Return the parts of a message, those with something to show."""
+    if message.own:
+        return tuple(dict.fromkeys(_own(part, calls, pen) for part in message.parts)) or (Piece(body=_OWN),)
+    return tuple(piece for part in message.parts for piece in _pieces(part, calls, pen) if piece.text.strip())
+
+
+def _pieces(part: Part, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
+    match part:
+        case TextPart():
+            return (Piece(body=pen.body(part.text, pen.limits.most_tokens)),)
+        case ReasoningPart():
+            # A signature or an encrypted blob says nothing to anyone but its maker.
+            body = pen.body(part.text, pen.limits.reasoning_tokens)
+            return (Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
+        case ToolCallPart():
+            return (_call(part, calls, pen),)
+        case ToolResultPart():
+            return (_result(part, calls, pen), *(_file(file, pen) for file in part.files))
+        case FilePart():
+            return (_file(part, pen),)
+        case UnknownPart():
+            body = pen.body(_json_text(part.data), _OTHER_TOKENS)
+            return (Piece(open="<other>", body=body, close="</other>"),)
+
+
+def _call(part: ToolCallPart, calls: Calls, pen: Pen) -> Piece:
+    state = "" if part.id in calls.answered else ' state="no result"'
+    body = pen.body(_json_text(part.arguments), pen.limits.tool_tokens)
+    return Piece(open=f"<call{state}>{pen.word(part.name)} ", body=body, close="</call>")
+
+
+def _result(part: ToolResultPart, calls: Calls, pen: Pen) -> Piece:
+    call = calls.by_id.get(part.call_id)
+    name = part.name or (call.name if call else "")
+    state = ' state="error"' if part.is_error else ""
+    body = pen.body(_json_text(part.content), pen.limits.tool_tokens)
+    return Piece(open=f"<result{state}>{pen.word(name)}\n", body=body, close="</result>")
+
+
+# ---------------------------------------------------------------- files
+
+
+def _file(part: FilePart, pen: Pen) -> Piece:
+    """Return a placeholder: a model that cannot see the file should know what it was."""
+    facts = [pen.word(part.name) if part.name else "", pen.word(part.media_type), *_measures(part)]
+    if part.url and part.url[:5].lower() != "data:":
+        # What follows the path may be a signature that opens the file.
+        facts.append(pen.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
+    return Piece(open="<file>", body=", ".join(filter(None, facts)), close="</file>")
+
+
+def _measures(part: FilePart) -> Iterable[str]:
+    sides = (part.width, part.height) if part.width and part.height else image_size(part.data) if part.data else None
+    if sides:
+        yield f"{sides[0]}×{sides[1]}"
+    if part.pages:
+        yield f"{part.pages} pages"
+    if part.seconds:
+        yield f"{part.seconds:g} s"
+    if part.data is not None:
+        yield _size(len(part.data))
+
+
+def _size(count: int) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1_000:  # noqa: PLR2004 - the next unit
+            return f"{count} {unit}"
+        count = round(count / 1_000)
+    return f"{count} GB"
+
+
+# ---------------------------------------------------------------- our own tools
+
+_OWN: Final = "used the memory; the answer is not shown"
+
+
+def _own(part: Part, calls: Calls, pen: Pen) -> Piece:
+    """Return one line: what the memory answered is in the log already."""
+    call = calls.by_id.get(part.call_id) if isinstance(part, ToolResultPart) else part
+    if not isinstance(call, ToolCallPart):
+        return Piece(body=_OWN)
+    arguments = _arguments(call.arguments)
+    query, action = arguments.get("query"), arguments.get("action")
+    if isinstance(query, str) and query.strip():
+        return Piece(body=f"searched for “{pen.line(query)}”; the answer is not shown")
+    done = f"{call.name} {action}" if isinstance(action, str) else call.name
+    return Piece(body=f"used {pen.word(done)}; the answer is not shown")
+
+
+def _arguments(value: JsonValue) -> Mapping[str, object]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def _json_text(value: JsonValue) -> str:
+    """Return a JSON value as a person would read it: a text as it is, a list of text parts as their texts."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    plain = _plain(value, 0)
+    texts = _texts(plain)
+    if texts is not None:
+        return "\n".join(texts)
+    try:
+        return dumps(plain)
+    except (TypeError, ValueError, RecursionError):
+        return f"[unreadable {type(value).__name__}]"
+
+
+def _texts(value: object) -> list[str] | None:
+    """Return the texts of a list that holds nothing but text parts."""
+    if not isinstance(value, list) or not value:
+        return None
+    parts = [cast("dict[str, object]", item) for item in cast("list[object]", value) if isinstance(item, dict)]
+    texts = [
+        part["text"] for part in parts if part.get("type") in {"text", "input_text", "output_text"} and "text" in part
+    ]
+    found = [text for text in texts if isinstance(text, str)]
+    return found if len(found) == len(cast("list[object]", value)) else None
+
+
+def _plain(value: object, depth: int) -> object:
+    """Return the value without what only a machine reads: signatures, encrypted blobs, bytes, endless nesting."""
+    if depth > _DEEPEST:
+        return "…"
+    if isinstance(value, Mapping):
+        entries = list(cast("Mapping[object, object]", value).items())[:_MANY]
+        return {str(key): _plain(item, depth + 1) for key, item in entries if not _OPAQUE.search(str(key))}
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in cast("list[object]", value)[:_MANY]]
+    if isinstance(value, bytes | bytearray):
+        return f"[data: {len(value):,} bytes left out]"
+    return value

@@ -1,0 +1,174 @@
+"""What observers' and reflectors' replies have in common: sections into lines and hints.
+
+Knows when a reply is silence, a refusal, a runaway or an honest "nothing". Knows neither messages nor observations.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from memolog.prompt.drafts import HintsDraft
+from memolog.prompt.escape import unescape
+from memolog.prompt.faults import LONGEST_LINE, FaultNotes, is_degenerate, is_refusal
+from memolog.prompt.from_json import json_reply
+from memolog.prompt.lines import Line, read_lines
+from memolog.prompt.references import Known
+from memolog.prompt.sections import Sections, sections, without_fence, without_tags
+from memolog.tokens import cut
+
+__all__ = ["Read", "parents", "read_reply"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A reply before anything in it is given a meaning."""
+
+    lines: tuple[Line, ...] = ()
+    hints: HintsDraft = field(default_factory=HintsDraft)
+    off_track: str | None = None
+    nothing: bool = False
+
+
+def read_reply(text: str, known: Known, notes: FaultNotes) -> Read:
+    """Return the lines and hints of a cleaned reply."""
+    if not text:
+        notes.note("empty", "no text")
+        return Read()
+    if is_degenerate(text) or max(map(len, text.split("\n"))) > LONGEST_LINE:
+        notes.note("degenerate", text[-80:])
+        return Read()
+    found = _found(text, notes)
+    body = found.loose if found.observations is None else found.observations
+    if found.observations is None:
+        notes.note("untagged", "no section of observations")
+    hints, off_track = _hints(found.hints, notes)
+    if _is_nothing(body):
+        return Read(hints=hints, off_track=off_track, nothing=True)
+    lines = _lines(found, body, known, notes)
+    return Read(lines=tuple(lines), hints=hints, off_track=off_track)
+
+
+def _found(text: str, notes: FaultNotes) -> Sections:
+    """Return the sections of a reply, be it tagged, in Markdown or in JSON, as a whole or inside its section."""
+    plain = without_fence(text)
+    whole = json_reply(plain)
+    if whole:
+        return Sections(observations=_json_lines(whole[0], notes), hints=whole[1])
+    found = sections(plain, notes)
+    inner = json_reply(without_fence(found.observations or ""))
+    if inner:
+        found.observations = _json_lines(inner[0], notes)
+        found.hints = {**inner[1], **found.hints}
+        found.unclosed = ""
+    return found
+
+
+def _json_lines(lines: str, notes: FaultNotes) -> str:
+    if not lines:
+        notes.note("unparsable", "JSON without observations")
+    return lines
+
+
+# ---------------------------------------------------------------- lines
+
+
+def _lines(found: Sections, body: str, known: Known, notes: FaultNotes) -> list[Line]:
+    lines = read_lines(body, known, notes)
+    if found.observations is not None:
+        # Some close the section too early: what is marked like a line is one.
+        silent = FaultNotes()
+        lines += [line for line in read_lines(found.loose, known, silent) if line.is_bullet and line.priority]
+    if (
+        lines
+        and not any(line.is_bullet or line.is_whole for line in lines)
+        and is_refusal([line.text for line in lines])
+    ):
+        notes.note("refusal", lines[0].text)
+        return []
+    if found.unclosed:
+        notes.note("cut_off", f"<{found.unclosed}> never ends")
+    if found.unclosed == "observations" and len(lines) > 1 and not lines[-1].is_cited:
+        # The last line was torn; if it is all there is, a part of it is better than nothing.
+        lines.pop()
+    if not lines and any(char.isalnum() for char in body):
+        notes.note("unparsable", body)
+    return _without_duplicates(lines, notes)
+
+
+_MOST_DUPLICATES: Final = 10
+
+
+def _without_duplicates(lines: list[Line], notes: FaultNotes) -> list[Line]:
+    seen: set[tuple[object, ...]] = set()
+    kept: list[Line] = []
+    for line in lines:
+        key = (line.text, line.on, line.at, line.refs, line.is_result, line.verbatim)
+        if key in seen:
+            notes.note("duplicate", line.text)
+        else:
+            seen.add(key)
+            kept.append(line)
+    if len(lines) - len(kept) >= max(_MOST_DUPLICATES, len(kept)):
+        notes.note("degenerate", f"{len(lines) - len(kept)} lines are repeated")
+        return []
+    return kept
+
+
+def parents(lines: Sequence[Line]) -> list[int | None]:
+    """Return for each line the index of the one it stands under: the nearest before it that is indented less."""
+    above: list[tuple[int, int]] = []
+    found: list[int | None] = []
+    for place, line in enumerate(lines):
+        # A result without indentation still belongs under what led to it.
+        indent = above[0][0] + 1 if line.is_result and above and line.indent <= above[0][0] else line.indent
+        while above and above[-1][0] >= indent:
+            above.pop()
+        found.append(above[-1][1] if above else None)
+        above.append((indent, place))
+    return found
+
+
+# ---------------------------------------------------------------- nothing, and hints
+
+_WORTH: Final = r"(?:here )?(?:is )?(?:worth|to) (?:keep|record|remember|not|observ|report|add|log)\w*.{0,40}"
+_NOTHINGS: Final = (
+    rf"(?:there (?:is|was) )?nothing(?: new| notable| of note| relevant| significant)?(?: {_WORTH})?",
+    r"(?:there (?:are|were) )?no (?:new |notable |relevant )?observations?(?: (?:to|worth|for|in this)\b.{0,40})?",
+    r"none|n/?a|n\.a\.",
+    r"nichts(?: neues| wichtiges| relevantes)?(?: (?:festzuhalten|zu notieren|zu merken|erwähnenswertes))?",
+    r"keine (?:neuen )?beobachtungen",
+    r"rien(?: de nouveau)?(?: à (?:retenir|noter|signaler))?|aucune (?:nouvelle )?observation",
+    r"nada(?: nuevo)?(?: que (?:guardar|anotar|registrar))?|sin (?:nuevas )?observaciones",
+    r"ничего(?: нового| важного)?",
+    r"(?:没有|无)(?:什么)?(?:新的)?(?:值得(?:保留|记录|记住))?的?(?:内容|观察|信息|事项)?",
+    r"(?:特に)?(?:なし|ありません)",
+    r"لا شيء(?: جديد| يستحق .{0,30})?",
+)
+_NOTHING: Final = re.compile(rf"\W*(?:{'|'.join(_NOTHINGS)})\W*", re.IGNORECASE)
+_EMPTY_HINT: Final = re.compile(r"\W*(?:none|n/?a|nothing|null|unchanged|no change|keine?|无|なし)?\W*", re.IGNORECASE)
+_ON_TRACK: Final = re.compile(r"\W*(?:no|none|n/?a|on[ -]track|not? off[ -]track|nothing|nein)?\W*", re.IGNORECASE)
+_LONGEST_NOTHING: Final = 120
+_MOST_HINT: Final = 2_000
+_MOST_TITLE: Final = 120
+
+
+def _is_nothing(body: str) -> bool:
+    """Return whether the reply says in words that there is nothing; an empty section says nothing at all."""
+    words = body.strip()
+    return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
+
+
+def _hints(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
+    task = _hint(texts.get("current-task"), notes)
+    response = _hint(texts.get("suggested-response"), notes)
+    title = _hint(texts.get("thread-title"), notes)
+    title = cut(re.sub(r"\s+", " ", title or "").strip("\"'“”*#` "), _MOST_TITLE) or None
+    off_track = _hint(texts.get("off-track"), notes)
+    hints = HintsDraft(current_task=task, suggested_response=response, title=title)
+    return hints, None if off_track is None or _ON_TRACK.fullmatch(off_track) else off_track
+
+
+def _hint(text: str | None, notes: FaultNotes) -> str | None:
+    plain = unescape(without_tags(cut(text or "", _MOST_HINT), notes)).strip()
+    return None if _EMPTY_HINT.fullmatch(plain[:100]) and len(plain) < 100 else plain  # noqa: PLR2004 - far above any such word

@@ -1,0 +1,118 @@
+"""Texts made to fit: from both ends towards the middle, with a mark that says how much was left out.
+
+Knows tokens, graphemes and the entities of escaped text. Knows nothing of what the texts are about. Its work is bounded by
+what may be kept, not by what comes in.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from memolog.tokens import TokenCounter, cut, cut_end, cut_tokens
+
+__all__ = ["ends_of", "fits", "last_lines", "share", "shorten"]
+
+# No tokenizer takes more characters of any text for one token, nor of ordinary text on average.
+_MOST_CHARACTERS: Final = 128
+_USUAL_CHARACTERS: Final = 16
+_MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
+_MARK_TOKENS: Final = 16
+_OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
+_ENTITY: Final = 5
+# A key that a cut would tear is shorter than this.
+_WORD: Final = 2_000
+
+
+def _mark(characters: int) -> str:
+    return f"[… {characters:,} characters left out …]"
+
+
+def _characters(middle: str) -> int:
+    """Return how long a middle is, with what was left out of it before."""
+    marks = _MARK.findall(middle)
+    return len(middle) + sum(int(number.replace(",", "")) for number in marks)
+
+
+def fits(text: str, tokens: int, counter: TokenCounter) -> bool:
+    """Return whether a text has at most so many tokens, without counting one that is far too long."""
+    return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
+
+
+def ends_of(text: str, tokens: int) -> str:
+    """Return the two ends of a huge text, generously; cut between words, so that no secret is torn in two."""
+    room = _USUAL_CHARACTERS * max(tokens, 1) // 2
+    if len(text) <= 2 * room + _WORD:
+        return text
+    head, tail = cut(text, room), cut_end(text, room)
+    head = head[: max(head.rfind(" "), head.rfind("\n"), len(head) - _WORD)]
+    skip = re.compile(r"\s").search(tail, 0, _WORD)
+    tail = tail[skip.start() if skip else min(_WORD, len(tail)) :]
+    return f"{head}\n{_mark(len(text) - len(head) - len(tail))}\n{tail}"
+
+
+def shorten(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
+    if fits(text, tokens, counter):
+        return text
+    room = tokens - _MARK_TOKENS
+    while room > 0:
+        head = cut_tokens(text, (room + 1) // 2, counter)
+        head = head[: len(head) - _torn(head)]
+        tail = _end_tokens(text[len(head) :], room // 2, counter)
+        short = f"{head}\n{_mark(_characters(text[len(head) : len(text) - len(tail)]))}\n{tail}"
+        over = counter.count(short) - tokens
+        if over <= 0:
+            return short
+        # The parts of a text may count less than the whole of it.
+        room -= max(over, 1)
+    head = cut_tokens(text, tokens, counter)
+    return head[: len(head) - _torn(head)]
+
+
+def _torn(head: str) -> int:
+    """Return how long the piece of an entity is that a cut left at the end."""
+    entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
+    return len(head) - entity.start() if entity else 0
+
+
+def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return a long suffix of at most so many tokens that starts at a boundary, outside an entity."""
+    size = min(4 * max(tokens, 1), len(text))
+    while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
+        size = min(2 * size, len(text))
+    low, high = 0, size + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if counter.count(cut_end(text, middle)) <= tokens:
+            low = middle
+        else:
+            high = middle
+    tail = cut_end(text, low)
+    torn = _torn(text[: len(text) - len(tail)][-_ENTITY:])
+    return tail[tail.find(";") + 1 :] if torn and 0 <= tail.find(";") < _ENTITY else tail
+
+
+def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return the last lines of a text within so many tokens; of a single huge line, its end."""
+    kept: list[str] = []
+    room = tokens
+    for line in reversed(text.rstrip().split("\n")):
+        cost = counter.count(line) + 1 if len(line) <= _MOST_CHARACTERS * max(room, 0) else room + 1
+        if cost > room:
+            break
+        kept.append(line)
+        room -= cost
+    if not kept:
+        return shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
+    return "\n".join(reversed(kept))
+
+
+def share(sizes: Sequence[int], budget: int) -> int:
+    """Return the most that each may take so that all fit the budget: small ones keep what they have."""
+    left, count = budget, len(sizes)
+    for size in sorted(sizes):
+        if size * count > left:
+            return max(left // count, 0)
+        left -= size
+        count -= 1
+    return max(sizes, default=0)

@@ -1,0 +1,244 @@
+"""The transcript: messages as the observer reads them, numbered, dated in the user's zone, and bounded.
+
+Knows how messages stand together. Nothing that was said can open, close or imitate one of its tags, since every `<` in it
+is escaped. Knows no clock: moments come with the messages, the zone from the caller.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
+from typing import Final
+
+from memolog.domain.message import Message, Role, pairs_of
+from memolog.prompt.pieces import Calls, Limits, Pen, Piece, calls_of, pieces_of
+from memolog.prompt.redact import REDACTION, Redactor
+from memolog.prompt.shorten import share, shorten
+from memolog.tokens import TokenCounter
+
+__all__ = ["Limits", "Shown", "Transcript", "in_zone", "split", "transcript"]
+
+_LEAST_TOKENS: Final = 200
+# Below this a message says nothing any more: rather some messages in part than all in shreds.
+_LEAST_MESSAGE: Final = 60
+_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A message that the observer sees, under the number by which it is cited."""
+
+    number: int
+    thread: str
+    seq: int
+    role: Role
+    at: datetime
+    """When it was said, in the zone of the transcript."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """What the observer reads of a span."""
+
+    text: str
+    shown: tuple[Shown, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One message, ready to be written."""
+
+    shown: Shown
+    header: str
+    pieces: tuple[Piece, ...]
+    tokens: int = field(default=0)
+
+    @property
+    def text(self) -> str:
+        bodies = "\n".join(piece.text for piece in self.pieces)
+        return f"<message>{self.header}\n{bodies}\n</message>"
+
+    @property
+    def day(self) -> str:
+        at = self.shown.at
+        return f"<day>{_DAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
+
+
+def in_zone(moment: datetime, zone: tzinfo) -> datetime:
+    """Return a moment in the zone, or in UTC where it cannot be told there; to the second."""
+    try:
+        local = moment.astimezone(zone)
+    except (OverflowError, ValueError):
+        local = moment.astimezone(UTC)
+    return local.replace(microsecond=0)
+
+
+def transcript(
+    messages: Sequence[Message],
+    *,
+    counter: TokenCounter,
+    zone: tzinfo = UTC,
+    limits: Limits | None = None,
+    redactor: Redactor = REDACTION,
+    first: int = 1,
+) -> Transcript:
+    """Return the messages as the observer reads them, numbered from `first`, within `limits.most_tokens`.
+
+    What was withdrawn or forgotten is left out. What is too long is cut in the middle, and says so; if there are too many
+    messages to show a little of each, those in the middle are left out, and a line says how many.
+    """
+    pen = Pen(counter=counter, limits=limits or Limits(), redactor=redactor)
+    entries = _entries(messages, zone, pen, first)
+    most = max(pen.limits.most_tokens, _LEAST_TOKENS)
+    budget = most
+    text = _written(entries, 0)
+    tokens = counter.count(text)
+    while tokens > most:
+        kept, left_out = _fitting(entries, budget, counter)
+        text = _written(kept, left_out)
+        tokens = counter.count(text)
+        if tokens <= most:
+            entries = kept
+            break
+        # What surrounds the messages counts too: the next try leaves that much more room.
+        budget -= max(tokens - most, most // 20)
+    return Transcript(text=text, shown=tuple(entry.shown for entry in entries), tokens=tokens)
+
+
+def split(
+    messages: Sequence[Message],
+    most_tokens: int,
+    *,
+    counter: TokenCounter,
+    zone: tzinfo = UTC,
+    limits: Limits | None = None,
+    redactor: Redactor = REDACTION,
+) -> tuple[tuple[Message, ...], ...]:
+    """Return consecutive pieces whose transcripts have at most so many tokens, tool calls together with their results.
+
+    What belongs together and is too long is one piece; its transcript is cut (`limits.most_tokens` must be the same bound).
+    Every message is in exactly one piece, also those that are not shown.
+    """
+    pen = Pen(counter=counter, limits=replace(limits or Limits(), most_tokens=most_tokens), redactor=redactor)
+    pieces: list[list[Message]] = []
+    room, day = 0, ""
+    for unit in _units(messages):
+        entries = _entries(unit, zone, pen, 1)
+        cost, day_after = _cost(entries, day, counter)
+        if not pieces or cost > room:
+            pieces.append([])
+            room = max(most_tokens, _LEAST_TOKENS)
+            cost, day_after = _cost(entries, "", counter)
+        pieces[-1].extend(unit)
+        room, day = room - cost, day_after
+    return tuple(map(tuple, pieces))
+
+
+def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[int, str]:
+    """Return what some messages add to a piece that stands at a day, and the day it stands at then."""
+    cost = 0
+    for entry in entries:
+        if entry.day != day:
+            day = entry.day
+            cost += counter.count(day) + 1
+        cost += entry.tokens
+    return cost, day
+
+
+def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
+    """Yield the shortest runs of messages after which no tool call waits for its result."""
+    unit: list[Message] = []
+    results = {result for message in messages for result in pairs_of(message.parts)[1]}
+    waiting: set[str] = set()
+    for message in messages:
+        opened, answered = pairs_of(message.parts)
+        unit.append(message)
+        # A call that is answered nowhere holds nothing back.
+        waiting |= set(opened) & results
+        waiting -= set(answered)
+        if not waiting:
+            yield unit
+            unit = []
+    if unit:
+        yield unit
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _entries(messages: Sequence[Message], zone: tzinfo, pen: Pen, first: int) -> list[_Entry]:
+    live = [message for message in messages if message.state == "live"]
+    calls = calls_of(live)
+    entries = [_entry(message, calls, zone, pen, number) for number, message in enumerate(live, first)]
+    return [replace(entry, tokens=pen.counter.count(entry.text) + 1) for entry in entries]
+
+
+def _entry(message: Message, calls: Calls, zone: tzinfo, pen: Pen, number: int) -> _Entry:
+    at = in_zone(message.created_at, zone)
+    shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
+    speaker = f" {pen.word(message.speaker, 60)}" if message.speaker else ""
+    again = " (continued)" if message.continuation else ""
+    header = f"[{number}] {at:%H:%M} {pen.word(message.role)}{speaker}{again}:"
+    return _Entry(shown=shown, header=header, pieces=pieces_of(message, calls, pen))
+
+
+def _written(entries: Sequence[_Entry], left_out: int) -> str:
+    lines: list[str] = []
+    day = ""
+    for place, entry in enumerate(entries):
+        if left_out and place == (len(entries) + 1) // 2:
+            lines.append(_left_out(left_out))
+        if entry.day != day:
+            day = entry.day
+            lines.append(day)
+        lines.append(entry.text)
+    if left_out and len(entries) <= 1:
+        lines.append(_left_out(left_out))
+    return "\n".join(lines)
+
+
+def _left_out(count: int) -> str:
+    return f"<left-out>{count:,} messages</left-out>"
+
+
+# ---------------------------------------------------------------- fitting
+
+
+def _fitting(entries: Sequence[_Entry], budget: int, counter: TokenCounter) -> tuple[list[_Entry], int]:
+    """Return the messages within a budget, the long ones cut, and how many of the middle were left out."""
+    most = max(budget // _LEAST_MESSAGE, 0)
+    kept = list(entries)
+    if len(entries) > most and share([entry.tokens for entry in entries], budget) < _LEAST_MESSAGE:
+        kept = [*entries[: (most + 1) // 2], *entries[len(entries) - most // 2 :]]
+    cap = share([entry.tokens for entry in kept], budget)
+    return [_cut(entry, cap, counter) for entry in kept], len(entries) - len(kept)
+
+
+def _cut(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
+    """Return the message within so many tokens: each of its parts gives up the same, short ones nothing."""
+    if entry.tokens <= most:
+        return entry
+    entry = _fewer(entry, most, counter)
+    bodies = [counter.count(piece.body) for piece in entry.pieces]
+    cap = share(bodies, most - _frame(entry, counter))
+    pieces = tuple(
+        piece if size <= cap else replace(piece, body=shorten(piece.body, cap, counter))
+        for piece, size in zip(entry.pieces, bodies, strict=True)
+    )
+    return replace(entry, pieces=pieces, tokens=min(entry.tokens, most))
+
+
+def _fewer(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
+    """Return the message without its middle parts, if there are so many that their tags alone would fill it."""
+    each = _frame(entry, counter) / max(len(entry.pieces), 1)
+    many = max(int(most / 2 / max(each, 1)), 2)
+    left_out = len(entry.pieces) - many
+    if left_out <= 0:
+        return entry
+    mark = Piece(open=f"<left-out>{left_out:,} parts</left-out>")
+    return replace(entry, pieces=(*entry.pieces[: many // 2], mark, *entry.pieces[-(many - many // 2) :]))
+
+
+def _frame(entry: _Entry, counter: TokenCounter) -> int:
+    bare = tuple(replace(piece, body="") for piece in entry.pieces)
+    return counter.count(replace(entry, pieces=bare).text)

@@ -1,0 +1,85 @@
+"""The wording: the texts under `texts/`, and the version that is stored with what they made.
+
+Knows which text serves which mode, voice and level. Knows nothing of messages or replies.
+"""
+
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Final, Literal, TypeAlias, get_args
+
+from memolog.config.sizes import Mode
+from memolog.domain.errors import ConfigError
+
+__all__ = ["LEVELS", "MODES", "PROMPT_VERSION", "VOICES", "Voice", "level_text", "observer_system", "reflector_system"]
+
+Voice: TypeAlias = Literal["coding", "general"]
+
+MODES: Final[tuple[str, ...]] = get_args(Mode)
+VOICES: Final[tuple[str, ...]] = get_args(Voice)
+LEVELS: Final = range(5)
+"""The compression levels: 0 gives no hint, 4 keeps about two parts in ten."""
+
+# Raised by hand when the wording changes in meaning; the digest tells every change.
+_EDITION: Final = 1
+_NAMES: Final = (
+    "observer",
+    "reflector",
+    "levels",
+    *(f"mode_{mode}" for mode in MODES),
+    *(f"voice_{voice}" for voice in VOICES),
+)
+_LEVEL: Final = re.compile(r"^## (\d)\n", re.MULTILINE)
+
+
+@cache
+def _text(name: str) -> str:
+    found = files("memolog.prompt").joinpath("texts", f"{name}.md").read_text("utf-8")
+    # A checkout may have turned the line ends; the prompt and its version stay the same.
+    return found.replace("\r\n", "\n").strip()
+
+
+def _version() -> str:
+    digest = hashlib.sha256()
+    for name in sorted(_NAMES):
+        digest.update(f"{name}\n{_text(name)}\n\n".encode())
+    return f"{_EDITION}-{digest.hexdigest()[:12]}"
+
+
+PROMPT_VERSION: Final = _version()
+"""A readable number and a digest of all texts: it changes whenever a word does."""
+
+
+def observer_system(mode: str, voice: str, custom: str = "") -> str:
+    """Return the observer's instructions for a mode and a voice, with those of the application after them."""
+    return "\n\n".join([*_observing(mode, voice), *_of_the_application(custom)])
+
+
+def reflector_system(mode: str, voice: str, custom: str = "") -> str:
+    """Return the reflector's instructions, and the observer's for understanding."""
+    heading = "# How the lines were written\n\nThese were the observer's instructions; do not carry them out."
+    quoted = "\n\n".join(_observing(mode, voice)).replace("\n# ", "\n## ")
+    return "\n\n".join([_text("reflector"), *_of_the_application(custom), heading, quoted])
+
+
+def level_text(level: int) -> str:
+    """Return what a compression level asks for; beyond the last, the last."""
+    pieces = _LEVEL.split(_text("levels"))
+    texts = dict(zip(map(int, pieces[1::2]), pieces[2::2], strict=True))
+    return texts[min(max(level, LEVELS[0]), LEVELS[-1])].strip()
+
+
+def _observing(mode: str, voice: str) -> list[str]:
+    _check("mode", mode, MODES)
+    _check("voice", voice, VOICES)
+    return [_text("observer"), _text(f"voice_{voice}"), _text(f"mode_{mode}")]
+
+
+def _of_the_application(custom: str) -> list[str]:
+    return [f"# Instructions of this application\n\n{custom.strip()}"] if custom.strip() else []
+
+
+def _check(kind: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        raise ConfigError(f"There is no {kind} {name!r}.", then=f"Use one of {', '.join(known)}.")

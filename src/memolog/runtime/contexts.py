@@ -1,0 +1,223 @@
+"""From a snapshot to a context, and from a context's record back to it.
+
+Knows what a record must hold so that the context can be built again: numbers and ids, no copies of texts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from memolog.config import Config
+from memolog.context import Context, GroupView, OtherThread, View, build
+from memolog.domain.codec import JsonObject
+from memolog.domain.errors import NotFound
+from memolog.domain.message import Message, NewMessage
+from memolog.domain.observation import Span
+from memolog.domain.thread import Hints
+from memolog.store import Store
+from memolog.store.logs import OtherTail
+from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.tokens import TokenCounter, count_message
+
+__all__ = ["Contexts", "Made", "Shown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a turn brings to its context."""
+
+    snapshot: Snapshot | None
+    config: Config
+    now: datetime
+    ephemeral: tuple[NewMessage, ...] = ()
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A context, the record of what it holds, and how much of it no span holds yet."""
+
+    context: Context
+    record: JsonObject
+    unspanned: int = 0
+
+
+class Contexts:
+    """Builds contexts and builds them again."""
+
+    def __init__(self, store: Store, counter: TokenCounter, instructions: str | None = None) -> None:
+        self._store, self._counter, self._instructions = store, counter, instructions
+
+    async def build(self, shown: Shown) -> Made:
+        """Return the context of a request and its record."""
+        snapshot = shown.snapshot
+        if snapshot is None:
+            return self.without_store(shown, ())
+        config = shown.config
+        tail = tuple(message for message in snapshot.tail if message.state == "live")
+        groups, cursor = (snapshot.groups, snapshot.cursor) if config.observe else ((), 0)
+        if not config.observe:
+            tail = tail[-config.last_messages :]
+        others: tuple[OtherTail, ...] = ()
+        if config.observe and snapshot.others:
+            others = await self._store.logs.others(snapshot.resource, snapshot.log.pk, snapshot.thread.pk)
+        repeated = snapshot.repeated if config.observe else ()
+        view = self._view(shown, snapshot, groups, cursor, tail, repeated, others, snapshot.thread.hints)
+        context = build(view)
+        record = _record(shown, snapshot, view, context, others)
+        return Made(context=context, record=record, unspanned=_unspanned(snapshot))
+
+    def _view(
+        self,
+        shown: Shown,
+        snapshot: Snapshot,
+        groups: Sequence[GroupRow],
+        cursor: int,
+        tail: tuple[Message, ...],
+        repeated: tuple[Message, ...],
+        others: tuple[OtherTail, ...],
+        hints: Hints,
+    ) -> View:
+        return View(
+            scope=snapshot.scope,
+            thread=snapshot.thread.id,
+            now=shown.now,
+            counter=self._counter,
+            zone=shown.zone,
+            groups=tuple(
+                GroupView(handle=g.handle, kind=g.kind, text=g.text, tokens=g.tokens)  # pyright: ignore[reportArgumentType]
+                for g in groups
+            ),
+            cursor=cursor,
+            alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
+            tail=tail,
+            repeated=repeated,
+            hints=hints,
+            others=tuple(
+                OtherThread(alias=f"t{o.alias}" if o.alias else o.thread, title=o.title, messages=o.messages)
+                for o in others
+            ),
+            assume_done=shown.config.assume_done,
+            ephemeral=shown.ephemeral,
+            instructions=self._instructions,
+            limit=shown.config.context_tokens,
+        )
+
+    def without_store(self, shown: Shown, unsaved: Sequence[NewMessage]) -> Made:
+        """Return a context of what is known without the database: what was read last, and what is not saved yet."""
+        snapshot = shown.snapshot
+        known = tuple(m for m in snapshot.tail if m.state == "live") if snapshot else ()
+        start = known[-1].seq if known else (snapshot.thread.last_seq if snapshot else 0)
+        fresh = tuple(self._as_message(m, start + i, shown) for i, m in enumerate(unsaved, start=1))
+        view = View(
+            scope=snapshot.scope if snapshot else "thread",
+            thread=snapshot.thread.id if snapshot else "",
+            now=shown.now,
+            counter=self._counter,
+            zone=shown.zone,
+            groups=tuple(
+                GroupView(handle=g.handle, kind=g.kind, text=g.text, tokens=g.tokens)  # pyright: ignore[reportArgumentType]
+                for g in (snapshot.groups if snapshot else ())
+            ),
+            cursor=snapshot.cursor if snapshot else 0,
+            tail=known + fresh,
+            repeated=snapshot.repeated if snapshot else (),
+            hints=snapshot.thread.hints if snapshot else Hints(),
+            ephemeral=shown.ephemeral,
+            instructions=self._instructions,
+            limit=shown.config.context_tokens,
+        )
+        return Made(context=build(view), record={})
+
+    def _as_message(self, message: NewMessage, seq: int, shown: Shown) -> Message:
+        return Message(
+            id=message.id or "",
+            resource="",
+            thread="",
+            seq=seq,
+            role=message.role,
+            parts=message.parts,
+            created_at=message.created_at or shown.now,
+            tokens=count_message(message, self._counter),
+            speaker=message.speaker,
+        )
+
+    # ------------------------------------------------------------ again
+
+    async def again(self, resource: str, thread: str, number: int, config: Config) -> Context:
+        """Build the context of that number again, as the model saw it."""
+        stored = await self._store.journal.context(resource, thread, number)
+        if stored is None:
+            raise NotFound(f"Thread {thread} has no context {number}.", then="See how many it has in status().")
+        record = stored.record
+        snapshot = await self._store.logs.snapshot(resource, thread, record["scope"], create=False, newest=1)
+        groups = await self._store.logs.groups_at(snapshot.log.pk, record["generation"], entries=record["entries"])
+        tail = await self._span(resource, thread, record["first"], record["last"])
+        repeated = [m for seq in record["repeated"] for m in await self._span(resource, thread, seq, seq)]
+        others = [
+            OtherTail(
+                thread=other["thread"],
+                alias=other["alias"],
+                title=other["title"],
+                messages=await self._span(resource, other["thread"], other["first"], other["last"]),
+            )
+            for other in record["others"]
+        ]
+        hints = Hints()
+        if record["hinted"]:
+            hints = await self._store.logs.hints_of(snapshot.log.pk, snapshot.thread.pk, record["hinted"])
+        shown = Shown(
+            snapshot=snapshot,
+            config=config.with_overrides({"context_tokens": record["limit"]}) if record["limit"] else config,
+            now=datetime.fromisoformat(record["now"]),
+            zone=record["zone"],
+        )
+        view = self._view(shown, snapshot, groups, record["cursor"], tail, tuple(repeated), tuple(others), hints)
+        return build(view)
+
+    async def _span(self, resource: str, thread: str, first: int, last: int) -> tuple[Message, ...]:
+        if not 1 <= first <= last:
+            return ()
+        rows = await self._store.messages.span(resource, thread, Span(first=first, last=last))
+        return tuple(message for message in rows if message.state == "live")
+
+
+def _record(
+    shown: Shown, snapshot: Snapshot, view: View, context: Context, others: Sequence[OtherTail]
+) -> dict[str, object]:
+    return {
+        "scope": snapshot.scope,
+        "generation": snapshot.log.generation,
+        "entries": len(view.groups),
+        "cursor": view.cursor,
+        "first": view.tail[0].seq if view.tail else 0,
+        "last": view.tail[-1].seq if view.tail else 0,
+        "repeated": [message.seq for message in view.repeated],
+        "hinted": snapshot.thread.hints.last_seq,
+        "others": [
+            {
+                "thread": other.thread,
+                "alias": other.alias,
+                "title": other.title,
+                "first": other.messages[0].seq if other.messages else 0,
+                "last": other.messages[-1].seq if other.messages else 0,
+            }
+            for other in others
+        ],
+        "now": shown.now.isoformat(),
+        "zone": shown.zone,
+        "limit": shown.config.context_tokens,
+        "ephemeral": len(shown.ephemeral),
+        "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
+        "trimmed": context.trimmed,
+    }
+
+
+def _unspanned(snapshot: Snapshot) -> int:
+    """Return how much of the tail neither a buffered group nor a run holds."""
+    mine = snapshot.thread.id
+    ends = [g.span.last for g in snapshot.buffered if g.thread == mine and g.span]
+    ends += [run.span.last for run in snapshot.runs if run.thread == mine and run.span]
+    last = max(ends, default=snapshot.cursor)
+    own = sum(message.tokens for message in snapshot.tail if message.seq > last and message.state == "live")
+    return own + sum(row.tokens for row in snapshot.others if row.state == "live")

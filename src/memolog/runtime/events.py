@@ -1,0 +1,234 @@
+"""Events: what happened, as typed values, for whoever listens.
+
+Knows the kinds of events and how to hand them out. A listener that raises or is slow never harms a turn.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from memolog.domain.codec import JsonObject, encode
+
+__all__ = [
+    "Activated",
+    "Bus",
+    "Decided",
+    "Degraded",
+    "Event",
+    "GenerationMade",
+    "HintsChanged",
+    "Recovered",
+    "RunEnded",
+    "RunFailed",
+    "RunStarted",
+    "TitleChanged",
+    "Trimmed",
+    "Windows",
+    "Withdrawn",
+]
+
+_log = logging.getLogger("memolog")
+_QUEUED = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a thread."""
+
+    at: datetime
+    resource: str
+    thread: str | None
+
+    @property
+    def kind(self) -> str:
+        """Return the name of what happened."""
+        return type(self).__name__
+
+    def data(self) -> JsonObject:
+        """Return what is particular to this kind, as JSON."""
+        own = (field.name for field in dataclasses.fields(self) if field.name not in {"at", "resource", "thread"})
+        return {name: encode(getattr(self, name)) for name in own}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(Event):
+    """A decision was made, for a reason."""
+
+    decision: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(Event):
+    """An observer or reflector run began."""
+
+    run: str
+    run_kind: str
+    first_seq: int | None
+    last_seq: int | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(Event):
+    """A run's result is stored."""
+
+    run: str
+    run_kind: str
+    observations: int
+    faults: tuple[str, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailed(Event):
+    """A run failed; it is tried again later, or its result was refused."""
+
+    run: str
+    run_kind: str
+    error: str
+    retry_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered(Event):
+    """A run was taken over from an owner that is gone, or tried again after a failure."""
+
+    run: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activated(Event):
+    """Buffered groups entered the log."""
+
+    groups: tuple[str, ...]
+    tokens: int
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationMade(Event):
+    """The log was rewritten."""
+
+    number: int
+    generation_kind: str
+    tokens_before: int
+    tokens_after: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HintsChanged(Event):
+    """The observer has a new idea of what the thread is about to do."""
+
+    current_task: str | None
+    suggested_response: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TitleChanged(Event):
+    """The thread has a new title."""
+
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trimmed(Event):
+    """A context was cut to its hard limit."""
+
+    messages: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degraded(Event):
+    """Something failed, and the turn went on without it."""
+
+    what: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn(Event):
+    """A turn was taken back."""
+
+    messages: int
+    runs: int
+    groups: int
+    observations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows(Event):
+    """How full the windows are: messages, observations, and what is buffered."""
+
+    message_tokens: int
+    message_limit: int
+    observation_tokens: int
+    observation_limit: int
+    buffered_groups: int
+    runs: int
+
+
+Listener: TypeAlias = Callable[[Event], None]
+
+
+class Bus:
+    """Hands events to callbacks and iterators, in order."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._queues: list[asyncio.Queue[Event | None]] = []
+
+    @property
+    def has_listeners(self) -> bool:
+        """Tell whether anybody listens."""
+        return bool(self._listeners or self._queues)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call a function with every event from now on; returns the function that ends it."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            with contextlib.suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return stop
+
+    async def stream(self) -> AsyncGenerator[Event]:
+        """Iterate over events from now on, until the memory is closed."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUED)
+        self._queues.append(queue)
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+        finally:
+            self._queues.remove(queue)
+
+    def emit(self, event: Event) -> None:
+        """Hand out an event. Errors of listeners are logged and go no further."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:  # noqa: BLE001 - whatever a listener does, it is not our turn that fails
+                _log.exception("a listener failed on %s", event.kind)
+        for queue in tuple(self._queues):
+            if queue.full():
+                # Who does not read in time misses the oldest, and holds nobody up.
+                queue.get_nowait()
+            queue.put_nowait(event)
+
+    def close(self) -> None:
+        """End every iterator."""
+        for queue in tuple(self._queues):
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(None)

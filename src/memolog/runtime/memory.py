@@ -1,0 +1,265 @@
+"""Memory: the face of Memolog.
+
+Knows how the parts are put together and offers the whole lifecycle by hand. State that matters is in the store; two of these on
+one database are as good as one.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from memolog.config import Config
+from memolog.context import Context
+from memolog.domain.clock import Clock
+from memolog.domain.errors import StoreClosed
+from memolog.domain.message import NewMessage
+from memolog.domain.observation import Generation
+from memolog.domain.thread import Thread
+from memolog.runtime.clock import SystemClock, system_chance
+from memolog.runtime.contexts import Contexts
+from memolog.runtime.core import Core
+from memolog.runtime.events import Bus, Event, GenerationMade
+from memolog.runtime.kit import Kit
+from memolog.runtime.model import Model
+from memolog.runtime.opening import store_options
+from memolog.runtime.runner import Runner
+from memolog.runtime.status import Status, status_of
+from memolog.runtime.thinking import ModelThinker
+from memolog.runtime.turn import Turn
+from memolog.runtime.views import Asked
+from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.store import open_store
+from memolog.tokens import HeuristicCounter, TokenCounter, count_message
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """A long memory for the threads of any number of resources.
+
+    Opens its database at the first use; close it with `aclose()`, or use it as `async with`.
+    """
+
+    def __init__(
+        self,
+        address: str = "memolog.db",
+        *,
+        model: Model,
+        config: Config | None = None,
+        clock: Clock | None = None,
+        counter: TokenCounter | None = None,
+        instructions: str | None = None,
+        chance: Callable[[int], int] = system_chance,
+    ) -> None:
+        """Name the database and the model that observes; everything else has a default."""
+        self.address, self.config = address, config or Config()
+        self.model, self.clock = model, clock or SystemClock()
+        self.counter = counter or HeuristicCounter()
+        self._instructions, self._chance = instructions, chance
+        self._bus = Bus()
+        self._gate = asyncio.Lock()
+        self._is_closed = False
+        self._kit: Kit | None = None
+
+    # ------------------------------------------------------------ opening and closing
+
+    async def open(self) -> Kit:
+        """Open the database, if that has not been done; returns its parts."""
+        if self._kit is None:
+            async with self._gate:
+                if self._is_closed:
+                    raise StoreClosed
+                if self._kit is None:
+                    self._kit = await self._open()
+        return self._kit
+
+    async def _open(self) -> Kit:
+        store = await open_store(
+            self.address,
+            clock=self.clock,
+            chance=self._chance,
+            weigh=self._weigh,
+            options=store_options(self.config),
+        )
+        # Unique among all processes that ever use this database, so that a fence tells owners apart.
+        owner = f"{os.getpid()}-{store.new_id()}"
+        thinker = ModelThinker(store, self.model, counter=self.counter)
+        runner = Runner(store, thinker, clock=self.clock)
+        core = Core(
+            store,
+            runner,
+            self._bus,
+            clock=self.clock,
+            counter=self.counter,
+            owner=owner,
+            chance=lambda: self._chance(32) / 2**32,
+        )
+        runner.tell, runner.retry_at = core.tell, core.retry_at
+        contexts = Contexts(store, self.counter, self._instructions)
+        return Kit(store=store, clock=self.clock, core=core, contexts=contexts, runner=runner)
+
+    def _weigh(self, message: NewMessage) -> int:
+        return count_message(message, self.counter)
+
+    async def aclose(self) -> None:
+        """Let background work finish, then let go of the database. Closing twice is harmless."""
+        async with self._gate:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            if self._kit is not None:
+                await self._kit.runner.close(self.config.observation.deadline)
+                await self._kit.store.close()
+            self._bus.close()
+
+    async def settled(self) -> None:
+        """Wait until no background work of this process is in flight, and none follows."""
+        if self._kit is not None:
+            await self._kit.runner.settled()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ------------------------------------------------------------ turns
+
+    def turn(
+        self,
+        thread: str,
+        resource: str,
+        *,
+        model: str | None = None,
+        zone: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Turn:
+        """Begin a turn of a thread: `async with memory.turn("t1", "alice") as turn`.
+
+        `model` is the one that answers, `zone` is where the user is, `settings` differ from the configuration in this turn.
+        """
+        config = self.config.with_overrides(settings) if settings else self.config
+        return Turn(self.open, resource=resource, thread=thread, config=config, model=model, zone=zone)
+
+    # ------------------------------------------------------------ events
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call a function with every event from now on; returns the function that ends it."""
+        return self._bus.subscribe(listener)
+
+    def events(self) -> AsyncGenerator[Event]:
+        """Iterate over events from now on, until the memory is closed."""
+        return self._bus.stream()
+
+    # ------------------------------------------------------------ by hand
+
+    async def status(self, thread: str, resource: str) -> Status:
+        """Tell how a thread's memory is doing."""
+        kit = await self.open()
+        config, snapshot = await self._look(thread, resource)
+        usage = await kit.store.ledger.total(resource, thread=thread)
+        factor = await kit.factor(resource, snapshot.thread.last_model)
+        return status_of(snapshot, config, usage, self.clock.now(), factor)
+
+    async def buffer(self, thread: str, resource: str) -> None:
+        """Observe in the background what nobody has observed yet, however little it is."""
+        await self._by_hand(thread, resource, "buffer")
+
+    async def observe(self, thread: str, resource: str) -> Status:
+        """Observe all that is left and move it into the log, waiting for it."""
+        for _ in range(100):
+            await self._by_hand(thread, resource, "observe", may_wait=True)
+            await self._by_hand(thread, resource, "activate")
+            status = await self.status(thread, resource)
+            if status.backlog_tokens == 0 or status.failures or not status.running:
+                return status
+        return await self.status(thread, resource)
+
+    async def activate(self, thread: str, resource: str) -> Status:
+        """Move every buffered group into the log."""
+        await self._by_hand(thread, resource, "activate")
+        return await self.status(thread, resource)
+
+    async def reflect(self, thread: str, resource: str) -> Status:
+        """Condense the log now, waiting for it."""
+        await self._by_hand(thread, resource, "reflect", may_wait=True)
+        return await self.status(thread, resource)
+
+    async def finalize(self, thread: str, resource: str) -> Status:
+        """End a session: observe what is left, so that the next one begins with a log."""
+        return await self.observe(thread, resource)
+
+    async def sweep(self, resource: str) -> int:
+        """Observe in the background what threads left behind that nobody reopened; returns how many were touched."""
+        kit = await self.open()
+        touched, page = 0, None
+        while page is None or page.next is not None:
+            page = await kit.store.threads.list(resource, limit=200, after=page.next if page else None)
+            for thread in page.items:
+                config, snapshot = await self._look(thread.id, resource)
+                if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
+                    await kit.core.advance(snapshot, config, Asked(by_hand=frozenset({"buffer"}), may_activate=False))
+                    touched += 1
+        return touched
+
+    async def _by_hand(self, thread: str, resource: str, what: str, *, may_wait: bool = False) -> None:
+        kit = await self.open()
+        config, snapshot = await self._look(thread, resource)
+        await kit.core.advance(snapshot, config, Asked(by_hand=frozenset({what}), may_wait=may_wait))
+
+    async def _look(self, thread: str, resource: str) -> tuple[Config, Snapshot]:
+        kit = await self.open()
+        snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=not self.config.read_only)
+        overrides = snapshot.thread.overrides
+        return (self.config.with_overrides(overrides) if overrides else self.config), snapshot
+
+    # ------------------------------------------------------------ the past
+
+    async def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
+        """Return the generations of the log, oldest first."""
+        kit = await self.open()
+        return await kit.store.logs.history(resource, self._owner_of_log(thread))
+
+    async def as_of(self, thread: str, resource: str, at: datetime) -> tuple[GroupRow, ...]:
+        """Return the log as it was at a moment."""
+        kit = await self.open()
+        return await kit.store.logs.as_of(resource, self._owner_of_log(thread), at)
+
+    async def restore(self, thread: str, resource: str, generation: int) -> Generation:
+        """Bring an old generation of the log back, with all that was activated since."""
+        kit = await self.open()
+        _, snapshot = await self._look(thread, resource)
+        now = self.clock.now()
+        made = await kit.store.logs.restore(snapshot, generation, now=now)
+        await kit.core.tell(
+            GenerationMade(
+                at=now,
+                resource=resource,
+                thread=thread,
+                number=made.number,
+                generation_kind=made.kind,
+                tokens_before=made.tokens_before,
+                tokens_after=made.tokens_after,
+                dropped=0,
+            )
+        )
+        return made
+
+    async def seen(self, thread: str, resource: str, number: int) -> Context:
+        """Build again what the model saw: the context of that number in the thread."""
+        kit = await self.open()
+        return await kit.contexts.again(resource, thread, number, self.config)
+
+    async def clone(self, thread: str, resource: str, new_thread: str | None = None) -> Thread:
+        """Copy a thread, its log included, into a new one."""
+        kit = await self.open()
+        return await kit.store.threads.clone(resource, thread, new_thread)
+
+    def _owner_of_log(self, thread: str) -> str | None:
+        return thread if self.config.scope == "thread" else None

@@ -1,0 +1,45 @@
+"""The seam to language models: one method.
+
+Knows what is asked and what is answered. Which provider answers is somebody else's business.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from memolog.domain.run import Usage
+
+__all__ = ["Model", "ModelReply", "ModelRequest", "Purpose"]
+
+Purpose: TypeAlias = Literal["observe", "reflect"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """What a model is asked: its instructions, and the text to work on."""
+
+    purpose: Purpose
+    system: str
+    text: str
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """What a model answered, and what it cost."""
+
+    text: str
+    usage: Usage | None = None
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Answers requests. May raise: the run is then tried again later, and no turn fails."""
+
+    @property
+    def name(self) -> str:
+        """Return how the model is called in events, runs and the ledger."""
+        ...
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the answer to one request."""
+        ...

@@ -1,0 +1,241 @@
+"""Runs in the background: on the caller's event loop, tracked, renewed, never orphaned.
+
+Knows how a claimed run is carried out: a heartbeat beside it, its result stored under its fence, its failure noted. What is
+thought about lives elsewhere.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias
+
+from memolog.config import Config
+from memolog.domain.clock import Clock
+from memolog.domain.errors import LeaseLost, MemologError, StoreError
+from memolog.domain.run import Usage
+from memolog.runtime.events import Event, RunEnded, RunFailed
+from memolog.store import Store
+from memolog.store.runs import Claim, Made
+
+__all__ = ["Job", "RunFault", "Runner", "Thinker", "Thought"]
+
+Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
+
+# A model that has not answered by then never will; the run fails and is tried again.
+_MODEL_SECONDS = 120.0
+_STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+
+
+class RunFault(Exception):
+    """A run's answer cannot be used; says why, and what was spent on it."""
+
+    def __init__(self, reason: str, usage: Usage | None = None) -> None:
+        super().__init__(reason)
+        self.usage = usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thought:
+    """What one run of a call came to: what it made, or why it failed."""
+
+    claim: Claim
+    made: Made | None
+    kind: str
+    thread: str | None
+    faults: tuple[str, ...] = ()
+    error: str | None = None
+
+
+class Thinker(Protocol):
+    """Carries out the thinking of claimed runs: prompts, model calls, parsing."""
+
+    async def think(self, resource: str, claims: Sequence[Claim], config: Config) -> tuple[Thought, ...]:
+        """Return what each claimed run came to; raises RunFault where the call as a whole failed."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """A call in flight."""
+
+    claims: tuple[Claim, ...]
+    resource: str
+    thread: str
+    config: Config
+    then: Then
+    task: "asyncio.Task[None]" = field(init=False)
+
+
+class Runner:
+    """Carries out claimed runs as tasks of the running loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        thinker: Thinker,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._store, self._thinker, self._clock = store, thinker, clock
+        # The core, which launches jobs here, sets these: it knows who listens and how to back off.
+        self.tell: Callable[..., Awaitable[None]]
+        self.retry_at: Callable[[int, datetime], datetime]
+        self._jobs: dict[str, Job] = {}
+        self._closing = False
+
+    def job(self, run: str) -> Job | None:
+        """Return the job that carries out a run in this process, if it is here."""
+        return self._jobs.get(run)
+
+    def launch(self, claims: tuple[Claim, ...], *, resource: str, thread: str, config: Config, then: Then) -> Job:
+        """Carry out claimed runs in the background."""
+        job = Job(claims=claims, resource=resource, thread=thread, config=config, then=then)
+        for claim in claims:
+            self._jobs[claim.run] = job
+        job.task = asyncio.get_running_loop().create_task(self._carry_out(job), name=f"memolog-run-{claims[0].run}")
+        return job
+
+    async def settled(self) -> None:
+        """Wait until no run of this process is in flight, and none follows."""
+        while self._jobs:
+            await asyncio.wait({job.task for job in self._jobs.values()})
+
+    async def close(self, patience: float) -> None:
+        """Let runs finish for so long, then stop them: their leases end and another process takes them over."""
+        self._closing = True
+        tasks = {job.task for job in self._jobs.values()}
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=patience)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    # ------------------------------------------------------------ one job
+
+    async def _carry_out(self, job: Job) -> None:
+        try:
+            await self._attempt(job)
+        except Exception as error:  # noqa: BLE001 - nobody awaits a background task's error; the journal and the breaker hold it
+            with contextlib.suppress(MemologError):
+                await self._fail(job, job.claims, f"{type(error).__name__}: {error}", None)
+        finally:
+            for claim in job.claims:
+                self._jobs.pop(claim.run, None)
+        if not self._closing:
+            with contextlib.suppress(MemologError):
+                await job.then(job.resource, job.thread, job.config)
+
+    async def _attempt(self, job: Job) -> None:
+        work = asyncio.ensure_future(self._thinker.think(job.resource, job.claims, job.config))
+        beat = asyncio.ensure_future(self._beat(job))
+        try:
+            done, _ = await asyncio.wait({work, beat}, timeout=_MODEL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if work not in done and beat in done:
+                beat.result()
+            for thought in _result(work):
+                await self._store_thought(job, thought)
+        except RunFault as fault:
+            await self._fail(job, job.claims, str(fault), fault.usage)
+        except LeaseLost as lost:
+            await self._refused(job, lost)
+        finally:
+            await _stop(work)
+            await _stop(beat)
+
+    async def _beat(self, job: Job) -> None:
+        """Renew the leases until one is lost."""
+        while True:
+            await asyncio.sleep(job.config.heartbeat)
+            for claim in job.claims:
+                try:
+                    await self._store.runs.heartbeat(claim, now=self._clock.now(), lease=job.config.lease)
+                except StoreError:
+                    # A beat that cannot be written is tried again at the next; the lease outlasts two of them.
+                    continue
+
+    async def _store_thought(self, job: Job, thought: Thought) -> None:
+        if thought.made is None:
+            await self._fail(job, (thought.claim,), thought.error or "no answer", None)
+            return
+        now = self._clock.now()
+        await self._finish(job, thought.claim, thought.made)
+        usage = thought.made.usage
+        await self._say(
+            RunEnded(
+                at=now,
+                resource=job.resource,
+                thread=thought.thread or job.thread,
+                run=thought.claim.run,
+                run_kind=thought.kind,
+                observations=len(thought.made.observations),
+                faults=thought.faults,
+                input_tokens=usage.input_tokens if usage else 0,
+                output_tokens=usage.output_tokens if usage else 0,
+                cost=usage.cost if usage else 0.0,
+            )
+        )
+
+    async def _finish(self, job: Job, claim: Claim, made: Made) -> None:
+        """Store a result; while the database is away it is kept in hand, so that no model is asked twice."""
+        for delay in (*_STORE_DELAYS, None):
+            try:
+                await self._store.runs.finish(job.resource, claim, made, now=self._clock.now())
+            except StoreError as error:
+                if delay is None or not error.retryable:
+                    raise
+                await asyncio.sleep(delay)
+            else:
+                return
+
+    async def _fail(self, job: Job, claims: Sequence[Claim], error: str, usage: Usage | None) -> None:
+        now = self._clock.now()
+        for index, claim in enumerate(claims):
+            run = await self._store.runs.get(job.resource, claim.run)
+            attempt = run.attempt if run else 1
+            retry_at = self.retry_at(attempt, now)
+            spent = usage if index == 0 else None
+            failures = await self._store.runs.fail(job.resource, claim, error, now=now, retry_at=retry_at, usage=spent)
+            await self._say(
+                RunFailed(
+                    at=now,
+                    resource=job.resource,
+                    thread=job.thread,
+                    run=claim.run,
+                    run_kind=run.kind if run else "observe",
+                    error=error,
+                    retry_at=retry_at if failures is not None else None,
+                )
+            )
+
+    async def _refused(self, job: Job, lost: LeaseLost) -> None:
+        await self._say(
+            RunFailed(
+                at=self._clock.now(),
+                resource=job.resource,
+                thread=job.thread,
+                run=job.claims[0].run,
+                run_kind="observe",
+                error=str(lost),
+                retry_at=None,
+            )
+        )
+
+    async def _say(self, event: Event) -> None:
+        await self.tell(event)
+
+
+def _result(work: "asyncio.Future[tuple[Thought, ...]]") -> tuple[Thought, ...]:
+    if not work.done():
+        raise RunFault(f"the model did not answer within {_MODEL_SECONDS:g} s")
+    return work.result()
+
+
+async def _stop(task: "asyncio.Future[Any]") -> None:
+    if not task.done():
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task

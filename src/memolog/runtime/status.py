@@ -1,0 +1,93 @@
+"""The health of a thread's memory, as a value.
+
+Knows what a person asks first: how full, how far behind, what went wrong last, what it cost.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from memolog.config import Config
+from memolog.decide import breaker_is_open
+from memolog.domain.observation import Scope
+from memolog.domain.run import UsageTotal
+from memolog.runtime.views import Asked, state_of
+from memolog.store.snapshot import Snapshot
+
+__all__ = ["Status", "Window", "status_of"]
+
+Health: TypeAlias = Literal["ok", "behind", "failing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How full a window is."""
+
+    tokens: int
+    limit: int
+
+    @property
+    def share(self) -> float:
+        """Return how full it is: 1.0 is full."""
+        return self.tokens / self.limit if self.limit else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How the memory of one thread is doing."""
+
+    resource: str
+    thread: str
+    scope: Scope
+    health: Health
+    messages: Window
+    observations: Window
+    buffered_groups: int
+    buffered_tokens: int
+    backlog_tokens: int
+    """What nobody has observed yet."""
+    groups: int
+    generation: int
+    cursor: int
+    last_seq: int
+    running: int
+    failed: int
+    breaker_open: bool
+    failures: int
+    last_success_at: datetime | None
+    last_error_at: datetime | None
+    last_error: str | None
+    usage: UsageTotal
+
+
+def status_of(snapshot: Snapshot, config: Config, usage: UsageTotal, now: datetime, factor: float) -> Status:
+    """Return the status that a snapshot shows."""
+    state = state_of(snapshot, config, Asked(factor=factor))
+    log = snapshot.log
+    buffered = sum(tail.tokens_in(g.span) for tail in state.tails for g in state.ready if g.thread == tail.thread)
+    is_open = breaker_is_open(log.failures, log.retry_at, now)
+    limit = config.threshold_for(state.log_tokens)
+    is_behind = state.tail_tokens > config.block_at_for(state.log_tokens)
+    return Status(
+        resource=snapshot.resource,
+        thread=snapshot.thread.id,
+        scope=snapshot.scope,
+        health="failing" if log.failures else "behind" if is_behind else "ok",
+        messages=Window(tokens=state.tail_tokens, limit=limit),
+        observations=Window(tokens=state.log_tokens, limit=config.reflect_at),
+        buffered_groups=len(snapshot.buffered),
+        buffered_tokens=buffered,
+        backlog_tokens=state.tail_tokens - buffered,
+        groups=len(snapshot.groups),
+        generation=log.generation,
+        cursor=snapshot.cursor,
+        last_seq=snapshot.thread.last_seq,
+        running=sum(run.status == "running" for run in snapshot.runs),
+        failed=sum(run.status == "failed" for run in snapshot.runs),
+        breaker_open=is_open,
+        failures=log.failures,
+        last_success_at=log.last_success_at,
+        last_error_at=log.last_error_at,
+        last_error=log.last_error,
+        usage=usage,
+    )

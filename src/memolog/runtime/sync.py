@@ -1,0 +1,186 @@
+"""The synchronous face: the same code, driven through one portal.
+
+Knows how to run a coroutine on a loop of its own thread and wait for it. Decides nothing; a test checks that nothing is missing.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from memolog.context import Context
+from memolog.domain.errors import StoreClosed
+from memolog.domain.message import NewMessage
+from memolog.domain.observation import Generation
+from memolog.domain.run import Usage
+from memolog.domain.thread import Thread
+from memolog.runtime.events import Event
+from memolog.runtime.memory import Memory
+from memolog.runtime.status import Status
+from memolog.runtime.turn import Turn
+from memolog.store.snapshot import GroupRow
+
+__all__ = ["SyncMemory", "SyncTurn"]
+
+T = TypeVar("T")
+
+
+class _Portal:
+    """An event loop on a thread of its own, which ends with `close`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="memolog-portal")
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for it."""
+        if not self._thread.is_alive():
+            work.close()
+            raise StoreClosed
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Stop the loop and join its thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+class SyncTurn:
+    """A turn, without `await`. Use it as `with memory.turn(…) as turn`."""
+
+    def __init__(self, turn: Turn, portal: _Portal) -> None:
+        self._turn, self._portal = turn, portal
+
+    def prepare(self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None) -> Context:
+        """Save what is new and return what the model should see now."""
+        return self._portal.call(self._turn.prepare(*messages, ephemeral=ephemeral, model=model))
+
+    def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
+        """Save what the model answered, and learn from what its provider reported."""
+        self._portal.call(self._turn.record(*messages, model=model, usage=usage))
+
+    def discard(self) -> None:
+        """Withdraw what this turn saved, as if it had not been said, and end the turn."""
+        self._portal.call(self._turn.discard())
+
+    def __enter__(self) -> Self:
+        self._portal.call(self._turn.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._portal.call(self._turn.__aexit__(kind, error, trace))
+
+
+class SyncMemory:
+    """Memory without `await`; close it, or use it as `with SyncMemory(…) as memory`."""
+
+    def __init__(self, address: str = "memolog.db", **options: Any) -> None:
+        """Take what `Memory` takes."""
+        self._portal = _Portal()
+        try:
+            self._memory = self._portal.call(_make(address, options))
+        except BaseException:
+            self._portal.close()
+            raise
+
+    def open(self) -> None:
+        """Open the database, if that has not been done."""
+        self._portal.call(self._memory.open())
+
+    def close(self) -> None:
+        """Let background work finish, then let go of the database and the thread."""
+        try:
+            self._portal.call(self._memory.aclose())
+        except StoreClosed:
+            return
+        self._portal.close()
+
+    def settled(self) -> None:
+        """Wait until no background work of this process is in flight, and none follows."""
+        self._portal.call(self._memory.settled())
+
+    def turn(
+        self,
+        thread: str,
+        resource: str,
+        *,
+        model: str | None = None,
+        zone: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> SyncTurn:
+        """Begin a turn of a thread: `with memory.turn("t1", "alice") as turn`."""
+        turn = self._memory.turn(thread, resource, model=model, zone=zone, settings=settings)
+        return SyncTurn(turn, self._portal)
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call a function with every event from now on, on the memory's own thread."""
+        return self._memory.subscribe(listener)
+
+    def status(self, thread: str, resource: str) -> Status:
+        """Tell how a thread's memory is doing."""
+        return self._portal.call(self._memory.status(thread, resource))
+
+    def buffer(self, thread: str, resource: str) -> None:
+        """Observe in the background what nobody has observed yet, however little it is."""
+        self._portal.call(self._memory.buffer(thread, resource))
+
+    def observe(self, thread: str, resource: str) -> Status:
+        """Observe all that is left and move it into the log, waiting for it."""
+        return self._portal.call(self._memory.observe(thread, resource))
+
+    def activate(self, thread: str, resource: str) -> Status:
+        """Move every buffered group into the log."""
+        return self._portal.call(self._memory.activate(thread, resource))
+
+    def reflect(self, thread: str, resource: str) -> Status:
+        """Condense the log now, waiting for it."""
+        return self._portal.call(self._memory.reflect(thread, resource))
+
+    def finalize(self, thread: str, resource: str) -> Status:
+        """End a session: observe what is left, so that the next one begins with a log."""
+        return self._portal.call(self._memory.finalize(thread, resource))
+
+    def sweep(self, resource: str) -> int:
+        """Observe in the background what threads left behind that nobody reopened."""
+        return self._portal.call(self._memory.sweep(resource))
+
+    def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
+        """Return the generations of the log, oldest first."""
+        return self._portal.call(self._memory.history(thread, resource))
+
+    def as_of(self, thread: str, resource: str, at: datetime) -> tuple[GroupRow, ...]:
+        """Return the log as it was at a moment."""
+        return self._portal.call(self._memory.as_of(thread, resource, at))
+
+    def restore(self, thread: str, resource: str, generation: int) -> Generation:
+        """Bring an old generation of the log back, with all that was activated since."""
+        return self._portal.call(self._memory.restore(thread, resource, generation))
+
+    def seen(self, thread: str, resource: str, number: int) -> Context:
+        """Build again what the model saw: the context of that number in the thread."""
+        return self._portal.call(self._memory.seen(thread, resource, number))
+
+    def clone(self, thread: str, resource: str, new_thread: str | None = None) -> Thread:
+        """Copy a thread, its log included, into a new one."""
+        return self._portal.call(self._memory.clone(thread, resource, new_thread))
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _make(address: str, options: dict[str, Any]) -> Memory:
+    # Made on the loop that it will live on.
+    return Memory(address, **options)

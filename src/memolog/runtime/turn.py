@@ -1,0 +1,280 @@
+"""A turn: from what the user said to the final answer, one model request after the other.
+
+Knows what belongs to one turn and what of it is not saved yet. Memory never breaks the agent: what fails here becomes an event
+and a context made of what is known, unless `strict` is set.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar
+
+from memolog.config import Config
+from memolog.context import Context
+from memolog.decide import Trim
+from memolog.domain.errors import InputError, MemologError, StoreBusy
+from memolog.domain.message import NewMessage
+from memolog.domain.run import Usage
+from memolog.runtime.contexts import Made, Shown
+from memolog.runtime.events import Degraded, Trimmed, Withdrawn
+from memolog.runtime.kit import Kit
+from memolog.runtime.telemetry import span
+from memolog.runtime.views import Asked
+from memolog.store.snapshot import Snapshot
+from memolog.store.withdrawals import Withdrawn as WithdrawnRows
+from memolog.tokens import learn
+
+__all__ = ["Turn"]
+
+T = TypeVar("T")
+
+# A turn gives the database this long; then it goes on with what it knows, and saves later.
+_STORE_SECONDS = 3.0
+
+
+class Turn:
+    """One turn of a thread. Use it as `async with memory.turn(…) as turn`."""
+
+    def __init__(
+        self,
+        open_kit: Callable[[], Awaitable[Kit]],
+        *,
+        resource: str,
+        thread: str,
+        config: Config,
+        model: str | None,
+        zone: str | None,
+    ) -> None:
+        self._open_kit = open_kit
+        self._kit: Kit
+        self.resource, self.thread = resource, thread
+        self._config, self._model, self._zone = config, model, zone
+        self.id = ""
+        self.step = 0
+        self._unsaved: list[NewMessage] = []
+        self._snapshot: Snapshot | None = None
+        self._last: Made | None = None
+        self._unspanned = 0
+        self._is_over = False
+
+    async def __aenter__(self) -> Self:
+        self._kit = await self._open_kit()
+        self.id = self._kit.store.new_id()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._config.read_only:
+            return
+        try:
+            await self._leave()
+        except MemologError as problem:
+            await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
+
+    # ------------------------------------------------------------ steps
+
+    async def prepare(
+        self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
+    ) -> Context:
+        """Save what is new and return what the model should see now.
+
+        Call it once a model request: with the user's message first, with tool results later. `ephemeral` is shown in this
+        request only, neither stored nor observed.
+        """
+        self._check_open()
+        self.step += 1
+        self._model = model or self._model
+        with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
+            self._keep(messages)
+            made = await self._prepare(tuple(ephemeral))
+            self._last = made
+            return made.context
+
+    async def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
+        """Save what the model answered, and learn from what its provider reported."""
+        self._check_open()
+        self._model = model or (usage.model if usage else None) or self._model
+        with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
+            self._keep(messages)
+            if self._config.read_only:
+                return
+            try:
+                await self._save()
+                await self._learn(usage)
+            except MemologError as error:
+                await self._degrade("recording the answer", error)
+
+    async def discard(self) -> None:
+        """Withdraw what this turn saved, as if it had not been said, and end the turn."""
+        self._check_open()
+        self._is_over = True
+        self._unsaved.clear()
+        if self._config.read_only:
+            return
+        kit = self._kit
+        now = kit.clock.now()
+        try:
+            gone: WithdrawnRows = await kit.store.withdrawals.withdraw(
+                self.resource, self.thread, self.id, after=0, now=now, render=kit.core.rerender
+            )
+        except MemologError as error:
+            # A discard that did not happen must not pass for one that did.
+            await kit.core.tell(
+                Degraded(at=now, resource=self.resource, thread=self.thread, what="discarding", error=str(error))
+            )
+            raise
+        await kit.core.tell(
+            Withdrawn(
+                at=now,
+                resource=self.resource,
+                thread=self.thread,
+                messages=len(gone.messages),
+                runs=len(gone.runs),
+                groups=len(gone.groups),
+                observations=len(gone.observations),
+            )
+        )
+
+    # ------------------------------------------------------------ inside
+
+    def _check_open(self) -> None:
+        if not self.id or self._is_over:
+            raise InputError("This turn is not open.", then="Use it inside its `async with` block.")
+
+    def _keep(self, messages: Sequence[NewMessage]) -> None:
+        """Hold messages until they are saved. They get their ids and times now, so that a retry saves them once."""
+        kit = self._kit
+        for message in messages:
+            self._unsaved.append(
+                replace(
+                    message,
+                    id=message.id or kit.store.new_id(),
+                    created_at=message.created_at or kit.clock.now(),
+                    zone=message.zone or self._zone,
+                )
+            )
+
+    async def _prepare(self, ephemeral: tuple[NewMessage, ...]) -> Made:
+        kit = self._kit
+        try:
+            snapshot = await self._save_and_read()
+            if snapshot.thread.overrides:
+                self._config = self._config.with_overrides(snapshot.thread.overrides)
+            asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
+            trim = None
+            if self._config.observe and not self._config.read_only:
+                outcome = await kit.core.advance(snapshot, self._config, asked)
+                snapshot = outcome.snapshot
+                trim = outcome.last if isinstance(outcome.last, Trim) else None
+            self._snapshot = snapshot
+            made = await kit.contexts.build(self._shown(snapshot, ephemeral))
+            self._unspanned = made.unspanned
+            await self._after_build(made, trim)
+        except MemologError as error:
+            await self._degrade("preparing the context", error)
+            return kit.contexts.without_store(self._shown(self._snapshot, ephemeral), self._unsaved)
+        return made
+
+    def _shown(self, snapshot: Snapshot | None, ephemeral: tuple[NewMessage, ...]) -> Shown:
+        return Shown(
+            snapshot=snapshot,
+            config=self._config,
+            ephemeral=ephemeral,
+            zone=self._zone,
+            now=self._kit.clock.now(),
+        )
+
+    async def _after_build(self, made: Made, trim: Trim | None) -> None:
+        kit = self._kit
+        if made.context.trimmed:
+            await kit.core.tell(
+                Trimmed(
+                    at=kit.clock.now(),
+                    resource=self.resource,
+                    thread=self.thread,
+                    messages=made.context.trimmed,
+                    limit=trim.limit if trim else self._config.context_tokens or 0,
+                )
+            )
+        if self._config.read_only or self._snapshot is None:
+            return
+        await kit.store.journal.add_context(
+            self._snapshot.thread.pk,
+            turn=self.id,
+            step=self.step,
+            now=kit.clock.now(),
+            record=made.record,
+            model=self._model,
+        )
+
+    async def _save_and_read(self) -> Snapshot:
+        store, config = self._kit.store, self._config
+        if config.read_only:
+            return await store.logs.snapshot(self.resource, self.thread, config.scope, create=False)
+        newest = None if config.observe else 2 * config.last_messages
+        _, snapshot = await _in_time(
+            store.save_and_snapshot(
+                self.resource, self.thread, self._unsaved, turn=self.id, scope=config.scope, newest=newest
+            )
+        )
+        self._unsaved.clear()
+        return snapshot
+
+    async def _save(self) -> None:
+        if not self._unsaved:
+            return
+        store = self._kit.store
+        saved = await _in_time(store.messages.save(self.resource, self.thread, self._unsaved, turn=self.id))
+        self._unsaved.clear()
+        self._unspanned += sum(message.tokens for message in saved.messages)
+
+    async def _leave(self) -> None:
+        """Save what is left; start observing if this turn has made that due."""
+        await self._save()
+        config = self._config
+        step = config.buffer_step
+        is_due = config.buffer_on_idle or (step is not None and self._unspanned >= step // 2)
+        if not config.observe or self._snapshot is None or not is_due:
+            return
+        snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
+        await self._kit.core.advance(snapshot, config, Asked(may_activate=False, ending=True))
+
+    async def _learn(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        store = self._kit.store
+        await store.ledger.add(self.resource, replace(usage, thread=usage.thread or self.thread))
+        counted = self._last.context.tokens.total if self._last else 0
+        reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        if counted > 0 and reported > 0:
+            await self._kit.calibrate(self.resource, usage.model, lambda known: learn(known, counted, reported))
+
+    async def _degrade(self, what: str, error: MemologError, *, has_failed_already: bool = False) -> None:
+        """Go on without: tell whoever listens, and raise only if that was asked for."""
+        kit = self._kit
+        await kit.core.tell(
+            Degraded(at=kit.clock.now(), resource=self.resource, thread=self.thread, what=what, error=str(error))
+        )
+        if isinstance(error, InputError):
+            # A message that cannot be stored is the caller's to mend, and must not spoil the next call.
+            self._unsaved.clear()
+        if (self._config.strict or isinstance(error, InputError)) and not has_failed_already:
+            raise error
+
+
+async def _in_time(call: Coroutine[object, object, T]) -> T:
+    """Await a call of the store, but not for long: what it was asked to save is saved later."""
+    try:
+        async with asyncio.timeout(_STORE_SECONDS):
+            return await call
+    except TimeoutError as error:
+        raise StoreBusy(
+            f"The database did not answer within {_STORE_SECONDS:g} s.",
+            why="It is locked by another process, or its server is slow.",
+            then="The turn goes on; what is not saved yet is saved with the next call.",
+        ) from error

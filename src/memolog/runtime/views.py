@@ -1,0 +1,155 @@
+"""Snapshots as decisions and contexts see them.
+
+Knows how rows become a `State`. Sizes are calibrated here, once, to the model in use.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from memolog.config import Config
+from memolog.decide import Entry, Flight, Ready, ReadyReflection, State, Tail, Weight
+from memolog.domain.message import Message, pairs_of
+from memolog.store.snapshot import OtherRow, Snapshot
+
+__all__ = ["Asked", "cache_seconds", "state_of"]
+
+# How long providers keep a prompt warm, by their own word; the shorter where they give a range.
+_CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
+_DEFAULT_CACHE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the caller of a decision brings along."""
+
+    model: str | None = None
+    may_wait: bool = False
+    may_activate: bool = True
+    ending: bool = False
+    by_hand: frozenset[str] = frozenset()
+    factor: float = 1.0
+    fixed_tokens: int = 0
+
+
+def cache_seconds(config: Config, model: str | None) -> float | None:
+    """Return after how long without a request the provider's cache is cold; None: do not care."""
+    setting = config.activate_after_idle
+    if setting is False:
+        return None
+    if setting == "auto":
+        provider = (model or "").split(":", maxsplit=1)[0].removesuffix("-chat").removesuffix("-responses")
+        return _CACHE_SECONDS.get(provider, _DEFAULT_CACHE_SECONDS)
+    return float(setting)
+
+
+def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
+    """Return what `decide` looks at."""
+    model = asked.model or snapshot.thread.last_model
+    return State(
+        scope=snapshot.scope,
+        thread=snapshot.thread.id,
+        version=snapshot.log.version,
+        tails=(_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor)),
+        entries=tuple(
+            Entry(
+                id=group.id,
+                tokens=_scaled(group.tokens, asked.factor),
+                observations=group.observations,
+                newest=group.last_at,
+                is_reflection=group.kind == "reflection",
+            )
+            for group in snapshot.groups
+        ),
+        ready=tuple(
+            Ready(id=group.id, thread=group.thread, span=group.span)
+            for group in snapshot.buffered
+            if group.thread is not None and group.span is not None
+        ),
+        flights=tuple(
+            Flight(
+                id=run.id,
+                kind=run.kind,
+                status=run.status,
+                lease_until=run.lease_until,
+                fence=run.fence,
+                attempt=run.attempt,
+                thread=run.thread,
+                span=run.span,
+                retry_at=run.retry_at,
+            )
+            for run in snapshot.runs
+        ),
+        reflection=_ready_reflection(snapshot),
+        settled_at=_scaled(snapshot.log.settled_tokens, asked.factor),
+        generation=snapshot.log.generation,
+        failures=snapshot.log.failures,
+        retry_at=snapshot.log.retry_at,
+        last_request_at=snapshot.thread.last_request_at,
+        last_activation_at=max((g.activated_at for g in snapshot.groups if g.activated_at), default=None),
+        last_model=snapshot.thread.last_model,
+        model=asked.model,
+        cache_seconds=cache_seconds(config, model),
+        may_wait=asked.may_wait,
+        may_activate=asked.may_activate,
+        fixed_tokens=asked.fixed_tokens,
+        ending=asked.ending,
+        by_hand=asked.by_hand,
+    )
+
+
+def _ready_reflection(snapshot: Snapshot) -> ReadyReflection | None:
+    for group in snapshot.buffered:
+        if group.kind == "reflection":
+            return ReadyReflection(id=group.id, covers=group.covers)
+    return None
+
+
+def _scaled(tokens: int, factor: float) -> int:
+    return tokens if factor == 1.0 else math.ceil(tokens * factor)
+
+
+def _own_tail(snapshot: Snapshot, factor: float) -> Tail:
+    return Tail(
+        thread=snapshot.thread.id,
+        cursor=snapshot.cursor,
+        weights=weights_of(snapshot.tail, factor),
+        hinted=snapshot.thread.hints.last_seq > 0,
+    )
+
+
+def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
+    """Return messages as decisions see them. A tombstone weighs nothing and holds nothing open."""
+    return tuple(_weight(message, factor) for message in messages)
+
+
+def _weight(message: Message, factor: float) -> Weight:
+    if message.state != "live":
+        return Weight(seq=message.seq, tokens=0, role=message.role, at=message.created_at)
+    calls, results = pairs_of(message.parts) if message.role != "system" else ((), ())
+    return Weight(
+        seq=message.seq,
+        tokens=_scaled(message.tokens, factor),
+        role=message.role,
+        at=message.created_at,
+        opens=calls,
+        closes=results,
+    )
+
+
+def _other_tails(rows: Iterable[OtherRow], factor: float) -> Iterable[Tail]:
+    for thread, of_thread in groupby(rows, key=lambda row: row.thread):
+        found = list(of_thread)
+        weights = tuple(
+            Weight(
+                seq=row.seq,
+                tokens=_scaled(row.tokens, factor) if row.state == "live" else 0,
+                role=row.role,
+                at=row.at,
+                opens=row.calls if row.state == "live" else (),
+                closes=row.results if row.state == "live" else (),
+            )
+            for row in found
+        )
+        yield Tail(thread=thread, cursor=found[0].cursor, weights=weights, hinted=found[0].hinted_seq > 0)

@@ -1,0 +1,380 @@
+"""Logs in the store: read a snapshot, activate groups and reflections, read and restore generations.
+
+Knows the rows of logs. Whatever changes a log names the version it was decided on: the loser of a race gets a Conflict and
+decides again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from memolog.domain.clock import Clock
+from memolog.domain.codec import decode, dumps, loads, pack, unpack
+from memolog.domain.errors import Conflict, InputError, ThreadNotFound
+from memolog.domain.message import Message
+from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.observation import Generation, Observation, Scope
+from memolog.domain.thread import Hints
+from memolog.store.engine import Engine
+from memolog.store.lines import reading_observations
+from memolog.store.rows import message_from_row
+from memolog.store.scope import LAST, check_id
+from memolog.store.snapshot import GroupRow, Snapshot, ensure_log, group_row, reading_snapshot
+from memolog.store.sql import Row, Script, load_queries
+
+__all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
+
+q = load_queries("logs")
+messages = load_queries("messages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A group and the text it was rendered to, once."""
+
+    id: str
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherTail:
+    """What the log does not cover of another thread: its newest messages."""
+
+    thread: str
+    alias: int
+    title: str | None
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activated:
+    """What an activation did to a thread: its cursor's new place, and its new hints."""
+
+    thread_pk: int
+    last_seq: int
+    hints: Hints | None
+
+
+class Logs:
+    """The logs of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._engine, self._clock, self._new_id = engine, clock, new_id
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
+
+    # ------------------------------------------------------------ reading
+
+    async def snapshot(
+        self, resource: str, thread: str, scope: Scope, *, create: bool = True, newest: int | None = None
+    ) -> Snapshot:
+        """Return all that a decision and a context are made from, as of one moment.
+
+        A log that does not exist yet is made, unless `create` is False: it then looks empty.
+        """
+        check_id("resource", resource)
+        check_id("thread", thread)
+        now = self._now()
+        if not create:
+            return await self._engine.read(lambda: reading_snapshot(resource, thread, scope, None, now, newest=newest))
+        return await self._engine.write(
+            lambda: reading_snapshot(resource, thread, scope, self._new_id, now), name="logs.snapshot"
+        )
+
+    async def observations(self, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
+        """Return the observations of some groups, with their sources and what they merge."""
+        if not groups:
+            return ()
+        return await self._engine.read(lambda: reading_observations(log_pk, groups))
+
+    async def groups_at(self, log_pk: int, generation: int, *, entries: int) -> tuple[GroupRow, ...]:
+        """Return the first groups of a generation, as many as a run or a context was shown."""
+
+        def script() -> Script[tuple[GroupRow, ...]]:
+            rows = yield q.active_groups(log_pk=log_pk, generation=generation)
+            return tuple(row for row in map(group_row, rows) if row.position <= entries)
+
+        return await self._engine.read(script)
+
+    async def history(self, resource: str, thread: str | None) -> tuple[Generation, ...]:
+        """Return the generations of a thread's log, or of the shared one (None), oldest first."""
+
+        def script() -> Script[tuple[Generation, ...]]:
+            log = yield from self._log(resource, thread)
+            rows = yield q.generations(log_pk=log.pk)
+            return tuple(map(_generation, rows))
+
+        return await self._engine.write(script, name="logs.history")
+
+    async def as_of(self, resource: str, thread: str | None, at: datetime) -> tuple[GroupRow, ...]:
+        """Return the groups that the log consisted of at a moment."""
+        moment = to_micros(at)
+
+        def script() -> Script[tuple[GroupRow, ...]]:
+            log = yield from self._log(resource, thread)
+            found = yield q.generation_at(log_pk=log.pk, at=moment)
+            if found[0][0] is None:
+                return ()
+            rows = yield q.entries_at(log_pk=log.pk, generation=found[0][0], at=moment)
+            return tuple(map(group_row, rows))
+
+        return await self._engine.write(script, name="logs.as_of")
+
+    def _log(self, resource: str, thread: str | None) -> Script[Any]:
+        check_id("resource", resource)
+        thread_pk = None
+        if thread is not None:
+            rows = yield q.thread_head(resource=resource, thread=thread)
+            if not rows:
+                raise ThreadNotFound(thread)
+            thread_pk = rows[0][0]
+        return (yield from ensure_log(resource, thread_pk, self._new_id, self._now()))
+
+    async def others(
+        self, resource: str, log_pk: int, thread_pk: int, *, threads: int = 8, newest: int = 30
+    ) -> tuple[OtherTail, ...]:
+        """Return the newest uncovered messages of the resource's other threads, the latest active thread first."""
+
+        def script() -> Script[tuple[OtherTail, ...]]:
+            found: list[OtherTail] = []
+            rows = yield q.other_threads(resource=resource, log_pk=log_pk, thread_pk=thread_pk, limit=threads)
+            for _, name, cursor, alias, title, hinted_title in rows:
+                step = messages.before(resource=resource, thread=name, before=LAST, limit=newest)
+                tail = tuple(m for m in map(message_from_row, reversed((yield step))) if m.seq > cursor)
+                shown = unpack(title) or unpack(hinted_title)
+                found.append(OtherTail(thread=name, alias=alias, title=shown, messages=tail))
+            return tuple(found)
+
+        return await self._engine.read(script)
+
+    async def hints_of(self, log_pk: int, thread_pk: int, last_seq: int) -> Hints:
+        """Return the hints that the group with this end brought to its thread."""
+
+        def script() -> Script[Hints]:
+            rows = yield q.hints_of(log_pk=log_pk, thread_pk=thread_pk, last_seq=last_seq)
+            if not rows or rows[0][0] is None:
+                return Hints()
+            at = None if rows[0][1] is None else from_micros(rows[0][1])
+            return replace(decode(Hints, loads(rows[0][0])), at=at, last_seq=last_seq)
+
+        return await self._engine.read(script)
+
+    async def alias(self, resource: str, log_pk: int, thread: str) -> int:
+        """Return the short number that a thread has in a log."""
+
+        def script() -> Script[int]:
+            rows = yield q.thread_head(resource=resource, thread=thread)
+            found = (yield q.get_cursor(log_pk=log_pk, thread_pk=rows[0][0])) if rows else ()
+            return found[0][1] if found else 0
+
+        return await self._engine.read(script)
+
+    # ------------------------------------------------------------ activating
+
+    async def activate(
+        self, log_pk: int, version: int, groups: Sequence[Rendered], *, now: datetime
+    ) -> tuple[Activated, ...]:
+        """Move buffered groups into the log, their cursors with them; raises Conflict if the log has changed."""
+        at = to_micros(now)
+
+        def script() -> Script[tuple[Activated, ...]]:
+            generation = yield from _take(log_pk, version)
+            rows = yield q.last_position(log_pk=log_pk, generation=generation)
+            position = rows[0][0]
+            done: list[Activated] = []
+            for group in groups:
+                position += 1
+                done.append((yield from _activate_one(log_pk, generation, position, group, at)))
+            return tuple(done)
+
+        return await self._engine.write(script, name="logs.activate")
+
+    async def activate_reflection(
+        self, snapshot: Snapshot, group_pk: int, covers: Sequence[str], rendered: Rendered, *, now: datetime
+    ) -> Generation | None:
+        """Let a reflection take the place of the groups it covers: a new generation.
+
+        Groups that were activated meanwhile, cursors and buffered groups stay as they are. Raises Conflict if the log has
+        changed. A reflection that no longer fits the beginning of the log is put aside: None.
+        """
+        log, at = snapshot.log, to_micros(now)
+        covered = [group for group in snapshot.groups if group.id in set(covers)]
+        rest = [group for group in snapshot.groups if group.id not in set(covers)]
+
+        def script() -> Script[Generation | None]:
+            yield from _take(log.pk, log.version)
+            if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
+                yield q.set_group_state(group_pk=group_pk, state="void")
+                return None
+            yield q.supersede(group_pk=group_pk)
+            dropped: list[str] = []
+            for group in covered:
+                dropped += [row[0] for row in (yield q.drop_rest(group_pk=group.pk))]
+                yield q.set_group_state(group_pk=group.pk, state="covered")
+            yield q.activate_reflection_group(
+                group_pk=group_pk, now=at, text=pack(rendered.text), tokens=rendered.tokens
+            )
+            after = rendered.tokens + sum(group.tokens for group in rest)
+            return (
+                yield from new_generation(
+                    log.pk,
+                    log.generation + 1,
+                    "reflection",
+                    [group_pk, *(group.pk for group in rest)],
+                    at,
+                    before=sum(group.tokens for group in snapshot.groups),
+                    after=after,
+                    dropped=dropped,
+                )
+            )
+
+        return await self._engine.write(script, name="logs.activate_reflection")
+
+    async def restore(self, snapshot: Snapshot, generation: int, *, now: datetime) -> Generation:
+        """Make a new generation of an old one's groups plus all that was activated since.
+
+        Cursors and tombstones stay; a buffered or running reflection is void.
+        """
+        log, at = snapshot.log, to_micros(now)
+        if not 0 <= generation <= log.generation:
+            raise InputError(
+                f"There is no generation {generation}.", why=f"The newest is {log.generation}.", then="See history()."
+            )
+
+        def script() -> Script[Generation]:
+            yield from _take(log.pk, log.version)
+            old = [group_row(row) for row in (yield q.active_groups(log_pk=log.pk, generation=generation))]
+            covered = yield from _leaves(log.pk, old)
+            since = [row for row in (yield q.observer_groups(log_pk=log.pk)) if row[1] not in covered]
+            yield q.void_buffered_reflections(log_pk=log.pk)
+            yield q.abandon_reflections(log_pk=log.pk, now=at)
+            order = [group.pk for group in old] + [row[0] for row in since]
+            for group in snapshot.groups:
+                if group.pk not in order:
+                    yield q.set_group_state(group_pk=group.pk, state="covered")
+            for group_pk in order:
+                yield q.set_group_state(group_pk=group_pk, state="active")
+                yield q.revive(group_pk=group_pk)
+            after = sum(group.tokens for group in old) + sum(row[2] for row in since)
+            return (
+                yield from new_generation(
+                    log.pk,
+                    log.generation + 1,
+                    "restore",
+                    order,
+                    at,
+                    before=sum(group.tokens for group in snapshot.groups),
+                    after=after,
+                    restored_from=generation,
+                )
+            )
+
+        return await self._engine.write(script, name="logs.restore")
+
+
+# ---------------------------------------------------------------- pieces of scripts
+
+
+def _take(log_pk: int, version: int) -> Script[int]:
+    rows = yield q.take_version(log_pk=log_pk, version=version)
+    if not rows:
+        raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
+    return rows[0][0]
+
+
+def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, at: int) -> Script[Activated]:
+    rows = yield q.activate_group(log_pk=log_pk, id=group.id, now=at, text=pack(group.text), tokens=group.tokens)
+    if not rows:
+        raise Conflict("The group is no longer buffered.", then="Decide again.")
+    group_pk, thread_pk, first_seq, last_seq, hints_text = rows[0]
+    moved = yield q.move_cursor(log_pk=log_pk, thread_pk=thread_pk, first_seq=first_seq, last_seq=last_seq)
+    if not moved:
+        raise Conflict("The group does not continue the cursor.", then="Decide again.")
+    yield q.add_entry(log_pk=log_pk, generation=generation, position=position, group_pk=group_pk, now=at)
+    hints = decode(Hints, loads(hints_text)) if hints_text else None
+    if hints is not None:
+        yield q.apply_hints(
+            thread_pk=thread_pk,
+            current_task=pack(hints.current_task),
+            suggested_response=pack(hints.suggested_response),
+            title=pack(hints.title),
+            now=at,
+            last_seq=last_seq,
+        )
+    return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints)
+
+
+def new_generation(
+    log_pk: int,
+    number: int,
+    kind: Any,
+    groups: Sequence[int],
+    at: int,
+    *,
+    before: int,
+    after: int,
+    dropped: Sequence[str] = (),
+    restored_from: int | None = None,
+) -> Script[Generation]:
+    """Make a generation of these groups, in this order, and make it the log."""
+    yield q.create_generation(
+        log_pk=log_pk,
+        number=number,
+        kind=kind,
+        run_pk=None,
+        now=at,
+        restored_from=restored_from,
+        tokens_before=before,
+        tokens_after=after,
+        dropped=dumps(list(dropped)),
+    )
+    entries = [
+        {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}
+        for position, group_pk in enumerate(groups, start=1)
+    ]
+    yield q.add_entry.many(entries)
+    yield q.set_generation(log_pk=log_pk, generation=number)
+    return Generation(
+        number=number,
+        kind=kind,
+        created_at=from_micros(at),
+        dropped=tuple(dropped),
+        restored_from=restored_from,
+        tokens_before=before,
+        tokens_after=after,
+    )
+
+
+def _leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
+    """Return the observer groups that these groups stand for, through every reflection."""
+    found: set[str] = set()
+    todo = [(group.id, group.pk, group.kind) for group in groups]
+    while todo:
+        group_id, group_pk, kind = todo.pop()
+        if kind != "reflection":
+            found.add(group_id)
+            continue
+        inputs = yield q.covers(group_pk=group_pk)
+        names: list[str] = loads(inputs[0][0]).get("groups", []) if inputs else []
+        if names:
+            rows = yield q.group_keys(log_pk=log_pk, groups=names)
+            todo += [(row[0], row[1], row[2]) for row in rows]
+    return found
+
+
+def _generation(row: Row) -> Generation:
+    return Generation(
+        number=row[0],
+        kind=row[1],
+        created_at=from_micros(row[2]),
+        run=row[3],
+        dropped=tuple(loads(row[4])),
+        restored_from=row[5],
+        tokens_before=row[6],
+        tokens_after=row[7],
+    )

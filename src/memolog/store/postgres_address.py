@@ -1,0 +1,56 @@
+"""The address of a PostgreSQL database: what is ours in it, and what people may see of it.
+
+Knows URLs. Knows no driver.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from memolog.domain.errors import ConfigError
+
+__all__ = ["PostgresOptions", "safe_url", "split_url"]
+
+_POOLERS = {"transaction": True, "none": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresOptions:
+    """How to connect."""
+
+    schema: str = "memolog"
+    pool_size: int = 10
+    statement_timeout: float = 30.0
+    connect_timeout: float = 10.0
+    pooler: bool | None = None
+    """True: there is a transaction pooler; False: there is none; None: find out."""
+
+
+def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]:
+    """Take our own parameters (`schema`, `pooler`) out of a URL; the driver gets the rest."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        # What is wrong may be a piece of the password, so it is not repeated.
+        raise ConfigError(
+            f"The address {safe_url(url)} cannot be read.",
+            then="Write postgresql://user:password@host:port/database, special characters of the password as %XX.",
+        ) from None
+    query = dict(parse_qsl(parts.query))
+    schema = query.pop("schema", options.schema)
+    if not schema.replace("_", "a").isalnum() or not schema.isascii() or schema[0].isdigit():
+        raise ConfigError(f"{schema!r} cannot name a schema.", then="Use letters, digits and underscores.")
+    pooler = query.pop("pooler", None)
+    if pooler is not None and pooler not in _POOLERS:
+        raise ConfigError(
+            f"pooler={pooler} is unknown.", then="Write pooler=transaction, pooler=none, or leave it out."
+        )
+    changed = replace(options, schema=schema, pooler=options.pooler if pooler is None else _POOLERS[pooler])
+    return urlunsplit(parts._replace(query=urlencode(query, safe="/"))), changed
+
+
+def safe_url(url: str) -> str:
+    """Return the URL without its password, for people to read."""
+    hidden = re.sub(r"(?<=://)([^:/?#@]*):.+@", r"\1:…@", url)
+    return re.sub(r"(?i)([?&](?:ssl)?password)=[^&#]*", r"\1=…", hidden)

@@ -1,0 +1,344 @@
+"""Runs in the store: start, take over, renew, finish, fail.
+
+Knows the rows of runs and of what they make. A run's span and inputs are fixed when it starts. Its result is stored under its
+own fence, whatever else has happened to the log meanwhile; a late owner's commit is refused and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from memolog.domain.codec import JsonObject, dumps, encode, loads, object_text, pack, unpack
+from memolog.domain.errors import Conflict, LeaseLost
+from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.observation import Observation, Span
+from memolog.domain.run import Run, RunKind, Usage, UsageTotal
+from memolog.domain.thread import Hints
+from memolog.store.engine import Engine
+from memolog.store.sql import Row, Script, load_queries
+
+__all__ = ["Claim", "Made", "NewRun", "Runs", "Work"]
+
+q = load_queries("runs")
+logs = load_queries("logs")
+ledger = load_queries("usage")
+threads = load_queries("threads")
+
+_NANO = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to be started: over a span of one thread, or over the groups that its inputs name."""
+
+    id: str
+    kind: RunKind
+    thread: str | None
+    span: Span | None
+    inputs: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to finish one run: who holds it, under which fence."""
+
+    run: str
+    owner: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A run and the key of the log it belongs to."""
+
+    run: Run
+    log_pk: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a run made: a group's observations, the hints, and what it cost."""
+
+    group: str
+    observations: tuple[Observation, ...]
+    hints: Hints | None
+    tokens: int
+    model: str
+    prompt_version: str
+    usage: Usage | None = None
+
+
+class Runs:
+    """The runs of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def start(
+        self,
+        resource: str,
+        log_pk: int,
+        version: int,
+        runs: Sequence[NewRun],
+        *,
+        owner: str,
+        now: datetime,
+        lease: float,
+    ) -> tuple[Claim, ...]:
+        """Start runs that were decided on this version of the log; raises Conflict if it has changed since."""
+        at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
+
+        def script() -> Script[tuple[Claim, ...]]:
+            if not (yield logs.take_version(log_pk=log_pk, version=version)):
+                raise Conflict("The log has changed.", then="Read it again and decide again.")
+            for run in runs:
+                thread_pk = None
+                if run.thread is not None:
+                    rows = yield threads.lock_thread(resource=resource, thread=run.thread)
+                    if not rows:
+                        raise Conflict(f"Thread {run.thread} is gone.", then="Decide again.")
+                    thread_pk = rows[0][0]
+                    # Each thread of a shared log has a cursor of its own, from its first run on.
+                    yield logs.create_cursor(log_pk=log_pk, thread_pk=thread_pk, seq=0)
+                yield q.start_run(
+                    id=run.id,
+                    log_pk=log_pk,
+                    kind=run.kind,
+                    thread_pk=thread_pk,
+                    first_seq=run.span.first if run.span else None,
+                    last_seq=run.span.last if run.span else None,
+                    owner=owner,
+                    lease_until=until,
+                    now=at,
+                    inputs=dumps(encode(run.inputs)),
+                )
+            return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
+
+        return await self._engine.write(script, name="runs.start")
+
+    async def take_over(self, run: str, fence: int, *, owner: str, now: datetime, lease: float) -> Claim | None:
+        """Take over a run whose lease has ended, or that failed; None if somebody else was first."""
+        at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
+
+        def script() -> Script[Claim | None]:
+            rows = yield q.take_over(id=run, fence=fence, owner=owner, now=at, lease_until=until)
+            return Claim(run=run, owner=owner, fence=rows[0][0]) if rows else None
+
+        return await self._engine.write(script, name="runs.take_over")
+
+    async def heartbeat(self, claim: Claim, *, now: datetime, lease: float) -> None:
+        """Prolong the lease; raises LeaseLost if the run has passed to another owner or was withdrawn."""
+        at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
+
+        def script() -> Script[None]:
+            if not (yield q.heartbeat(id=claim.run, owner=claim.owner, fence=claim.fence, now=at, lease_until=until)):
+                raise LeaseLost(claim.run, claim.owner, claim.fence)
+
+        await self._engine.write(script, name="runs.heartbeat")
+
+    async def finish(self, resource: str, claim: Claim, made: Made, *, now: datetime) -> None:
+        """Store what a run made as a buffered group; raises LeaseLost if it is no longer this owner's to finish."""
+        at = to_micros(now)
+        usage = made.usage
+
+        def script() -> Script[None]:
+            ended = yield q.end_run(
+                id=claim.run,
+                owner=claim.owner,
+                fence=claim.fence,
+                now=at,
+                model=made.model,
+                prompt_version=made.prompt_version,
+                input_tokens=usage.input_tokens if usage else 0,
+                output_tokens=usage.output_tokens if usage else 0,
+                cost=_cost(usage),
+            )
+            if not ended:
+                raise LeaseLost(claim.run, claim.owner, claim.fence)
+            yield from _store_group(resource, ended[0], made, at)
+            if usage is not None:
+                yield _usage_step(resource, usage, claim.run, at)
+
+        await self._engine.write(script, name="runs.finish")
+
+    async def fail(
+        self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None
+    ) -> int | None:
+        """Note a failure; returns how many there were in a row, or None if the run is no longer this owner's."""
+        at, retry = to_micros(now), to_micros(retry_at)
+        text = pack(error[:2000])
+
+        def script() -> Script[int | None]:
+            rows = yield q.fail_run(
+                id=claim.run, owner=claim.owner, fence=claim.fence, error=text, now=at, retry_at=retry
+            )
+            if usage is not None:
+                yield _usage_step(resource, usage, claim.run, at)
+            if not rows:
+                return None
+            noted = yield q.note_failure(log_pk=rows[0][0], error=text, now=at, retry_at=retry)
+            return noted[0][0]
+
+        return await self._engine.write(script, name="runs.fail")
+
+    async def note_stall(self, log_pk: int, error: str, *, now: datetime, retry_at: datetime) -> None:
+        """Note that a turn waited in vain, so that the next one does not."""
+
+        def script() -> Script[None]:
+            yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
+
+        await self._engine.write(script, name="runs.note_stall")
+
+    async def abandon(self, claim: Claim, why: str, *, now: datetime) -> bool:
+        """Give a run up for good, so that its span is free again; False if it is no longer this owner's."""
+
+        def script() -> Script[bool]:
+            rows = yield q.abandon_run(
+                id=claim.run, owner=claim.owner, fence=claim.fence, now=to_micros(now), error=pack(why)
+            )
+            for row in rows:
+                yield logs.touch_version(log_pk=row[0])
+            return bool(rows)
+
+        return await self._engine.write(script, name="runs.abandon")
+
+    async def get(self, resource: str, run: str) -> Run | None:
+        """Return a run, or None."""
+
+        def script() -> Script[Run | None]:
+            rows = yield q.get_run(resource=resource, id=run)
+            return _run(rows[0]) if rows else None
+
+        return await self._engine.read(script)
+
+    async def work(self, resource: str, run: str) -> Work | None:
+        """Return a run with the log it belongs to, or None."""
+
+        def script() -> Script[Work | None]:
+            rows = yield q.get_run(resource=resource, id=run)
+            return Work(run=_run(rows[0]), log_pk=rows[0][20]) if rows else None
+
+        return await self._engine.read(script)
+
+    async def list(self, resource: str, *, limit: int = 100) -> tuple[Run, ...]:
+        """Return the newest runs first."""
+
+        def script() -> Script[tuple[Run, ...]]:
+            rows = yield q.list_runs(resource=resource, limit=limit)
+            return tuple(map(_run, rows))
+
+        return await self._engine.read(script)
+
+    async def keep_prompt(self, run: str, prompt: str, reply: str | None) -> None:
+        """Keep what was sent and answered, for inspection and replay."""
+
+        def script() -> Script[None]:
+            yield q.keep_prompt(id=run, prompt=pack(prompt), reply=pack(reply))
+
+        await self._engine.write(script, name="runs.keep_prompt")
+
+
+def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]:
+    run_pk, log_pk, thread_pk, first_seq, last_seq, _ = ended
+    handles = yield logs.next_handle(log_pk=log_pk, now=at)
+    moments = sorted(to_micros(o.said_at) for o in made.observations if o.said_at is not None)
+    groups = yield logs.insert_group(
+        id=made.group,
+        log_pk=log_pk,
+        handle=f"g{handles[0][0] - 1}",
+        kind="observer" if first_seq is not None else "reflection",
+        thread_pk=thread_pk,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        run_pk=run_pk,
+        tokens=made.tokens,
+        observations=len(made.observations),
+        first_at=moments[0] if moments else None,
+        last_at=moments[-1] if moments else None,
+        now=at,
+        hints=dumps(encode(made.hints)) if made.hints else None,
+        text="",
+    )
+    group_pk = groups[0][0]
+    yield logs.insert_observations.many([_observation_values(o, group_pk) for o in made.observations])
+    sources = [
+        {
+            "observation": o.id,
+            "resource": resource,
+            "thread": source.thread,
+            "first_seq": source.span.first,
+            "last_seq": source.span.last,
+        }
+        for o in made.observations
+        for source in o.sources
+    ]
+    yield logs.insert_sources.many(sources)
+    merges = [{"observation": o.id, "merged": merged} for o in made.observations for merged in o.merges]
+    yield logs.insert_merges.many(merges)
+
+
+def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:
+    return {
+        "id": o.id,
+        "group_pk": group_pk,
+        "ordinal": o.ordinal,
+        "parent": o.parent,
+        "priority": o.priority,
+        "trust": o.trust,
+        "grounded": int(o.grounded),
+        "tokens": o.tokens,
+        "said_at": None if o.said_at is None else to_micros(o.said_at),
+        "zone": pack(o.zone),
+        "about": None if o.about is None else o.about.isoformat(),
+        "category": pack(o.category),
+        "text": pack(o.text),
+        "verbatim": pack(o.verbatim),
+        "files": dumps(list(o.files)),
+        "metadata": object_text("The metadata", o.metadata),
+    }
+
+
+def _cost(usage: Usage | None) -> int:
+    return 0 if usage is None else max(0, round(usage.cost * _NANO))
+
+
+def _usage_step(resource: str, usage: Usage, run: str, at: int) -> Any:
+    return ledger.add_usage(
+        resource=resource,
+        thread=usage.thread,
+        task=usage.task,
+        run=run,
+        kind=usage.kind,
+        model=usage.model,
+        at=at,
+        input_tokens=max(0, usage.input_tokens),
+        output_tokens=max(0, usage.output_tokens),
+        cache_read_tokens=max(0, usage.cache_read_tokens),
+        cache_write_tokens=max(0, usage.cache_write_tokens),
+        cost=_cost(usage),
+    )
+
+
+def _run(row: Row) -> Run:
+    def moment(micros: int | None) -> datetime | None:
+        return None if micros is None else from_micros(micros)
+
+    return Run(
+        id=row[0],
+        kind=row[1],
+        status=row[2],
+        thread=row[3],
+        span=None if row[4] is None else Span(first=row[4], last=row[5]),
+        inputs=loads(row[6]),
+        attempt=row[7],
+        model=row[8],
+        prompt_version=row[9],
+        started_at=moment(row[10]),
+        finished_at=moment(row[11]),
+        retry_at=moment(row[12]),
+        error=unpack(row[13]),
+        usage=UsageTotal(input_tokens=row[14], output_tokens=row[15], cost=row[16] / _NANO),
+    )

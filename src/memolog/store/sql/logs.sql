@@ -1,0 +1,285 @@
+-- find_log --
+-- The thread's own log, or (thread_pk 0) the one that the resource's threads share.
+SELECT l.pk, l.id, l.version, l.generation, l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error,
+  l.next_handle, g.tokens_after, g.created_at, l.metadata, l.created_at
+FROM logs l JOIN generations g ON g.log_pk = l.pk AND g.number = l.generation
+WHERE l.resource = :resource AND COALESCE(l.thread_pk, 0) = :thread_pk
+
+-- create_log --
+INSERT INTO logs (id, resource, thread_pk, created_at)
+VALUES (:id, :resource, CAST(:thread_pk AS BIGINT), :now)
+ON CONFLICT DO NOTHING
+RETURNING pk
+
+-- create_generation --
+INSERT INTO generations (log_pk, number, kind, run_pk, created_at, restored_from, tokens_before, tokens_after, dropped)
+VALUES (:log_pk, :number, :kind, :run_pk, :now, :restored_from, :tokens_before, :tokens_after, :dropped)
+
+-- thread_head --
+SELECT pk, last_seq, current_task, suggested_response, hinted_title, hinted_at, hinted_seq, last_request_at, last_model,
+  overrides, title, created_at
+FROM threads WHERE resource = :resource AND id = :thread
+
+-- get_cursor --
+SELECT seq, alias FROM cursors WHERE log_pk = :log_pk AND thread_pk = :thread_pk
+
+-- create_cursor --
+-- The alias is the next number of the log: short, and stable for as long as the log lives.
+INSERT INTO cursors (log_pk, thread_pk, seq, alias)
+SELECT CAST(:log_pk AS BIGINT), CAST(:thread_pk AS BIGINT), CAST(:seq AS BIGINT), COALESCE(MAX(c.alias), 0) + 1
+FROM cursors c WHERE c.log_pk = :log_pk
+ON CONFLICT (log_pk, thread_pk) DO NOTHING
+
+-- move_cursor --
+-- Only the group that continues the cursor can move it: a repeated activation finds no row.
+UPDATE cursors SET seq = :last_seq
+WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND seq = :first_seq - 1
+RETURNING seq
+
+-- other_tails --
+-- The rows of other threads that the log does not cover: small columns only, oldest threads first.
+SELECT t.id, COALESCE(c.seq, 0), t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs
+FROM threads t
+LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
+JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0)
+WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0)
+ORDER BY t.pk, m.seq
+LIMIT :limit
+
+-- other_threads --
+SELECT t.pk, t.id, COALESCE(c.seq, 0), COALESCE(c.alias, 0), t.title, t.hinted_title
+FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
+WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0)
+ORDER BY t.updated_at DESC, t.pk DESC
+LIMIT :limit
+
+-- active_groups --
+SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, e.position,
+  g.thread_pk, g.first_seq, g.last_seq
+FROM log_entries e JOIN groups g ON g.pk = e.group_pk
+WHERE e.log_pk = :log_pk AND e.generation = :generation
+ORDER BY e.position
+
+-- buffered_groups --
+SELECT g.pk, g.id, g.kind, t.id, g.first_seq, g.last_seq, g.handle, r.inputs, g.first_at
+FROM groups g
+LEFT JOIN threads t ON t.pk = g.thread_pk
+LEFT JOIN runs r ON r.pk = g.run_pk
+WHERE g.log_pk = :log_pk AND g.state = 'buffered'
+ORDER BY g.pk
+
+-- open_runs --
+SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.lease_until, r.retry_at, r.fence, r.attempt, r.owner, r.inputs,
+  r.started_at, r.error
+FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk
+WHERE r.log_pk = :log_pk AND r.status IN ('running', 'failed')
+ORDER BY r.pk
+
+-- take_version --
+-- Compare and swap: who read an older version decides again.
+UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version
+RETURNING generation, next_handle
+
+-- touch_version --
+UPDATE logs SET version = version + 1 WHERE pk = :log_pk
+RETURNING version, generation
+
+-- activate_group --
+UPDATE groups SET state = 'active', activated_at = :now, text = :text, tokens = :tokens
+WHERE log_pk = :log_pk AND id = :id AND state = 'buffered'
+RETURNING pk, thread_pk, first_seq, last_seq, hints
+
+-- last_position --
+SELECT COALESCE(MAX(position), 0) FROM log_entries WHERE log_pk = :log_pk AND generation = :generation
+
+-- add_entry --
+INSERT INTO log_entries (log_pk, generation, position, group_pk, added_at)
+VALUES (:log_pk, :generation, :position, :group_pk, :now)
+
+-- apply_hints --
+-- The highest span wins, in whatever order groups are activated.
+UPDATE threads SET
+  current_task = :current_task,
+  suggested_response = :suggested_response,
+  hinted_title = :title,
+  hinted_at = :now,
+  hinted_seq = :last_seq
+WHERE pk = :thread_pk AND hinted_seq < :last_seq
+
+-- set_generation --
+UPDATE logs SET generation = :generation WHERE pk = :log_pk
+
+-- set_group_state --
+UPDATE groups SET state = :state WHERE pk = :group_pk
+
+-- activate_reflection_group --
+UPDATE groups SET state = 'active', activated_at = :now, text = :text, tokens = :tokens WHERE pk = :group_pk
+
+-- group_observations --
+SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+FROM observations o JOIN groups g ON g.pk = o.group_pk
+WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
+ORDER BY g.pk, o.ordinal
+
+-- observation_sources --
+SELECT o.id, t.id, s.first_seq, s.last_seq
+FROM observations o
+JOIN groups g ON g.pk = o.group_pk
+JOIN observation_sources s ON s.observation_pk = o.pk
+JOIN threads t ON t.pk = s.thread_pk
+WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
+ORDER BY o.pk, t.pk, s.first_seq
+
+-- observation_merges --
+SELECT o.id, m.id
+FROM observations o
+JOIN groups g ON g.pk = o.group_pk
+JOIN observation_merges x ON x.observation_pk = o.pk
+JOIN observations m ON m.pk = x.merged_pk
+WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
+ORDER BY o.pk, m.pk
+
+-- supersede --
+UPDATE observations SET state = 'superseded'
+WHERE state = 'active' AND pk IN (SELECT x.merged_pk FROM observation_merges x
+  JOIN observations o ON o.pk = x.observation_pk WHERE o.group_pk = :group_pk)
+
+-- drop_rest --
+-- What no line of the reflection stands for is known, and can be brought back.
+UPDATE observations SET state = 'dropped' WHERE group_pk = :group_pk AND state = 'active'
+RETURNING id
+
+-- revive --
+UPDATE observations SET state = 'active' WHERE group_pk = :group_pk AND state IN ('superseded', 'dropped')
+
+-- insert_group --
+INSERT INTO groups (id, log_pk, handle, kind, state, thread_pk, first_seq, last_seq, run_pk, tokens, observations, first_at, last_at,
+  created_at, hints, text)
+VALUES (:id, :log_pk, :handle, :kind, 'buffered', :thread_pk, :first_seq, :last_seq, :run_pk, :tokens, :observations, :first_at,
+  :last_at, :now, :hints, :text)
+RETURNING pk
+
+-- insert_observations --
+INSERT INTO observations (id, group_pk, ordinal, parent, priority, trust, grounded, tokens, said_at, zone, about, category, text,
+  verbatim, files, metadata)
+VALUES (:id, :group_pk, :ordinal, :parent, :priority, :trust, :grounded, :tokens, :said_at, :zone, :about, :category, :text,
+  :verbatim, :files, :metadata)
+
+-- insert_sources --
+INSERT INTO observation_sources (observation_pk, thread_pk, first_seq, last_seq)
+SELECT o.pk, t.pk, CAST(:first_seq AS BIGINT), CAST(:last_seq AS BIGINT)
+FROM observations o, threads t
+WHERE o.id = :observation AND t.resource = :resource AND t.id = :thread
+ON CONFLICT DO NOTHING
+
+-- insert_merges --
+INSERT INTO observation_merges (observation_pk, merged_pk)
+SELECT o.pk, m.pk FROM observations o, observations m WHERE o.id = :observation AND m.id = :merged
+ON CONFLICT DO NOTHING
+
+-- next_handle --
+UPDATE logs SET next_handle = next_handle + 1, version = version + 1, failures = 0, retry_at = NULL, last_success_at = :now
+WHERE pk = :log_pk
+RETURNING next_handle
+
+-- generations --
+SELECT g.number, g.kind, g.created_at, r.id, g.dropped, g.restored_from, g.tokens_before, g.tokens_after
+FROM generations g LEFT JOIN runs r ON r.pk = g.run_pk
+WHERE g.log_pk = :log_pk
+ORDER BY g.number
+
+-- generation_at --
+SELECT MAX(number) FROM generations WHERE log_pk = :log_pk AND created_at <= :at
+
+-- entries_at --
+SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, e.position,
+  g.thread_pk, g.first_seq, g.last_seq
+FROM log_entries e JOIN groups g ON g.pk = e.group_pk
+WHERE e.log_pk = :log_pk AND e.generation = :generation AND e.added_at <= :at
+ORDER BY e.position
+
+-- observer_groups --
+-- Every group that is or was part of the log, in the order of activation: what a restore starts from.
+SELECT g.pk, g.id, g.tokens, g.activated_at FROM groups g
+WHERE g.log_pk = :log_pk AND g.kind = 'observer' AND g.state IN ('active', 'covered')
+ORDER BY g.activated_at, g.pk
+
+-- covers --
+-- The groups that a reflection stands for, as its run was given them.
+SELECT r.inputs FROM groups g JOIN runs r ON r.pk = g.run_pk WHERE g.pk = :group_pk
+
+-- group_keys --
+SELECT id, pk, kind FROM groups WHERE log_pk = :log_pk AND id IN (:groups[])
+
+-- void_buffered_reflections --
+UPDATE groups SET state = 'void' WHERE log_pk = :log_pk AND kind = 'reflection' AND state = 'buffered'
+
+-- abandon_reflections --
+UPDATE runs SET status = 'abandoned', finished_at = :now
+WHERE log_pk = :log_pk AND kind = 'reflect' AND status IN ('running', 'failed')
+
+-- withdraw --
+UPDATE messages SET state = 'withdrawn' WHERE thread_pk = :thread_pk AND turn = :turn AND state = 'live' AND seq > :after
+RETURNING seq
+
+-- abandon_runs_over --
+-- A run over what was withdrawn must not bring it back: its result is refused.
+UPDATE runs SET status = 'abandoned', finished_at = :now
+WHERE thread_pk = :thread_pk AND kind = 'observe' AND status IN ('running', 'failed')
+  AND first_seq <= :last_seq AND last_seq >= :first_seq
+RETURNING id
+
+-- void_groups_over --
+UPDATE groups SET state = 'void'
+WHERE thread_pk = :thread_pk AND kind = 'observer' AND state = 'buffered' AND first_seq <= :last_seq AND last_seq >= :first_seq
+RETURNING id
+
+-- active_groups_over --
+SELECT g.pk, g.id, g.log_pk FROM groups g
+WHERE g.thread_pk = :thread_pk AND g.kind = 'observer' AND g.state IN ('active', 'covered')
+  AND g.first_seq <= :last_seq AND g.last_seq >= :first_seq
+
+-- delete_observations_citing --
+UPDATE observations SET state = 'deleted', text = '', verbatim = NULL, files = '[]', metadata = '{}'
+WHERE group_pk = :group_pk AND pk IN (SELECT s.observation_pk FROM observation_sources s
+  WHERE s.thread_pk = :thread_pk AND s.first_seq <= :last_seq AND s.last_seq >= :first_seq)
+RETURNING id
+
+-- set_group_text --
+UPDATE groups SET text = :text, tokens = :tokens WHERE pk = :group_pk
+
+-- logs_of_thread --
+SELECT l.pk, l.resource, l.thread_pk FROM cursors c JOIN logs l ON l.pk = c.log_pk WHERE c.thread_pk = :thread_pk
+
+-- set_last_request --
+UPDATE threads SET last_request_at = :now, last_model = COALESCE(:model, last_model) WHERE pk = :thread_pk
+
+-- add_context --
+INSERT INTO contexts (thread_pk, number, turn, step, at, record)
+SELECT CAST(:thread_pk AS BIGINT), COALESCE(MAX(c.number), 0) + 1, CAST(:turn AS TEXT), CAST(:step AS BIGINT),
+  CAST(:now AS BIGINT), CAST(:record AS TEXT)
+FROM contexts c WHERE c.thread_pk = :thread_pk
+RETURNING number
+
+-- get_context --
+SELECT c.number, c.turn, c.step, c.at, c.record
+FROM contexts c JOIN threads t ON t.pk = c.thread_pk
+WHERE t.resource = :resource AND t.id = :thread AND c.number = :number
+
+-- list_contexts --
+SELECT c.number, c.turn, c.step, c.at, c.record
+FROM contexts c JOIN threads t ON t.pk = c.thread_pk
+WHERE t.resource = :resource AND t.id = :thread AND c.number > :after
+ORDER BY c.number
+LIMIT :limit
+
+-- groups_by_id --
+SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, 1,
+  g.thread_pk, g.first_seq, g.last_seq
+FROM groups g
+WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
+
+-- hints_of --
+SELECT hints, activated_at FROM groups
+WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND last_seq = :last_seq AND kind = 'observer' AND state <> 'void'

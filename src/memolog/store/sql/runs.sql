@@ -1,0 +1,69 @@
+-- start_run --
+-- The unique index over live spans refuses a second run over the same messages.
+INSERT INTO runs (id, log_pk, kind, thread_pk, first_seq, last_seq, owner, lease_until, heartbeat_at, started_at, inputs)
+VALUES (:id, :log_pk, :kind, :thread_pk, :first_seq, :last_seq, :owner, :lease_until, :now, :now, :inputs)
+
+-- take_over --
+-- One conditional statement: among any number of processes one gets the run, with a higher fence.
+UPDATE runs SET status = 'running', owner = :owner, fence = fence + 1, attempt = attempt + 1, lease_until = :lease_until,
+  heartbeat_at = :now, error = NULL, retry_at = NULL
+WHERE id = :id AND fence = :fence
+  AND ((status = 'running' AND lease_until <= :now) OR status = 'failed')
+RETURNING fence
+
+-- heartbeat --
+UPDATE runs SET lease_until = :lease_until, heartbeat_at = :now
+WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+RETURNING fence
+
+-- end_run --
+-- The fence keeps a zombie out: its commit finds no row and changes nothing.
+UPDATE runs SET status = 'done', finished_at = :now, model = :model, prompt_version = :prompt_version,
+  input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens, cost = cost + :cost, error = NULL
+WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+RETURNING pk, log_pk, thread_pk, first_seq, last_seq, inputs
+
+-- fail_run --
+UPDATE runs SET status = 'failed', error = :error, retry_at = :retry_at, lease_until = :now
+WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+RETURNING log_pk
+
+-- abandon_run --
+UPDATE runs SET status = 'abandoned', finished_at = :now, error = :error
+WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+RETURNING log_pk
+
+-- note_failure --
+UPDATE logs SET failures = failures + 1, retry_at = :retry_at, last_error = :error, last_error_at = :now, version = version + 1
+WHERE pk = :log_pk
+RETURNING failures
+
+-- get_run --
+SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
+  r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation
+FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.thread_pk
+WHERE l.resource = :resource AND r.id = :id
+
+-- list_runs --
+SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
+  r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation
+FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.thread_pk
+WHERE l.resource = :resource
+ORDER BY r.pk DESC
+LIMIT :limit
+
+-- keep_prompt --
+INSERT INTO run_prompts (run_pk, call, prompt, reply)
+SELECT r.pk, COALESCE((SELECT MAX(p.call) FROM run_prompts p WHERE p.run_pk = r.pk), 0) + 1, :prompt, :reply
+FROM runs r WHERE r.id = :id
+
+-- add_event --
+INSERT INTO events (resource, thread_pk, at, kind, data)
+VALUES (:resource, (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread), :at, :kind, :data)
+
+-- list_events --
+SELECT e.pk, e.at, e.kind, t.id, e.data
+FROM events e LEFT JOIN threads t ON t.pk = e.thread_pk
+WHERE e.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND e.pk > :after
+ORDER BY e.pk
+LIMIT :limit

@@ -1,0 +1,151 @@
+"""Withdrawing what a turn saved, as if it had not been said.
+
+Knows what hangs on a message: runs over it are given up, buffered groups over it are void, and observations that cite it are
+deleted from the log, through every reflection. Its row stays as a tombstone and keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from memolog.domain.codec import loads, pack
+from memolog.domain.errors import ThreadNotFound
+from memolog.domain.moments import to_micros
+from memolog.domain.observation import Observation
+from memolog.store.engine import Engine
+from memolog.store.lines import reading_observations
+from memolog.store.logs import new_generation
+from memolog.store.scope import check_id
+from memolog.store.snapshot import GroupRow, group_row
+from memolog.store.sql import Script, load_queries
+
+__all__ = ["Render", "Withdrawals", "Withdrawn"]
+
+q = load_queries("logs")
+threads = load_queries("threads")
+
+Render = Callable[[GroupRow, Sequence[Observation]], tuple[str, int]]
+"""Renders a group anew from the observations that are left; returns its text and tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """What a withdrawal did."""
+
+    messages: tuple[int, ...]
+    runs: tuple[str, ...]
+    groups: tuple[str, ...]
+    observations: tuple[str, ...]
+
+
+class Withdrawals:
+    """Takes back what was said."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def withdraw(
+        self, resource: str, thread: str, turn: str, *, after: int, now: datetime, render: Render
+    ) -> Withdrawn:
+        """Withdraw what a turn saved after a sequence number."""
+        check_id("resource", resource)
+        at = to_micros(now)
+
+        def script() -> Script[Withdrawn]:
+            rows = yield threads.lock_thread(resource=resource, thread=thread)
+            if not rows:
+                raise ThreadNotFound(thread)
+            thread_pk = rows[0][0]
+            gone = sorted(row[0] for row in (yield q.withdraw(thread_pk=thread_pk, turn=turn, after=after)))
+            runs: list[str] = []
+            groups: list[str] = []
+            observations: list[str] = []
+            for first, last in _ranges(gone):
+                where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
+                runs += [row[0] for row in (yield q.abandon_runs_over(now=at, **where))]
+                groups += [row[0] for row in (yield q.void_groups_over(**where))]
+                observations += yield from _forget_activated(where, at, render)
+            for row in (yield q.logs_of_thread(thread_pk=thread_pk)):
+                yield q.touch_version(log_pk=row[0])
+            return Withdrawn(
+                messages=tuple(gone), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
+            )
+
+        return await self._engine.write(script, name="withdrawals.withdraw")
+
+
+def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return consecutive numbers as first and last."""
+    ranges: list[tuple[int, int]] = []
+    for seq in seqs:
+        if ranges and ranges[-1][1] == seq - 1:
+            ranges[-1] = (ranges[-1][0], seq)
+        else:
+            ranges.append((seq, seq))
+    return ranges
+
+
+def _forget_activated(where: dict[str, int], at: int, render: Render) -> Script[list[str]]:
+    """Delete the observations that cite a range, and rewrite the logs they stand in."""
+    deleted: list[str] = []
+    touched: dict[int, set[int]] = {}
+    for group_pk, _, log_pk in (yield q.active_groups_over(**where)):
+        rows = yield q.delete_observations_citing(group_pk=group_pk, **where)
+        deleted += [row[0] for row in rows]
+        touched.setdefault(log_pk, set()).add(group_pk)
+    for log_pk, group_pks in touched.items():
+        yield from _rewrite(log_pk, group_pks, at, render)
+    return deleted
+
+
+def _rewrite(log_pk: int, group_pks: set[int], at: int, render: Render) -> Script[None]:
+    """Make a generation without what was deleted: groups rendered anew, reflections over them taken apart."""
+    rows = yield q.touch_version(log_pk=log_pk)
+    number = rows[0][1]
+    groups = [group_row(row) for row in (yield q.active_groups(log_pk=log_pk, generation=number))]
+    before = sum(group.tokens for group in groups)
+    order: list[int] = []
+    after = 0
+    for group in groups:
+        for pk, tokens in (yield from _taken_apart(log_pk, group, group_pks, render)):
+            order.append(pk)
+            after += tokens
+    yield q.void_buffered_reflections(log_pk=log_pk)
+    yield q.abandon_reflections(log_pk=log_pk, now=at)
+    yield from new_generation(log_pk, number + 1, "forget", order, at, before=before, after=after)
+
+
+def _taken_apart(log_pk: int, group: GroupRow, touched: set[int], render: Render) -> Script[list[tuple[int, int]]]:
+    """Return what stands for a group now: itself, rendered anew, or what a reflection over a touched group covered."""
+    if group.kind != "reflection":
+        if group.pk not in touched:
+            return [(group.pk, group.tokens)]
+        left = yield from reading_observations(log_pk, [group.id])
+        text, tokens = render(group, [o for o in left if o.state != "deleted"])
+        yield q.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
+        return [(group.pk, tokens)]
+    members = yield from _members(log_pk, group)
+    inside: list[tuple[int, int]] = []
+    is_touched = False
+    for member in members:
+        inside += yield from _taken_apart(log_pk, member, touched, render)
+        is_touched = is_touched or member.pk in touched
+    if not is_touched and {pk for pk, _ in inside} == {member.pk for member in members}:
+        return [(group.pk, group.tokens)]
+    yield q.set_group_state(group_pk=group.pk, state="covered")
+    for pk, _ in inside:
+        yield q.set_group_state(group_pk=pk, state="active")
+        yield q.revive(group_pk=pk)
+    return inside
+
+
+def _members(log_pk: int, group: GroupRow) -> Script[list[GroupRow]]:
+    inputs = yield q.covers(group_pk=group.pk)
+    names: list[str] = loads(inputs[0][0]).get("groups", []) if inputs else []
+    if not names:
+        return []
+    rows = yield q.groups_by_id(log_pk=log_pk, groups=names)
+    by_id = {row[1]: group_row(row) for row in rows}
+    return [by_id[name] for name in names if name in by_id]

@@ -1,0 +1,98 @@
+"""Helpers for tests of agents with memory: a model that follows a script, a clock that obeys.
+
+Public: use them in your own tests. They need no network and no key.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from memolog.domain.run import Usage
+from memolog.runtime.model import ModelReply, ModelRequest
+
+__all__ = ["FakeClock", "ScriptedModel", "observations_of", "reflection_of"]
+
+Answer: TypeAlias = str | BaseException | Callable[[ModelRequest], str | Awaitable[str]]
+
+_THREAD = re.compile(r'^<thread id="([^"]+)">$', re.MULTILINE)
+_NUMBERED = re.compile(r"^<message>\[(\d+)\]", re.MULTILINE)
+_IDENTIFIED = re.compile(r"^\s*(o\d+) ", re.MULTILINE)
+
+
+class FakeClock:
+    """A clock that moves only when it is told to."""
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self.time = start or datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        """Return the time it was set to."""
+        return self.time
+
+    def advance(self, **duration: float) -> None:
+        """Move on by the arguments of a timedelta: `clock.advance(hours=3)`."""
+        self.time += timedelta(**duration)
+
+
+def observations_of(request: ModelRequest) -> str:
+    """Answer as a dutiful observer would: a short line for every second message that was shown."""
+    names = _THREAD.findall(request.text)
+    if not names:
+        return _section(request.text)
+    parts = _THREAD.split(request.text)
+    answers = (
+        f'<thread id="{name}">\n{_section(body)}\n</thread>' for name, body in zip(names, parts[2::2], strict=True)
+    )
+    return "\n".join(answers)
+
+
+def _section(text: str) -> str:
+    numbers = _NUMBERED.findall(text)
+    if not numbers:
+        return "<observations>\nNothing worth keeping.\n</observations>"
+    lines = "\n".join(f"* 🟡 Message {number} was said [{number}]" for number in numbers[::2])
+    return f"<observations>\n{lines}\n</observations>\n<current-task>Going on from {numbers[-1]}</current-task>"
+
+
+def reflection_of(request: ModelRequest) -> str:
+    """Answer as a terse reflector would: one line that stands for everything it was shown."""
+    ids = list(dict.fromkeys(_IDENTIFIED.findall(request.text)))
+    return f"<observations>\n* 🔴 All of it, in short [{', '.join(ids)}]\n</observations>"
+
+
+class ScriptedModel:
+    """A model that answers from a script, in order; then as a dutiful observer and a terse reflector would.
+
+    An answer is a text, an error to raise, or a function of the request. `seconds` is how long each answer takes.
+    """
+
+    def __init__(self, answers: Sequence[Answer] = (), *, seconds: float = 0.0, name: str = "scripted") -> None:
+        self.name = name
+        self.answers = list(answers)
+        self.seconds = seconds
+        self.requests: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the next answer of the script."""
+        self.requests.append(request)
+        answer: Answer = self.answers.pop(0) if self.answers else _default
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        if isinstance(answer, BaseException):
+            raise answer
+        text = answer if isinstance(answer, str) else answer(request)
+        if not isinstance(text, str):
+            text = await text
+        usage = Usage(
+            model=self.name,
+            input_tokens=(len(request.system) + len(request.text)) // 4,
+            output_tokens=len(text) // 4,
+            kind=request.purpose,
+        )
+        return ModelReply(text=text, usage=usage)
+
+
+def _default(request: ModelRequest) -> str:
+    return observations_of(request) if request.purpose == "observe" else reflection_of(request)

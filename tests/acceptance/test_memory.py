@@ -1,0 +1,169 @@
+"""Whole stories through the public face, on every engine."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import (
+    AssistantMessage,
+    Config,
+    ObservationConfig,
+    ReflectionConfig,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+from memolog.domain.run import Usage
+from memolog.runtime.events import Activated, Decided, Event, GenerationMade
+from memolog.runtime.memory import Memory
+from memolog.testing import ScriptedModel
+
+SMALL = Config(
+    observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
+    reflection=ReflectionConfig(observation_tokens=600),
+)
+
+
+@pytest.fixture
+async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+    """Return a memory with small windows and a scripted model, on each engine in turn."""
+    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
+        yield opened
+
+
+async def chat(memory: Memory, clock: FakeClock, turns: int, **options: Any) -> list[str]:
+    """Hold some turns of small talk; return what the model saw at each, without the edge."""
+    seen: list[str] = []
+    for number in range(turns):
+        async with memory.turn("t1", "alice", **options) as turn:
+            context = await turn.prepare(UserMessage(f"question {number} " + "about the weather " * 10))
+            seen.append(context.render_without_edge())
+            await turn.record(AssistantMessage(f"answer {number} " + "it will rain " * 15))
+        await memory.settled()
+        clock.advance(minutes=1)
+    return seen
+
+
+async def test_a_long_conversation_stays_small_and_nothing_is_lost(memory: Memory, clock: FakeClock) -> None:
+    """The tail is activated into the log, the log is reflected, and every message is still there."""
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    await chat(memory, clock, 80)
+    status = await memory.status("t1", "alice")
+    assert status.last_seq == 160
+    assert status.messages.tokens < 1_200
+    assert status.cursor > 100
+    assert any(isinstance(event, Activated) for event in events)
+    assert any(isinstance(event, GenerationMade) for event in events)
+    store = (await memory.open()).store
+    rows = await store.messages.after("alice", "t1", 0)
+    assert [row.seq for row in rows] == list(range(1, 161))
+    assert rows[0].text.startswith("question 0")
+
+
+async def test_each_context_extends_the_last_between_activations(memory: Memory, clock: FakeClock) -> None:
+    """Outside activations and reflections the next context begins with the last one, byte for byte."""
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    previous, kept, total = "", 0, 0
+    for number in range(60):
+        before = len(events)
+        async with memory.turn("t1", "alice") as turn:
+            context = await turn.prepare(UserMessage(f"question {number} " + "word " * 30))
+            text = context.render_without_edge()
+            await turn.record(AssistantMessage("answer " + "word " * 30))
+        await memory.settled()
+        rewritten = any(isinstance(event, Activated | GenerationMade) for event in events[before:])
+        if previous and not rewritten:
+            total += 1
+            kept += text.startswith(previous)
+        previous = text
+        clock.advance(minutes=1)
+    assert total > 30
+    assert kept == total
+
+
+async def test_tool_loop_keeps_the_request_in_sight(memory: Memory, clock: FakeClock) -> None:
+    """In a long tool loop the user's request is repeated once the log has passed it, and pairs stay together."""
+    async with memory.turn("t1", "alice") as turn:
+        context = await turn.prepare(UserMessage("please refactor everything, this is the request"))
+        for number in range(40):
+            call = ToolCallPart(id=f"c{number}", name="read_file", arguments={"path": f"src/{number}.py"})
+            await turn.record(AssistantMessage([f"step {number}", call]))
+            context = await turn.prepare(ToolMessage(f"c{number}", "line of code\n" * 20, name="read_file"))
+            await memory.settled()
+            clock.advance(seconds=5)
+    texts = [message.text for message in context.tail]
+    assert any("this is the request" in text for text in texts)
+    calls = [part.id for message in context.tail for part in message.parts if part.type == "tool_call"]
+    results = [part.call_id for message in context.tail for part in message.parts if part.type == "tool_result"]
+    assert calls == results
+
+
+async def test_what_was_seen_can_be_built_again(memory: Memory, clock: FakeClock) -> None:
+    """Every context of the thread can be rebuilt from its record, edge included."""
+    whole: list[str] = []
+    for number in range(25):
+        async with memory.turn("t1", "alice", zone="Europe/Berlin") as turn:
+            context = await turn.prepare(UserMessage(f"question {number} " + "word " * 60))
+            whole.append(context.render())
+            await turn.record(AssistantMessage("answer " + "word " * 60))
+        await memory.settled()
+        clock.advance(hours=1)
+    for number, text in enumerate(whole, start=1):
+        assert (await memory.seen("t1", "alice", number)).render() == text
+
+
+async def test_discard_leaves_no_trace(memory: Memory, clock: FakeClock) -> None:
+    """A discarded turn is neither shown nor observed, and its places in the order are kept."""
+    await chat(memory, clock, 3)
+    async with memory.turn("t1", "alice") as turn:
+        await turn.prepare(UserMessage("my password is swordfish"))
+        await turn.discard()
+    async with memory.turn("t1", "alice") as turn:
+        context = await turn.prepare(UserMessage("hello again"))
+    assert "swordfish" not in context.render()
+    status = await memory.observe("t1", "alice")
+    assert status.backlog_tokens == 0
+    assert status.cursor == status.last_seq == 8
+
+
+async def test_history_as_of_and_restore(memory: Memory, clock: FakeClock) -> None:
+    """Old generations can be listed, read and brought back with all that was activated since."""
+    await chat(memory, clock, 60)
+    generations = await memory.history("t1", "alice")
+    assert [g.number for g in generations] == list(range(len(generations)))
+    assert generations[-1].kind == "reflection"
+    before = await memory.as_of("t1", "alice", generations[1].created_at)
+    made = await memory.restore("t1", "alice", 0)
+    assert made.restored_from == 0
+    after = await memory.as_of("t1", "alice", clock.now())
+    assert len(after) > len(before)
+    assert {group.kind for group in after} == {"observer"}
+    await chat(memory, clock, 5)
+
+
+async def test_usage_calibrates_the_thresholds(memory: Memory, clock: FakeClock) -> None:
+    """A model that counts twice our tokens fills its window twice as fast."""
+    async with memory.turn("t1", "alice", model="m") as turn:
+        context = await turn.prepare(UserMessage("word " * 100))
+        usage = Usage(model="m", input_tokens=context.tokens.total * 2, output_tokens=5, cost=0.01)
+        await turn.record(AssistantMessage("fine"), usage=usage)
+    kit = await memory.open()
+    assert await kit.factor("alice", "m") == pytest.approx(2.0, rel=0.2)
+    status = await memory.status("t1", "alice")
+    assert status.usage.cost == pytest.approx(0.01)
+
+
+async def test_every_decision_has_a_reason(memory: Memory, clock: FakeClock) -> None:
+    """Decisions are events with readable reasons, kept in the journal."""
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    await chat(memory, clock, 20)
+    reasons = [event.reason for event in events if isinstance(event, Decided)]
+    assert all(len(reason) > 10 for reason in reasons)
+    kit = await memory.open()
+    stored = await kit.store.journal.events("alice", thread="t1")
+    assert {"Decided", "RunStarted", "RunEnded", "Activated"} <= {event.kind for event in stored}

@@ -1,0 +1,42 @@
+"""What `import memolog` costs a user who needs nothing else: none of the libraries that a part of it wraps."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "anthropic",
+    "asyncpg",
+    "httpx",
+    "jinja2",
+    "langchain",
+    "mcp",
+    "openai",
+    "pydantic_ai",
+    "rich",
+    "splintr",
+    "starlette",
+    "typer",
+    "uvicorn",
+)
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the top packages that a fresh process has after a statement, beyond those it starts with."""
+    program = f"import sys\nbefore = set(sys.modules)\n{statement}\nprint(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+def test_importing_loads_no_other_library() -> None:
+    """The package loads, and none of the heavy libraries with it."""
+    loaded = loaded_by("import memolog")
+    assert "memolog" in loaded
+    assert sorted(loaded & set(HEAVY)) == []
+
+
+@pytest.mark.parametrize("layer", ["memolog.config", "memolog.store", "memolog.tokens"])
+def test_importing_a_layer_loads_no_other_library(layer: str) -> None:
+    """The layers by themselves are as light as the whole."""
+    assert sorted(loaded_by(f"import {layer}") & set(HEAVY)) == []

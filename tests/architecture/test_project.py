@@ -1,0 +1,156 @@
+"""The repository as a whole: nothing of one machine in it, every dependency pinned, every document and target in its place."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from architecture.source import PACKAGE, REPOSITORY, modules
+
+# Put together here, so that this file does not hold what it looks for.
+FOLDERS = ("home", "root", "work")
+MACHINE_PATH = re.compile(rf"(?<![\w.])/(?:{'|'.join(FOLDERS)})/")
+TEMPORARY_PATH = re.compile(rf"(?<![\w.])/{'tmp'}/")
+REGISTRY = re.compile("|".join([r"\b" + "pypi" + r"\.org", "files" + r"\.pythonhosted", "registry" + r"\.npmjs"]))
+DOCUMENTS = ("AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md")
+
+
+@cache
+def repository_files() -> dict[str, str]:
+    """Return the text of every file that is, or is about to be, part of the repository."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("this is no git checkout")
+    names = sorted(filter(None, done.stdout.decode().split("\0")))
+    files = {name: REPOSITORY / name for name in names}
+    return {name: path.read_bytes().decode("utf-8", "replace") for name, path in files.items() if path.is_file()}
+
+
+def lines_with(pattern: re.Pattern[str], *folders: str) -> list[str]:
+    """Return where a pattern occurs, in these folders or everywhere."""
+    return [
+        f"{name}:{number}: {line.strip()[:100]}"
+        for name, text in repository_files().items()
+        if not folders or name.startswith(folders)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def test_no_machine_paths() -> None:
+    """No file names a folder of the machine it was written on."""
+    assert "pyproject.toml" in repository_files()
+    assert lines_with(MACHINE_PATH) == []
+
+
+def test_no_temporary_paths_in_source_and_documents() -> None:
+    """Source and documents name no temporary folder either: it differs between systems."""
+    assert lines_with(TEMPORARY_PATH, "src/", "docs/", "examples/", *DOCUMENTS) == []
+
+
+def test_no_registry_hosts() -> None:
+    """Where packages come from is the installer's business."""
+    assert lines_with(REGISTRY) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_counts_as_a_machine_path(folder: str) -> None:
+    """The pattern finds an absolute path and leaves a relative one or an address alone."""
+    assert MACHINE_PATH.search(f"open('/{folder}/x')")
+    assert not MACHINE_PATH.search(f"src/{folder}/x example.com/{folder}/x /{folder}s/")
+
+
+# ---------------------------------------------------------------- requirements
+
+
+def requirements() -> list[str]:
+    """Return the requirements of the constraints, each on one line with its hashes."""
+    text = (REPOSITORY / "constraints.txt").read_text("utf-8").replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_every_requirement_is_pinned_and_hashed() -> None:
+    """What is installed is exactly what was resolved."""
+    assert requirements() != []
+    exact = re.compile(r"^[\w.\-\[\],]+==\S+(?: ;[^#]*?)?(?:\s+--hash=sha256:[0-9a-f]{64})+$")
+    assert [line[:60] for line in requirements() if not exact.match(line)] == []
+
+
+def test_no_addresses_in_the_constraints() -> None:
+    """The constraints name versions, not places."""
+    text = (REPOSITORY / "constraints.txt").read_text("utf-8")
+    assert [
+        line for line in text.splitlines() if "://" in line or line.lstrip().startswith(("-i ", "--index", "--find"))
+    ] == []
+
+
+# ---------------------------------------------------------------- documents and targets
+
+
+def test_make_help_lists_every_target() -> None:
+    """What a person can run, `make help` shows; what it shows, a person can run."""
+    text = (REPOSITORY / "Makefile").read_text("utf-8")
+    shown = set(re.findall(r"^#   make ([\w-]+)", text, re.MULTILINE))
+    phony = {name for line in re.findall(r"^\.PHONY:(.*)$", text, re.MULTILINE) for name in line.split()}
+    patterns = {f"{stem}NAME" for stem in re.findall(r"^([\w-]+)%:", text, re.MULTILINE)}
+    assert shown == (phony | patterns) - {"help"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_are_there(name: str) -> None:
+    """Every document that a newcomer looks for exists and says something."""
+    path = REPOSITORY / name
+    assert path.is_file(), f"{name} is missing"
+    assert path.read_text("utf-8").strip(), f"{name} is empty"
+
+
+# ---------------------------------------------------------------- queries
+
+HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+INCLUDE = re.compile(r"\{(\w+)\}")
+
+
+def written_queries() -> dict[tuple[str, str], str]:
+    """Return the text of every named query by its file and name."""
+    queries: dict[tuple[str, str], str] = {}
+    for path in sorted((PACKAGE / "store" / "sql").glob("*.sql")):
+        pieces = HEADER.split(path.read_text("utf-8"))
+        queries.update({(path.stem, name): body for name, body in zip(pieces[1::2], pieces[2::2], strict=True)})
+    return queries
+
+
+def used_queries() -> Iterator[tuple[str, str]]:
+    """Yield the file and name of every query that a module asks for."""
+    for module in modules():
+        files: dict[str, str] = {}
+        for node in ast.walk(module.tree):
+            match node:
+                case ast.Assign(
+                    targets=[target],
+                    value=ast.Call(func=ast.Name(id="load_queries"), args=[ast.Constant(value=str(file))]),
+                ):
+                    files[ast.unparse(target)] = file
+                case _:
+                    pass
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute) and (file := files.get(ast.unparse(node.value))):
+                yield file, node.attr
+
+
+def test_every_query_is_used() -> None:
+    """A query that nothing asks for, and that no other query is made of, is deleted."""
+    written = written_queries()
+    included = {(file, name) for (file, _), body in written.items() for name in INCLUDE.findall(body)}
+    assert sorted(written.keys() - included - set(used_queries())) == []
+
+
+def test_every_query_that_is_used_is_written() -> None:
+    """A query is found by its name when it is asked for: a misspelt one would only fail then."""
+    used = set(used_queries())
+    assert used != set()
+    assert sorted(used - written_queries().keys() - {(file, "statements") for file, _ in used}) == []

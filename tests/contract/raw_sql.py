@@ -1,0 +1,99 @@
+"""Raw SQL for tests, on every engine: what our own code never does, so that the schema's guards can be seen at work."""
+
+from datetime import datetime
+from typing import Any
+
+from memolog.domain.moments import to_micros
+from memolog.store import Store
+from memolog.store.sql import Script, Statement, Step
+
+__all__ = ["add_group", "add_log", "add_run", "add_task", "run_sql", "set_state", "thread_pk"]
+
+
+async def run_sql(store: Store, text: str, **values: object) -> list[tuple[Any, ...]]:
+    """Run one statement in a transaction of its own and return its rows."""
+    statement = Statement(name="test", text=text, parameters=tuple(values), lists=frozenset())
+
+    def script() -> Script[list[tuple[Any, ...]]]:
+        rows = yield Step(statement, values)
+        return [tuple(row) for row in rows]
+
+    return await store.engine.write(script, name="test.sql")
+
+
+async def thread_pk(store: Store, resource: str, thread: str) -> int:
+    """Return the internal key of a thread."""
+    rows = await run_sql(
+        store, "SELECT pk FROM threads WHERE resource = :resource AND id = :thread", resource=resource, thread=thread
+    )
+    return rows[0][0]
+
+
+async def set_state(store: Store, message_id: str, state: str) -> None:
+    """Withdraw or forget every row of a message; what is forgotten loses its parts."""
+    change = "state = 'forgotten', parts = '[]'" if state == "forgotten" else f"state = '{state}'"
+    changed = await run_sql(store, f"UPDATE messages SET {change} WHERE id = :id RETURNING seq", id=message_id)
+    assert changed
+
+
+async def add_task(store: Store, resource: str, task: str) -> int:
+    """Enter a task and return its internal key."""
+    rows = await run_sql(
+        store,
+        "INSERT INTO tasks (resource, id, handle, created_at, updated_at, title) "
+        "VALUES (:resource, :task, :handle, 1, 1, 'Do it') RETURNING pk",
+        resource=resource,
+        task=task,
+        handle=f"h-{task}",
+    )
+    return rows[0][0]
+
+
+async def add_log(store: Store, resource: str, log: str, *, thread: int | None = None) -> int:
+    """Enter a log and return its internal key."""
+    rows = await run_sql(
+        store,
+        "INSERT INTO logs (id, resource, thread_pk, created_at) VALUES (:id, :resource, :thread, 1) RETURNING pk",
+        id=log,
+        resource=resource,
+        thread=thread,
+    )
+    return rows[0][0]
+
+
+async def add_run(store: Store, log: int, run: str, span: tuple[int, int, int], *, status: str, at: datetime) -> int:
+    """Enter an observer's run over (thread, first, last) and return its internal key."""
+    rows = await run_sql(
+        store,
+        "INSERT INTO runs (id, log_pk, kind, status, thread_pk, first_seq, last_seq, owner, lease_until, heartbeat_at, "
+        "started_at, finished_at) VALUES (:id, :log, 'observe', :status, :thread, :first, :last, 'w', :at, :at, :at, "
+        ":finished) RETURNING pk",
+        id=run,
+        log=log,
+        status=status,
+        thread=span[0],
+        first=span[1],
+        last=span[2],
+        at=to_micros(at),
+        finished=to_micros(at) if status in {"done", "abandoned"} else None,
+    )
+    return rows[0][0]
+
+
+async def add_group(
+    store: Store, log: int, group: str, span: tuple[int, int, int], *, kind: str = "observer", state: str = "active"
+) -> int:
+    """Enter a group over (thread, first, last) and return its internal key."""
+    rows = await run_sql(
+        store,
+        "INSERT INTO groups (id, log_pk, handle, kind, state, thread_pk, first_seq, last_seq, tokens, created_at, text) "
+        "VALUES (:id, :log, :id, :kind, :state, :thread, :first, :last, 1, 1, 'x') RETURNING pk",
+        id=group,
+        log=log,
+        kind=kind,
+        state=state,
+        thread=span[0],
+        first=span[1],
+        last=span[2],
+    )
+    return rows[0][0]

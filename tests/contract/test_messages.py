@@ -1,0 +1,578 @@
+"""What every engine does with messages: saving them once, keeping them as they are, finding them again."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from conftest import FakeClock, OpenStore, counts, weigh
+from contract.raw_sql import add_task, run_sql, set_state
+from memolog.domain.errors import MessageConflict, MessageNotFound, ThreadNotFound
+from memolog.domain.message import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    NewMessage,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UnknownPart,
+    UserMessage,
+)
+from memolog.domain.observation import Span
+from memolog.store import Store
+from memolog.store.messages import Totals
+
+
+def said(*texts: str) -> list[NewMessage]:
+    """Return a user message for each text, with the text as its id."""
+    return [UserMessage(text, id=text) for text in texts]
+
+
+async def texts(store: Store, thread: str = "t", resource: str = "alice") -> list[tuple[int, str]]:
+    """Return number and text of what is live in a thread."""
+    return [(message.seq, message.text) for message in await store.messages.after(resource, thread)]
+
+
+# ---------------------------------------------------------------- saving
+
+
+async def test_one_message_is_saved_and_found(store: Store, clock: FakeClock) -> None:
+    """The first message creates its thread and gets number one; what save returns is what is stored."""
+    saved = await store.messages.save("alice", "t", UserMessage("hello", id="m", speaker="Al"))
+    assert saved.added == 1
+    message = saved.messages[0]
+    assert saved.messages == await store.messages.after("alice", "t")
+    assert (message.id, message.resource, message.thread, message.seq) == ("m", "alice", "t", 1)
+    assert (message.role, message.text, message.speaker) == ("user", "hello", "Al")
+    assert message.created_at == clock.now()
+    assert message.tokens == weigh(UserMessage("hello", speaker="Al")) > 0
+    assert (message.state, message.continuation, message.level, message.own) == ("live", 0, 0, False)
+    assert (message.task, message.injection, message.search, message.metadata) == (None, None, None, {})
+
+
+async def test_every_kind_of_part_comes_back_the_same(store: Store) -> None:
+    """Parts, and the fields around them, are kept to the byte."""
+    message = NewMessage(
+        role="assistant",
+        id="m",
+        created_at=datetime(2025, 5, 5, 5, 5, 5, 555555, tzinfo=UTC),
+        zone="Europe/Zurich",
+        speaker="Bot\x00",
+        own=True,
+        metadata={"nested": {"list": [1, 2.5, None, True, "\ud800"]}},
+        parts=(
+            TextPart(text="t", extra={"cache": True}),
+            ReasoningPart(text="hm", signature="s", encrypted="e"),
+            ToolCallPart(id="c", name="n", arguments={"a": [1]}),
+            ToolResultPart(
+                call_id="c",
+                content=["x"],
+                name="n",
+                is_error=True,
+                files=(FilePart(media_type="image/png", data=b"\x00\xff"),),
+            ),
+            FilePart(media_type="a/b", url="u", name="n", width=1, height=2, pages=3, seconds=4.5, detail="low"),
+            UnknownPart(data={"type": "new", "x": 1}),
+        ),
+    )
+    saved = (await store.messages.save("alice", "t", message)).messages
+    loaded = await store.messages.get("alice", "m")
+    assert loaded == saved
+    for name in ("role", "parts", "created_at", "zone", "speaker", "own", "metadata"):
+        assert getattr(loaded[0], name) == getattr(message, name), name
+
+
+async def test_a_batch_is_saved_in_its_order(store: Store) -> None:
+    """Numbers are dense, in the order given, whatever the times say."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    batch = [
+        NewMessage(role="user", parts=(TextPart(text=str(index)),), created_at=start - timedelta(days=index))
+        for index in range(5)
+    ]
+    saved = await store.messages.save("alice", "t", batch)
+    assert saved.added == 5
+    assert saved.messages == await store.messages.after("alice", "t")
+    assert await texts(store) == [(index + 1, str(index)) for index in range(5)]
+
+
+async def test_an_empty_batch_is_harmless(store: Store) -> None:
+    """Nothing to save saves nothing."""
+    await store.messages.save("alice", "t", UserMessage("a"))
+    saved = await store.messages.save("alice", "t", [])
+    assert (saved.messages, saved.added) == ((), 0)
+    assert (await store.threads.get("alice", "t")).last_seq == 1
+
+
+async def test_a_message_without_parts_can_grow(store: Store) -> None:
+    """An empty message is a message."""
+    await store.messages.save("alice", "t", NewMessage(role="assistant", parts=(), id="m"))
+    saved = await store.messages.save("alice", "t", AssistantMessage("later", id="m"))
+    assert [(row.seq, row.continuation, row.text) for row in saved.messages] == [(2, 1, "later")]
+
+
+async def test_every_role_is_kept(store: Store) -> None:
+    """The four roles come back as they were."""
+    batch = [SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMessage("c", "r")]
+    await store.messages.save("alice", "t", batch)
+    assert [row.role for row in await store.messages.after("alice", "t")] == ["system", "user", "assistant", "tool"]
+
+
+async def test_saving_the_same_again_changes_nothing(store: Store) -> None:
+    """One message or a batch, as often as you like: no new row, no number used up."""
+    batch = said("a", "b", "c")
+    first = await store.messages.save("alice", "t", batch)
+    again = await store.messages.save("alice", "t", batch)
+    single = await store.messages.save("alice", "t", batch[1])
+    assert (again.messages, again.added) == (first.messages, 0)
+    assert (single.messages, single.added) == (first.messages[1:2], 0)
+    assert (await store.threads.get("alice", "t")).last_seq == 3
+    await store.messages.save("alice", "t", UserMessage("d"))
+    assert await texts(store) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+
+
+async def test_the_same_again_ignores_what_is_not_content(store: Store, clock: FakeClock) -> None:
+    """A repetition with another time or speaker is still one: the first stands."""
+    await store.messages.save("alice", "t", UserMessage("a", id="m", speaker="Al"))
+    clock.advance(days=1)
+    again = await store.messages.save("alice", "t", UserMessage("a", id="m", speaker="Bo"))
+    assert again.added == 0
+    assert again.messages[0].speaker == "Al"
+    assert again.messages[0].created_at == clock.now() - timedelta(days=1)
+
+
+async def test_a_batch_of_old_and_new_adds_the_new(store: Store) -> None:
+    """A history that is saved whole each time adds only its end."""
+    await store.messages.save("alice", "t", said("a", "b"))
+    saved = await store.messages.save("alice", "t", said("a", "b", "c", "d"))
+    assert saved.added == 2
+    assert [row.seq for row in saved.messages] == [1, 2, 3, 4]
+    assert await texts(store) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+
+
+async def test_growth_is_a_further_row(store: Store) -> None:
+    """More parts under one id are added behind; the first row stays, and each row counts its own tokens."""
+    await store.messages.save("alice", "t", AssistantMessage(["a"], id="m"))
+    await store.messages.save("alice", "t", UserMessage("between", id="u"))
+    grown = await store.messages.save("alice", "t", AssistantMessage(["a", "b", "c"], id="m"))
+    assert grown.added == 1
+    assert [(row.seq, row.continuation, list(row.parts)) for row in grown.messages] == [
+        (3, 1, [TextPart(text="b"), TextPart(text="c")])
+    ]
+    again = await store.messages.save("alice", "t", AssistantMessage(["a", "b", "c", "d"], id="m"))
+    assert (again.messages[0].continuation, again.messages[0].seq) == (2, 4)
+    rows = await store.messages.get("alice", "m")
+    assert [row.seq for row in rows] == [1, 3, 4]
+    assert [part for row in rows for part in row.parts] == [TextPart(text=text) for text in "abcd"]
+    assert rows[1].tokens == weigh(AssistantMessage(["b", "c"]))
+
+
+async def test_a_prefix_of_what_is_stored_changes_nothing(store: Store) -> None:
+    """A late repetition of an earlier, shorter state of a message is a no-op, also across its rows."""
+    await store.messages.save("alice", "t", AssistantMessage(["a", "b"], id="m"))
+    await store.messages.save("alice", "t", AssistantMessage(["a", "b", "c"], id="m"))
+    for shorter in (["a"], ["a", "b"], ["a", "b", "c"], []):
+        saved = await store.messages.save("alice", "t", AssistantMessage(shorter, id="m"))
+        assert saved.added == 0
+        assert [row.seq for row in saved.messages] == [1, 2]
+    assert (await store.threads.get("alice", "t")).last_seq == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        AssistantMessage(["x"], id="m"),
+        AssistantMessage(["a", "x"], id="m"),
+        AssistantMessage(["a", "b", "x"], id="m"),
+        AssistantMessage(["b", "a"], id="m"),
+        UserMessage(["a", "b", "c"], id="m"),
+        UserMessage([], id="m"),
+        AssistantMessage([TextPart(text="a", extra={"x": 1}), "b", "c"], id="m"),
+        AssistantMessage([ReasoningPart(text="a"), "b", "c"], id="m"),
+    ],
+)
+async def test_other_content_is_refused(store: Store, other: NewMessage) -> None:
+    """Another text, order, kind of part or role under a known id is a clear error that changes nothing."""
+    await store.messages.save("alice", "t", AssistantMessage(["a", "b"], id="m"))
+    await store.messages.save("alice", "t", AssistantMessage(["a", "b", "c"], id="m"))
+    before = await store.messages.get("alice", "m")
+    with pytest.raises(MessageConflict, match="Message m is already stored in thread t with other content") as caught:
+        await store.messages.save("alice", "t", other)
+    assert "new id" in str(caught.value)
+    assert await store.messages.get("alice", "m") == before
+    assert (await store.threads.get("alice", "t")).last_seq == 2
+    assert (await store.messages.save("alice", "t", UserMessage("next"))).messages[0].seq == 3
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_one_bad_item_saves_none_of_a_batch(store: Store, place: int) -> None:
+    """All or none: the thread is not even created, no number is used up, and a repetition without the bad item works."""
+    await store.messages.save("alice", "t", UserMessage("a", id="m"))
+    batch = said("x", "y")
+    batch.insert(place, UserMessage("other", id="m"))
+    with pytest.raises(MessageConflict):
+        await store.messages.save("alice", "t", batch)
+    assert await texts(store) == [(1, "a")]
+    assert (await store.threads.get("alice", "t")).last_seq == 1
+    with pytest.raises(MessageConflict):
+        await store.messages.save("alice", "new", [UserMessage("a", id="m"), UserMessage("b", id="m")])
+    with pytest.raises(ThreadNotFound):
+        await store.threads.get("alice", "new")
+    await store.messages.save("alice", "t", said("x", "y"))
+    assert await texts(store) == [(1, "a"), (2, "x"), (3, "y")]
+
+
+async def test_duplicates_inside_a_batch_are_saved_once(store: Store) -> None:
+    """The same twice is one row, a longer form is its continuation, all in one call."""
+    batch = [
+        AssistantMessage(["a"], id="m"),
+        UserMessage("u", id="u"),
+        AssistantMessage(["a"], id="m"),
+        AssistantMessage(["a", "b"], id="m"),
+    ]
+    saved = await store.messages.save("alice", "t", batch)
+    assert saved.added == 3
+    assert await texts(store) == [(1, "a"), (2, "u"), (3, "b")]
+    assert [row.continuation for row in await store.messages.get("alice", "m")] == [0, 1]
+
+
+async def test_an_id_is_unique_in_its_thread_only(store: Store) -> None:
+    """Other threads and other resources may use it for something else."""
+    await store.messages.save("alice", "t", UserMessage("one", id="m"))
+    await store.messages.save("alice", "t2", AssistantMessage("two", id="m"))
+    await store.messages.save("bob", "t", UserMessage("three", id="m"))
+    assert [row.text for row in await store.messages.get("alice", "m")] == ["one", "two"]
+    assert [row.text for row in await store.messages.get("alice", "m", thread="t2")] == ["two"]
+    assert [row.text for row in await store.messages.get("bob", "m")] == ["three"]
+
+
+async def test_a_thread_is_only_created_when_wanted(store: Store) -> None:
+    """With create=False a missing thread is an error, an existing one is used."""
+    for messages in (UserMessage("a"), said("a", "b")):
+        with pytest.raises(ThreadNotFound, match="no thread t"):
+            await store.messages.save("alice", "t", messages, create=False)
+    assert await store.threads.count("alice") == 0
+    await store.threads.create("alice", "t")
+    assert (await store.messages.save("alice", "t", said("a", "b"), create=False)).added == 2
+
+
+async def test_numbers_stay_dense_among_many_writers(store: Store) -> None:
+    """Batches of many callers at once neither mix nor leave gaps."""
+    writers, rounds = counts(6, 20), counts(4, 20)
+
+    async def write(writer: int) -> None:
+        for turn in range(rounds):
+            batch = [UserMessage(f"{writer}.{turn}.{part}") for part in range(3)]
+            saved = await store.messages.save("alice", "t", batch)
+            first = saved.messages[0].seq
+            assert [row.seq for row in saved.messages] == [first, first + 1, first + 2]
+
+    await asyncio.gather(*(write(writer) for writer in range(writers)))
+    rows = await store.messages.after("alice", "t")
+    assert [row.seq for row in rows] == list(range(1, writers * rounds * 3 + 1))
+    for first in rows[::3]:
+        # A batch is never torn apart by another writer.
+        stem = first.text.rsplit(".", maxsplit=1)[0]
+        assert [rows[first.seq - 1 + part].text for part in range(3)] == [f"{stem}.{part}" for part in range(3)]
+
+
+async def test_many_savers_of_one_message_save_it_once(store: Store) -> None:
+    """A retry that overtakes its first attempt is still a repetition."""
+    many = counts(12, 60)
+    saved = await asyncio.gather(
+        *(store.messages.save("alice", "t", said("a", "b")) for _ in range(many)),
+        *(store.messages.save("alice", "t", UserMessage("a", id="a")) for _ in range(many)),
+    )
+    assert sum(one.added for one in saved) == 2
+    assert {row.text for row in await store.messages.after("alice", "t")} == {"a", "b"}
+    assert (await store.threads.get("alice", "t")).last_seq == 2
+
+
+async def test_growing_from_two_sides_keeps_one_order(store: Store) -> None:
+    """Callers that stream the same message in steps end with each part once."""
+    letters = "abcdefgh"
+
+    async def stream() -> None:
+        for length in range(1, len(letters) + 1):
+            await store.messages.save("alice", "t", AssistantMessage(list(letters[:length]), id="m"))
+
+    await asyncio.gather(stream(), stream(), stream())
+    rows = await store.messages.get("alice", "m")
+    assert "".join(row.text.replace("\n\n", "") for row in rows) == letters
+    assert [row.continuation for row in rows] == list(range(len(rows)))
+
+
+async def test_a_batch_larger_than_one_lookup(store: Store) -> None:
+    """Known ids are found also in batches that need several lookups."""
+    many = counts(600, 3000)
+    batch = said(*(f"m{index}" for index in range(many)))
+    assert (await store.messages.save("alice", "t", batch)).added == many
+    assert (await store.messages.save("alice", "t", [*batch[-2:], *said("new")])).added == 1
+    again = await store.messages.save("alice", "t", [*batch[:300], *said("newer")])
+    assert again.added == 1
+    assert (await store.threads.get("alice", "t")).last_seq == many + 2
+
+
+# ---------------------------------------------------------------- loading
+
+
+@pytest.fixture
+async def ten(store: Store) -> Store:
+    """Return a store with ten messages in a thread, m1 to m10."""
+    await store.messages.save("alice", "t", said(*(f"m{index}" for index in range(1, 11))))
+    return store
+
+
+def numbers(messages: tuple[Message, ...]) -> list[int]:
+    """Return the sequence numbers."""
+    return [message.seq for message in messages]
+
+
+async def test_the_tail_begins_after_the_cursor(ten: Store) -> None:
+    """Oldest first, as many as asked for; a cursor at or past the end leaves nothing."""
+    assert numbers(await ten.messages.after("alice", "t", 7)) == [8, 9, 10]
+    assert numbers(await ten.messages.after("alice", "t", 0, limit=2)) == [1, 2]
+    assert numbers(await ten.messages.after("alice", "t", -5, limit=1)) == [1]
+    for cursor in (10, 99, 2**63, 2**80):
+        assert await ten.messages.after("alice", "t", cursor) == ()
+
+
+async def test_a_span_holds_both_its_ends(ten: Store) -> None:
+    """First and last are included; what lies beyond the end is not there."""
+    assert numbers(await ten.messages.span("alice", "t", Span(first=3, last=5))) == [3, 4, 5]
+    assert numbers(await ten.messages.span("alice", "t", Span(first=10, last=2**80))) == [10]
+    assert await ten.messages.span("alice", "t", Span(first=11, last=20)) == ()
+
+
+async def test_a_missing_thread_has_no_tail(ten: Store) -> None:
+    """A thread that is not there is told apart from one that is empty."""
+    await ten.threads.create("alice", "empty")
+    assert await ten.messages.after("alice", "empty") == ()
+    assert (await ten.messages.page("alice", "empty")).items == ()
+    for thread in ("nowhere", "T"):
+        with pytest.raises(ThreadNotFound):
+            await ten.messages.after("alice", thread)
+        with pytest.raises(ThreadNotFound):
+            await ten.messages.span("alice", thread, Span(first=1, last=1))
+        with pytest.raises(ThreadNotFound):
+            await ten.messages.page("alice", thread)
+        with pytest.raises(ThreadNotFound):
+            await ten.messages.page("alice", thread, before=5)
+
+
+async def test_a_missing_message_is_not_found(ten: Store) -> None:
+    """Neither by a wrong id nor in a wrong thread."""
+    await ten.threads.create("alice", "empty")
+    with pytest.raises(MessageNotFound, match="no message m11"):
+        await ten.messages.get("alice", "m11")
+    for thread in ("empty", "nowhere"):
+        with pytest.raises(MessageNotFound):
+            await ten.messages.get("alice", "m1", thread=thread)
+
+
+async def test_pages_lead_forward_to_the_end(ten: Store) -> None:
+    """Each page starts where the last one ended."""
+    first = await ten.messages.page("alice", "t", limit=4)
+    assert (numbers(first.items), first.next) == ([1, 2, 3, 4], "4")
+    second = await ten.messages.page("alice", "t", after=4, limit=4)
+    assert (numbers(second.items), second.next) == ([5, 6, 7, 8], "8")
+    third = await ten.messages.page("alice", "t", after=8, limit=4)
+    assert (numbers(third.items), third.next) == ([9, 10], None)
+    exact = await ten.messages.page("alice", "t", after=8, limit=2)
+    assert (numbers(exact.items), exact.next) == ([9, 10], None)
+    beyond = await ten.messages.page("alice", "t", after=2**80)
+    assert (beyond.items, beyond.next) == ((), None)
+
+
+async def test_pages_lead_back_to_the_start(ten: Store) -> None:
+    """Going back, a page is still shown oldest first."""
+    last = await ten.messages.page("alice", "t", before=2**80, limit=4)
+    assert (numbers(last.items), last.next) == ([7, 8, 9, 10], "7")
+    middle = await ten.messages.page("alice", "t", before=7, limit=4)
+    assert (numbers(middle.items), middle.next) == ([3, 4, 5, 6], "3")
+    first = await ten.messages.page("alice", "t", before=3, limit=4)
+    assert (numbers(first.items), first.next) == ([1, 2], None)
+    none = await ten.messages.page("alice", "t", before=1)
+    assert (none.items, none.next) == ((), None)
+
+
+async def pages_of(store: Store, limit: int, *, newest_first: bool) -> AsyncIterator[Message]:
+    """Walk through all messages of a resource."""
+    token = None
+    while True:
+        page = await store.messages.of_resource("alice", limit=limit, after=token, newest_first=newest_first)
+        for message in page.items:
+            yield message
+        if page.next is None:
+            return
+        token = page.next
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 100])
+async def test_a_resource_is_paged_in_the_order_of_time(store: Store, limit: int) -> None:
+    """Over all threads, in both directions, with many equal times: each once, and one direction mirrors the other."""
+    chance = random.Random(limit)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    batch: dict[str, list[NewMessage]] = {"a": [], "b": [], "c": []}
+    for index in range(counts(24, 200)):
+        at = start + timedelta(hours=chance.randrange(4))
+        message = NewMessage(role="user", parts=(TextPart(text=str(index)),), id=f"m{index}", created_at=at)
+        batch[chance.choice("abc")].append(message)
+    for thread, messages in batch.items():
+        await store.messages.save("alice", thread, messages)
+    await store.messages.save("bob", "a", UserMessage("not hers"))
+    forward = [row async for row in pages_of(store, limit, newest_first=False)]
+    back = [row async for row in pages_of(store, limit, newest_first=True)]
+    assert sorted(row.id for row in forward) == sorted(message.id or "" for some in batch.values() for message in some)
+    assert back == forward[::-1]
+    assert [row.created_at for row in forward] == sorted(row.created_at for row in forward)
+    for thread in batch:
+        same = [row.seq for row in forward if row.thread == thread and row.created_at == start]
+        assert same == sorted(same)
+
+
+async def test_a_resource_is_paged_within_two_moments(store: Store) -> None:
+    """`since` is included, `until` is not."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    days = [start + timedelta(days=index) for index in range(5)]
+    batch = [NewMessage(role="user", parts=(), id=f"d{index}", created_at=day) for index, day in enumerate(days)]
+    await store.messages.save("alice", "t", batch)
+
+    async def ids(since: datetime | None, until: datetime | None, *, newest_first: bool = False) -> list[str]:
+        page = await store.messages.of_resource("alice", since=since, until=until, newest_first=newest_first)
+        return [row.id for row in page.items]
+
+    assert await ids(days[1], days[3]) == ["d1", "d2"]
+    assert await ids(days[1], days[3], newest_first=True) == ["d2", "d1"]
+    assert await ids(days[3], None) == ["d3", "d4"]
+    assert await ids(None, days[1]) == ["d0"]
+    assert await ids(days[3], days[1]) == []
+    assert await ids(days[4] + timedelta(microseconds=1), None) == []
+    zone = start.astimezone().tzinfo
+    assert await ids(days[1].astimezone(zone), days[2].astimezone(zone)) == ["d1"]
+
+
+async def test_totals_count_live_messages(ten: Store) -> None:
+    """Of a thread, of its tail, and of the whole resource."""
+    rows = await ten.messages.after("alice", "t")
+    await ten.messages.save("alice", "t2", UserMessage("more"))
+    assert await ten.messages.totals("alice", "t") == Totals(messages=10, tokens=sum(row.tokens for row in rows))
+    tail = await ten.messages.totals("alice", "t", after=8)
+    assert tail == Totals(messages=2, tokens=sum(row.tokens for row in rows[8:]))
+    assert (await ten.messages.totals("alice")).messages == 11
+    for nothing in (
+        await ten.messages.totals("alice", "nowhere"),
+        await ten.messages.totals("nobody"),
+        await ten.messages.totals("alice", "t", after=2**80),
+    ):
+        assert nothing == Totals(messages=0, tokens=0)
+
+
+async def test_a_linked_message_names_its_task(store: Store) -> None:
+    """The task is shown by the id that callers know, and goes when the task goes."""
+    await store.messages.save("alice", "t", UserMessage("a", id="m"))
+    pk = await add_task(store, "alice", "task-1")
+    await run_sql(store, "UPDATE messages SET task_pk = :pk", pk=pk)
+    assert (await store.messages.get("alice", "m"))[0].task == "task-1"
+    await run_sql(store, "DELETE FROM tasks WHERE pk = :pk", pk=pk)
+    assert (await store.messages.get("alice", "m"))[0].task is None
+
+
+async def test_a_compacted_message_shows_its_texts(store: Store) -> None:
+    """Level, injection and search text are read; the parts stay."""
+    await store.messages.save("alice", "t", UserMessage("long", id="m"))
+    before = await store.messages.get("alice", "m")
+    await run_sql(store, "UPDATE messages SET level = 1, injection = 'short', search = 'words'")
+    after = await store.messages.get("alice", "m")
+    assert (after[0].level, after[0].injection, after[0].search) == (1, "short", "words")
+    assert after[0].parts == before[0].parts
+
+
+# ---------------------------------------------------------------- tombstones
+
+
+async def test_a_tombstone_keeps_its_place(ten: Store) -> None:
+    """What was withdrawn or forgotten is in no tail, count or listing, and in every span and page."""
+    await set_state(ten, "m3", "withdrawn")
+    await set_state(ten, "m5", "forgotten")
+    live = [1, 2, 4, 6, 7, 8, 9, 10]
+    assert numbers(await ten.messages.after("alice", "t")) == live
+    span = await ten.messages.span("alice", "t", Span(first=2, last=6))
+    assert [(row.seq, row.state) for row in span] == [
+        (2, "live"),
+        (3, "withdrawn"),
+        (4, "live"),
+        (5, "forgotten"),
+        (6, "live"),
+    ]
+    assert span[3].parts == ()
+    assert numbers((await ten.messages.page("alice", "t")).items) == list(range(1, 11))
+    assert numbers((await ten.messages.of_resource("alice")).items) == live
+    assert (await ten.messages.totals("alice", "t")).messages == 8
+    assert (await ten.messages.save("alice", "t", UserMessage("next"))).messages[0].seq == 11
+
+
+async def test_what_was_withdrawn_can_be_said_again(store: Store) -> None:
+    """It is as if it had not been said: the same id is saved anew, behind, with other words and role if need be."""
+    await store.messages.save("alice", "t", [UserMessage("a", id="m"), UserMessage("b", id="n")])
+    await set_state(store, "m", "withdrawn")
+    again = await store.messages.save("alice", "t", AssistantMessage("other", id="m"))
+    assert again.added == 1
+    assert [(row.seq, row.continuation, row.text) for row in again.messages] == [(3, 1, "other")]
+    assert await texts(store) == [(2, "b"), (3, "other")]
+    repeated = await store.messages.save("alice", "t", AssistantMessage("other", id="m"))
+    assert (repeated.messages, repeated.added) == (again.messages, 0)
+    with pytest.raises(MessageConflict):
+        await store.messages.save("alice", "t", UserMessage("a", id="m"))
+    assert [row.state for row in await store.messages.get("alice", "m")] == ["withdrawn", "live"]
+
+
+async def test_what_was_forgotten_does_not_come_back(store: Store) -> None:
+    """Saving it again, longer, or in a batch adds nothing of it and is no error."""
+    batch = said("a", "b")
+    await store.messages.save("alice", "t", batch)
+    await set_state(store, "a", "forgotten")
+    for offered in (batch[0], UserMessage(["a", "more"], id="a"), AssistantMessage("else", id="a")):
+        saved = await store.messages.save("alice", "t", offered)
+        assert saved.added == 0
+        assert [(row.id, row.state, row.parts) for row in saved.messages] == [("a", "forgotten", ())]
+    whole = await store.messages.save("alice", "t", [*batch, *said("c")])
+    assert whole.added == 1
+    assert await texts(store) == [(2, "b"), (3, "c")]
+    assert (await store.threads.get("alice", "t")).last_seq == 3
+
+
+async def test_a_forgotten_row_among_several_stops_growth(store: Store) -> None:
+    """A message of which one row was forgotten does not grow any more."""
+    await store.messages.save("alice", "t", AssistantMessage(["a"], id="m"))
+    await store.messages.save("alice", "t", AssistantMessage(["a", "b"], id="m"))
+    await run_sql(store, "UPDATE messages SET state = 'forgotten', parts = '[]' WHERE continuation = 1")
+    saved = await store.messages.save("alice", "t", AssistantMessage(["a", "b", "c"], id="m"))
+    assert saved.added == 0
+    assert await texts(store) == [(1, "a")]
+
+
+async def test_a_save_survives_the_store(store: Store, open_a_store: OpenStore, engine_name: str) -> None:
+    """A second store at the same address sees a repetition as one, and goes on counting."""
+    await store.messages.save("alice", "t", said("a", "b"))
+    if engine_name == "memory":
+        assert await (await open_a_store()).threads.count("alice") == 0
+        return
+    await store.close()
+    other = await open_a_store()
+    saved = await other.messages.save("alice", "t", said("a", "b", "c"))
+    assert saved.added == 1
+    assert await texts(other) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+async def test_turns_are_kept_with_their_rows(store: Store) -> None:
+    """A row remembers the turn that saved it, so that the turn can be withdrawn."""
+    await store.messages.save("alice", "t", said("a", "b"), turn="turn-1")
+    await store.messages.save("alice", "t", UserMessage("c", id="c"))
+    rows = await run_sql(store, "SELECT id, turn FROM messages ORDER BY seq")
+    assert rows == [("a", "turn-1"), ("b", "turn-1"), ("c", None)]

@@ -1,0 +1,352 @@
+"""What every engine does with threads."""
+
+import asyncio
+
+import pytest
+
+from conftest import FakeClock, OpenStore, counts
+from contract.raw_sql import add_group, add_log, add_run, run_sql, set_state, thread_pk
+from memolog.domain.errors import InputError, NotJson, ThreadExists, ThreadNotFound
+from memolog.domain.message import AssistantMessage, NewMessage, TextPart, UserMessage
+from memolog.domain.thread import Hints
+from memolog.store import Store
+
+
+async def names(store: Store, resource: str, limit: int) -> list[str]:
+    """Return the ids of all threads, page by page."""
+    found: list[str] = []
+    token = None
+    while True:
+        page = await store.threads.list(resource, limit=limit, after=token)
+        found.extend(thread.id for thread in page.items)
+        if page.next is None:
+            return found
+        token = page.next
+
+
+async def test_a_new_thread_has_what_it_was_given(store: Store, clock: FakeClock) -> None:
+    """Every field comes back as it went in, and the rest is empty."""
+    made = await store.threads.create(
+        "alice", "t", title="Über \x00 \ud800 🧵", metadata={"a": [1, None]}, overrides={"mode": "explore"}
+    )
+    assert made == await store.threads.get("alice", "t")
+    assert (made.id, made.resource, made.title) == ("t", "alice", "Über \x00 \ud800 🧵")
+    assert made.metadata == {"a": [1, None]}
+    assert made.overrides == {"mode": "explore"}
+    assert made.created_at == made.updated_at == clock.now()
+    assert (made.last_seq, made.hints, made.active_task, made.cloned_from) == (0, Hints(), None, None)
+
+
+async def test_an_id_is_made_where_none_is_given(store: Store) -> None:
+    """Two nameless threads are two threads."""
+    one = await store.threads.create("alice")
+    two = await store.threads.create("alice")
+    assert one.id < two.id
+    assert await store.threads.count("alice") == 2
+
+
+async def test_a_thread_is_created_once(store: Store) -> None:
+    """The second creation is refused and leaves the first as it was."""
+    await store.threads.create("alice", "t", title="first")
+    with pytest.raises(ThreadExists, match="t exists already"):
+        await store.threads.create("alice", "t", title="second")
+    assert (await store.threads.get("alice", "t")).title == "first"
+
+
+async def test_two_resources_may_use_one_id(store: Store) -> None:
+    """An id belongs to its resource alone."""
+    await store.threads.create("alice", "t", title="hers")
+    await store.threads.create("bob", "t", title="his")
+    assert (await store.threads.get("alice", "t")).title == "hers"
+    assert (await store.threads.get("bob", "t")).title == "his"
+
+
+async def test_many_creators_have_one_winner(store: Store) -> None:
+    """Of many callers at once exactly one creates the thread."""
+    many = counts(12, 100)
+    made = await asyncio.gather(*(store.threads.create("alice", "t") for _ in range(many)), return_exceptions=True)
+    assert sum(isinstance(outcome, ThreadExists) for outcome in made) == many - 1
+    assert await store.threads.count("alice") == 1
+
+
+async def test_a_missing_thread_is_not_found(store: Store) -> None:
+    """Reading, changing, cloning and deleting say so alike."""
+    for call in (store.threads.get, store.threads.update, store.threads.clone, store.threads.delete):
+        with pytest.raises(ThreadNotFound, match="no thread nowhere"):
+            await call("alice", "nowhere")
+
+
+async def test_the_list_shows_the_newest_activity_first(store: Store, clock: FakeClock) -> None:
+    """A message brings its thread to the front, and equal times fall back on age."""
+    for name in ("a", "b", "c"):
+        await store.threads.create("alice", name)
+    assert await names(store, "alice", 2) == ["c", "b", "a"]
+    clock.advance(seconds=1)
+    await store.messages.save("alice", "a", UserMessage("hi"))
+    assert await names(store, "alice", 2) == ["a", "c", "b"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+async def test_pages_hold_every_thread_once(store: Store, limit: int) -> None:
+    """Whatever the size of a page, none is left out and none comes twice, also at equal times."""
+    made = [(await store.threads.create("alice", f"t{index}")).id for index in range(7)]
+    await store.threads.create("bob", "t0")
+    assert await names(store, "alice", limit) == made[::-1]
+
+
+async def test_a_full_last_page_has_no_next(store: Store) -> None:
+    """A page that is exactly full does not promise another."""
+    for index in range(4):
+        await store.threads.create("alice", f"t{index}")
+    first = await store.threads.list("alice", limit=2)
+    second = await store.threads.list("alice", limit=2, after=first.next)
+    assert second.next is None
+    assert len(second.items) == 2
+
+
+async def test_paging_goes_on_while_threads_come_and_go(store: Store, clock: FakeClock) -> None:
+    """What nobody touched meanwhile is seen exactly once; what is new or touched is not seen twice."""
+    for index in range(10):
+        await store.threads.create("alice", f"t{index}")
+        clock.advance(seconds=1)
+    first = await store.threads.list("alice", limit=4)
+    await store.threads.create("alice", "new")
+    await store.messages.save("alice", "t2", UserMessage("touched, not seen yet"))
+    await store.messages.save("alice", "t8", UserMessage("touched, seen already"))
+    await store.threads.delete("alice", "t6")
+    await store.threads.delete("alice", "t5")
+    second = await store.threads.list("alice", limit=4, after=first.next)
+    assert [thread.id for thread in first.items] == ["t9", "t8", "t7", "t6"]
+    assert [thread.id for thread in second.items] == ["t4", "t3", "t1", "t0"]
+    assert second.next is None
+
+
+async def test_an_empty_resource_has_no_threads(store: Store) -> None:
+    """An unknown resource is an empty one."""
+    page = await store.threads.list("nobody")
+    assert (page.items, page.next) == ((), None)
+    assert await store.threads.count("nobody") == 0
+
+
+@pytest.mark.parametrize("token", ["", "x", "1", "1.2.3", "1.", "1.99999999999999999999", "1;DROP TABLE threads"])
+async def test_a_made_up_page_token_is_refused(store: Store, token: str) -> None:
+    """Only what a page handed out continues it."""
+    await store.threads.create("alice", "t")
+    with pytest.raises(InputError, match="no page token"):
+        await store.threads.list("alice", after=token)
+    assert await names(store, "alice", 5) == ["t"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, -2, 2**63])
+async def test_a_page_holds_at_least_one(store: Store, limit: int) -> None:
+    """A size that is no size is refused alike by every engine, wherever there are pages."""
+    await store.messages.save("alice", "t", [UserMessage("a"), UserMessage("b")])
+    for call in (store.threads.list, store.messages.of_resource):
+        with pytest.raises(InputError, match="limit"):
+            await call("alice", limit=limit)
+    for call in (store.messages.page, store.messages.after):
+        with pytest.raises(InputError, match="limit"):
+            await call("alice", "t", limit=limit)
+
+
+async def test_an_update_changes_what_is_given(store: Store, clock: FakeClock) -> None:
+    """What is not given stays; a title of None removes it; the time moves."""
+    await store.threads.create("alice", "t", title="old", metadata={"a": 1}, overrides={"b": 2})
+    clock.advance(minutes=1)
+    unchanged = await store.threads.update("alice", "t")
+    assert (unchanged.title, unchanged.metadata, unchanged.overrides) == ("old", {"a": 1}, {"b": 2})
+    assert unchanged.updated_at == clock.now() != unchanged.created_at
+    renamed = await store.threads.update("alice", "t", title="new")
+    assert (renamed.title, renamed.metadata) == ("new", {"a": 1})
+    nameless = await store.threads.update("alice", "t", title=None)
+    assert (nameless.title, nameless.overrides) == (None, {"b": 2})
+    emptied = await store.threads.update("alice", "t", metadata={}, overrides={"c": [3]})
+    assert (emptied.metadata, emptied.overrides) == ({}, {"c": [3]})
+    assert emptied == await store.threads.get("alice", "t")
+
+
+async def test_a_refused_update_changes_nothing(store: Store) -> None:
+    """Of a title and bad metadata neither is kept."""
+    await store.threads.create("alice", "t", title="old", metadata={"a": 1})
+    with pytest.raises(NotJson):
+        await store.threads.update("alice", "t", title="new", metadata={"a": {1, 2}})
+    kept = await store.threads.get("alice", "t")
+    assert (kept.title, kept.metadata) == ("old", {"a": 1})
+
+
+async def test_updates_at_once_all_count(store: Store) -> None:
+    """Two callers that change different fields do not undo each other."""
+    await store.threads.create("alice", "t")
+    await asyncio.gather(
+        *(store.threads.update("alice", "t", title="T") for _ in range(4)),
+        *(store.threads.update("alice", "t", metadata={"m": 1}) for _ in range(4)),
+        *(store.threads.update("alice", "t", overrides={"o": 1}) for _ in range(4)),
+    )
+    kept = await store.threads.get("alice", "t")
+    assert (kept.title, kept.metadata, kept.overrides) == ("T", {"m": 1}, {"o": 1})
+
+
+# ---------------------------------------------------------------- clones
+
+
+async def test_a_clone_is_a_thread_of_its_own(store: Store, clock: FakeClock) -> None:
+    """Messages are copied under new ids, exactly; afterwards the two go separate ways."""
+    await store.threads.create("alice", "t", title="T", metadata={"m": 1}, overrides={"o": 1})
+    first = NewMessage(
+        role="user",
+        parts=(TextPart(text="a\x00b"),),
+        id="m1",
+        zone="Asia/Tokyo",
+        speaker="Al",
+        own=True,
+        metadata={"k": 1},
+    )
+    await store.messages.save("alice", "t", [first, AssistantMessage("c", id="m2")])
+    clock.advance(hours=1)
+    clone = await store.threads.clone("alice", "t", "copy")
+    assert (clone.title, clone.metadata, clone.overrides) == ("T", {"m": 1}, {"o": 1})
+    assert (clone.cloned_from, clone.last_seq, clone.created_at) == ("t", 2, clock.now())
+    originals = await store.messages.after("alice", "t")
+    copies = await store.messages.after("alice", "copy")
+    assert [copy.parts for copy in copies] == [original.parts for original in originals]
+    for original, copy in zip(originals, copies, strict=True):
+        assert copy.id != original.id
+        for name in ("seq", "role", "created_at", "tokens", "zone", "speaker", "own", "metadata", "continuation"):
+            assert getattr(copy, name) == getattr(original, name), name
+    await store.messages.save("alice", "copy", UserMessage("only here"))
+    assert (await store.threads.get("alice", "copy")).last_seq == 3
+    assert (await store.threads.get("alice", "t")).last_seq == 2
+
+
+@pytest.mark.parametrize(("up_to", "copied"), [(0, 0), (2, 2), (5, 5), (99, 5), (None, 5)])
+async def test_a_clone_ends_where_it_is_told(store: Store, up_to: int | None, copied: int) -> None:
+    """Up to a number means up to and with it; past the end means all."""
+    await store.messages.save("alice", "t", [UserMessage(str(index)) for index in range(5)])
+    clone = await store.threads.clone("alice", "t", "copy", up_to=up_to)
+    assert clone.last_seq == copied
+    assert [message.text for message in await store.messages.after("alice", "copy")] == ["0", "1", "2", "3", "4"][
+        :copied
+    ]
+    # The next message follows on without a gap.
+    saved = await store.messages.save("alice", "copy", UserMessage("next"))
+    assert saved.messages[0].seq == copied + 1
+
+
+async def test_a_clone_keeps_continuations_together(store: Store) -> None:
+    """Rows of one message share one new id, and it goes on growing."""
+    await store.messages.save("alice", "t", AssistantMessage(["a"], id="m"))
+    await store.messages.save("alice", "t", UserMessage("between"))
+    await store.messages.save("alice", "t", AssistantMessage(["a", "b"], id="m"))
+    await store.threads.clone("alice", "t", "copy")
+    rows = await store.messages.after("alice", "copy")
+    assert [row.continuation for row in rows] == [0, 0, 1]
+    assert rows[0].id == rows[2].id != "m"
+    grown = await store.messages.save("alice", "copy", AssistantMessage(["a", "b", "c"], id=rows[0].id))
+    assert [row.continuation for row in grown.messages] == [2]
+    assert grown.messages[0].text == "c"
+
+
+async def test_a_clone_keeps_tombstones(store: Store) -> None:
+    """What was withdrawn or forgotten stays so, and keeps its number."""
+    await store.messages.save("alice", "t", [UserMessage(name, id=name) for name in "abc"])
+    await set_state(store, "a", "withdrawn")
+    await set_state(store, "b", "forgotten")
+    await store.threads.clone("alice", "t", "copy")
+    page = await store.messages.page("alice", "copy")
+    assert [(row.seq, row.state) for row in page.items] == [(1, "withdrawn"), (2, "forgotten"), (3, "live")]
+    assert [row.text for row in await store.messages.after("alice", "copy")] == ["c"]
+
+
+async def test_a_long_thread_is_cloned_whole(store: Store) -> None:
+    """More rows than one batch of copying, in order."""
+    many = counts(1001, 5003)
+    await store.messages.save("alice", "t", [UserMessage(str(index)) for index in range(many)])
+    clone = await store.threads.clone("alice", "t", "copy")
+    assert clone.last_seq == many
+    copies = await store.messages.after("alice", "copy")
+    assert [copy.text for copy in copies] == [str(index) for index in range(many)]
+
+
+async def test_a_clone_that_is_refused_leaves_nothing(store: Store) -> None:
+    """An existing name, itself, a foreign thread and a negative end are refused."""
+    await store.messages.save("alice", "t", UserMessage("a"))
+    await store.messages.save("alice", "other", UserMessage("b"))
+    for name in ("other", "t"):
+        with pytest.raises(ThreadExists):
+            await store.threads.clone("alice", "t", name)
+    with pytest.raises(InputError):
+        await store.threads.clone("alice", "t", "copy", up_to=-1)
+    with pytest.raises(ThreadNotFound):
+        await store.threads.clone("bob", "t", "copy")
+    assert await store.threads.count("alice") == 2
+    assert await store.threads.count("bob") == 0
+    assert (await store.messages.totals("alice")).messages == 2
+
+
+# ---------------------------------------------------------------- deletion
+
+
+async def test_a_deleted_thread_takes_everything_with_it(store: Store, clock: FakeClock) -> None:
+    """Messages, its log, cursor, runs and groups go; other threads stay."""
+    await store.messages.save("alice", "t", [UserMessage("a", id="m"), UserMessage("b")])
+    await store.messages.save("alice", "kept", UserMessage("c"))
+    pk = await thread_pk(store, "alice", "t")
+    log = await add_log(store, "alice", "log", thread=pk)
+    await run_sql(store, "INSERT INTO cursors (log_pk, thread_pk, seq, alias) VALUES (:log, :pk, 1, 1)", log=log, pk=pk)
+    await add_run(store, log, "run", (pk, 1, 1), status="done", at=clock.now())
+    await add_group(store, log, "group", (pk, 1, 1))
+    assert await store.threads.delete("alice", "t") == 2
+    with pytest.raises(ThreadNotFound):
+        await store.messages.after("alice", "t")
+    for table in ("logs", "cursors", "runs", "groups"):
+        assert await run_sql(store, f"SELECT COUNT(*) FROM {table}") == [(0,)], table
+    assert await run_sql(store, "SELECT COUNT(*) FROM messages") == [(1,)]
+    assert (await store.messages.totals("alice")).messages == 1
+
+
+async def test_a_thread_with_tombstones_and_compactions_can_be_deleted(store: Store) -> None:
+    """The guard that keeps forgotten rows as they are does not stand in the way of a deletion."""
+    await store.messages.save("alice", "t", [UserMessage("a", id="a"), UserMessage("b", id="b")])
+    pk = await thread_pk(store, "alice", "t")
+    made = await run_sql(
+        store,
+        "INSERT INTO compactions (id, thread_pk, first_seq, last_seq, level, created_at, summary, before) "
+        "VALUES ('c', :pk, 1, 2, 1, 1, 's', '[]') RETURNING pk",
+        pk=pk,
+    )
+    await run_sql(store, "UPDATE messages SET compaction_pk = :c, level = 1 WHERE thread_pk = :pk", c=made[0][0], pk=pk)
+    await set_state(store, "a", "withdrawn")
+    await set_state(store, "b", "forgotten")
+    assert await store.threads.delete("alice", "t") == 2
+    assert await run_sql(store, "SELECT COUNT(*) FROM messages") == [(0,)]
+
+
+async def test_a_deleted_thread_can_be_made_again(store: Store) -> None:
+    """The new one is empty and counts from one; old message ids are free again."""
+    await store.messages.save("alice", "t", [UserMessage("a", id="m"), UserMessage("b")])
+    await store.threads.delete("alice", "t")
+    with pytest.raises(ThreadNotFound):
+        await store.threads.delete("alice", "t")
+    again = await store.threads.create("alice", "t")
+    assert again.last_seq == 0
+    saved = await store.messages.save("alice", "t", UserMessage("other", id="m"))
+    assert (saved.messages[0].seq, saved.added) == (1, 1)
+
+
+async def test_a_deletion_leaves_the_sharing_log_alone(store: Store) -> None:
+    """A log of the whole resource outlives one of its threads."""
+    await store.messages.save("alice", "t", UserMessage("a"))
+    await add_log(store, "alice", "shared")
+    await store.threads.delete("alice", "t")
+    assert await run_sql(store, "SELECT id FROM logs") == [("shared",)]
+
+
+async def test_threads_outlive_the_store(store: Store, open_a_store: OpenStore, engine_name: str) -> None:
+    """Another store at the same address reads what this one wrote; one in memory is alone."""
+    await store.messages.save("alice", "t", UserMessage("hi"))
+    other = await open_a_store()
+    if engine_name == "memory":
+        assert await other.threads.count("alice") == 0
+    else:
+        assert await other.threads.get("alice", "t") == await store.threads.get("alice", "t")
+        assert await other.messages.after("alice", "t") == await store.messages.after("alice", "t")

@@ -1,0 +1,241 @@
+"""The programs that crash tests run as processes of their own, so that they can be killed.
+
+    writer_child.py write ADDRESS SEED           saves until it is killed; a line on stdout for every finished save
+    writer_child.py crowd ADDRESS NAME COUNT     eight tasks wait for a line, save COUNT messages each, and tell where
+    writer_child.py points                       forks a victim for each line of stdin; it dies at a commit point
+
+What was acknowledged on stdout must be in the store afterwards, whatever happened next.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memolog.domain.message import Message, NewMessage, TextPart, UserMessage
+from memolog.domain.run import Calibration, Usage
+from memolog.runtime.clock import SystemClock, system_chance
+from memolog.store import Store, open_store
+from memolog.tokens import HeuristicCounter, count_message
+
+__all__ = ["CROWD_TASKS", "OPERATIONS", "RESOURCE", "THREADS", "open_fixed", "open_real", "prologue", "text_of"]
+
+RESOURCE = "crash"
+THREADS = ("one", "two", "three", "four", "five")
+CROWD_TASKS = 8
+_WRITERS = 3
+_MOST_SAVES = 100_000
+_MINUTE = timedelta(minutes=1)
+
+
+def _weigh(message: NewMessage) -> int:
+    return count_message(message, HeuristicCounter())
+
+
+async def open_real(address: str) -> Store:
+    """Open a store with the time and chance of the system."""
+    return await open_store(address, clock=SystemClock(), chance=system_chance, weigh=_weigh)
+
+
+class _Still:
+    """A clock that stands where it was put."""
+
+    def __init__(self, minutes: float) -> None:
+        self._now = datetime(2026, 3, 14, 9, 0, tzinfo=UTC) + minutes * _MINUTE
+
+    def now(self) -> datetime:
+        """Return that moment."""
+        return self._now
+
+
+async def open_fixed(address: str, *, minutes: float = 0) -> Store:
+    """Open a store in which everything that happens is the same each time."""
+    chance = random.Random(f"{minutes}").getrandbits
+    return await open_store(address, clock=_Still(minutes), chance=chance, weigh=_weigh)
+
+
+def _tell(value: object) -> None:
+    # One system call a line: it is there as a whole or not at all.
+    os.write(1, json.dumps(value).encode() + b"\n")
+
+
+# ---------------------------------------------------------------- saving until killed
+
+
+def text_of(message_id: str, part: int) -> str:
+    """Return the text that a part of a message must have."""
+    return f"{message_id} says {part}: " + "é✓ " * (sum(message_id.encode()) % 40)
+
+
+def _message(message_id: str, parts: int, batch: str, size: int) -> NewMessage:
+    texts = tuple(TextPart(text=text_of(message_id, number)) for number in range(parts))
+    return NewMessage(role="user", parts=texts, id=message_id, metadata={"batch": batch, "size": size})
+
+
+class _Writer:
+    """Saves singles, batches, repetitions and growing messages."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._name = store, name
+        self._chance = random.Random(name)
+        self._numbers = itertools.count()
+        self._lengths: dict[tuple[str, str], int] = {}
+
+    async def run(self) -> None:
+        """Save until killed."""
+        for number in range(_MOST_SAVES):
+            await self._save(f"{self._name}-{number}")
+
+    async def _save(self, batch: str) -> None:
+        thread = self._chance.choice(THREADS)
+        known = [message_id for where, message_id in self._lengths if where == thread]
+        fresh = [f"{self._name}.{next(self._numbers)}" for _ in range(self._chance.choice((1, 1, 1, 2, 5, 12)))]
+        grown = [self._chance.choice(known)] if known and self._chance.random() < 0.3 else []
+        repeated = [self._chance.choice(known)] if known and self._chance.random() < 0.3 else []
+        lengths = dict.fromkeys(fresh, 1)
+        lengths |= {message_id: self._lengths[thread, message_id] + 1 for message_id in grown}
+        size = len(lengths)
+        lengths |= {message_id: self._lengths[thread, message_id] for message_id in repeated if message_id not in grown}
+        order = self._chance.sample(sorted(lengths), len(lengths))
+        messages = [_message(message_id, lengths[message_id], batch, size) for message_id in order]
+        saved = await self._store.messages.save(RESOURCE, thread, messages)
+        _tell([thread, batch, _places(saved.messages, batch)])
+        for message_id, length in lengths.items():
+            self._lengths[thread, message_id] = length
+
+
+def _places(messages: Sequence[Message], batch: str) -> list[list[object]]:
+    return [
+        [message.id, message.continuation, message.seq] for message in messages if message.metadata["batch"] == batch
+    ]
+
+
+async def _write(address: str, seed: str) -> None:
+    async with await open_real(address) as store, asyncio.TaskGroup() as group:
+        for number in range(_WRITERS):
+            group.create_task(_Writer(store, f"{seed}.{number}").run())
+
+
+# ---------------------------------------------------------------- a crowd
+
+
+async def _crowd(address: str, name: str, count: int) -> None:
+    async with await open_real(address) as store:
+        _tell("ready")
+        sys.stdin.readline()
+        stories = await asyncio.gather(*(_one_of_crowd(store, f"{name}.{task}", count) for task in range(CROWD_TASKS)))
+    _tell(dict(itertools.chain.from_iterable(story.items() for story in stories)))
+
+
+async def _one_of_crowd(store: Store, name: str, count: int) -> dict[str, list[list[object]]]:
+    """Save so many messages, one or a few at a time; return where each went, in the order of saving."""
+    chance, places = random.Random(name), list[list[object]]()
+    while len(places) < count:
+        size = min(chance.choice((1, 1, 2, 3)), count - len(places))
+        ids = [f"{name}.{len(places) + number}" for number in range(size)]
+        thread = chance.choice(THREADS)
+        saved = await store.messages.save(RESOURCE, thread, [UserMessage(id_, id=id_) for id_ in ids])
+        places.extend([thread, message.id, message.seq] for message in saved.messages)
+    return {name: places}
+
+
+# ---------------------------------------------------------------- dying at a commit point
+
+
+async def prologue(store: Store) -> None:
+    """Make what the operations need: threads with messages, and leases, one of which has ended by the time of `open_fixed`."""
+    await store.threads.create(RESOURCE, "old", title="Old", metadata={"a": 1})
+    messages = [UserMessage(f"message {number}", id=f"m{number}") for number in range(5)]
+    await store.messages.save(RESOURCE, "old", messages)
+    await store.messages.save(RESOURCE, "other", UserMessage("hello", id="m0"))
+    await store.leases.acquire(RESOURCE, "held", "me", lasts=60 * _MINUTE)
+    await store.leases.acquire(RESOURCE, "ended", "me", lasts=_MINUTE)
+    await store.ledger.add(RESOURCE, Usage(kind="turn", model="m", input_tokens=5))
+
+
+async def _save_batch(store: Store) -> None:
+    batch = [
+        UserMessage(["message 4", "and more"], id="m4"),
+        UserMessage("new", id="m5"),
+        UserMessage("message 0", id="m0"),
+    ]
+    await store.messages.save(RESOURCE, "old", batch)
+
+
+async def _renew(store: Store) -> None:
+    held = await store.leases.get(RESOURCE, "held")
+    assert held is not None
+    await store.leases.renew(RESOURCE, held, lasts=90 * _MINUTE)
+
+
+async def _release(store: Store) -> None:
+    held = await store.leases.get(RESOURCE, "held")
+    assert held is not None
+    await store.leases.release(RESOURCE, held)
+
+
+def _learn(known: Calibration) -> Calibration:
+    return Calibration(model=known.model, factor=known.factor * 1.5, samples=known.samples + 1)
+
+
+OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
+    "threads.create": lambda store: store.threads.create(RESOURCE, "new", title="New"),
+    "threads.update": lambda store: store.threads.update(RESOURCE, "old", title="Changed", metadata={"b": 2}),
+    "threads.clone": lambda store: store.threads.clone(RESOURCE, "old", "copy"),
+    "threads.delete": lambda store: store.threads.delete(RESOURCE, "old"),
+    "messages.save": _save_batch,
+    "leases.acquire": lambda store: store.leases.acquire(RESOURCE, "fresh", "me", lasts=_MINUTE),
+    "leases.renew": _renew,
+    "leases.release": _release,
+    "leases.reap": lambda store: store.leases.reap(RESOURCE),
+    "usage.add": lambda store: store.ledger.add(
+        RESOURCE, Usage(kind="observe", model="m", output_tokens=7, thread="old")
+    ),
+    "usage.calibrate": lambda store: store.ledger.calibrate(RESOURCE, "m", _learn),
+}
+"""One call for every name of a write: each changes what `prologue` left."""
+
+
+async def _die_at(point: str, address: str) -> None:
+    def hook(reached: str) -> None:
+        if reached == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store = await open_fixed(address, minutes=10)
+    store.engine.commit_hook = hook
+    await OPERATIONS[point.split(":", maxsplit=1)[0]](store)
+
+
+def _points() -> None:
+    """Fork, so that the imports are paid for once; the parent has no loop and no thread."""
+    for line in sys.stdin:
+        point, address = json.loads(line)
+        victim = os.fork()
+        if victim == 0:
+            asyncio.run(_die_at(point, address))
+            os._exit(0)
+        _, status = os.waitpid(victim, 0)
+        _tell(os.WTERMSIG(status) if os.WIFSIGNALED(status) else None)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run one of the programs."""
+    match arguments:
+        case ["write", address, seed]:
+            asyncio.run(_write(address, seed))
+        case ["crowd", address, name, count]:
+            asyncio.run(_crowd(address, name, int(count)))
+        case ["points"]:
+            _points()
+        case _:
+            sys.exit(f"what is {arguments}?")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

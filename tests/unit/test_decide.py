@@ -1,0 +1,277 @@
+"""The rules of `decide`, one by one, at their boundaries."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memolog.config import Config, KeepRecent, ObservationConfig, ReflectionConfig
+from memolog.decide import (
+    Activate,
+    ActivateReflection,
+    Buffer,
+    Entry,
+    Flight,
+    Observe,
+    Ready,
+    ReadyReflection,
+    Recover,
+    Reflect,
+    State,
+    Tail,
+    Trim,
+    Wait,
+    Weight,
+    back_off,
+    breaker_is_open,
+    closed_ends,
+    decide,
+)
+from memolog.decide.activation import choose
+from memolog.decide.slices import oldest_slice
+from memolog.domain.observation import Span
+
+NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+CONFIG = Config()  # T 30,000 · step 6,000 · floor 6,000 · block 36,000 · R 40,000
+
+
+def weights(count: int, tokens: int, *, start: int = 1) -> tuple[Weight, ...]:
+    """Return plain messages of equal size."""
+    return tuple(
+        Weight(seq=start + i, tokens=tokens, role="user" if i % 2 == 0 else "assistant", at=NOW) for i in range(count)
+    )
+
+
+def state(tail: tuple[Weight, ...] = (), **changes: object) -> State:
+    """Return a thread's state with this tail."""
+    cursor = tail[0].seq - 1 if tail else 0
+    base = State(scope="thread", thread="t", version=1, tails=(Tail(thread="t", cursor=cursor, weights=tail),))
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def ready(*spans: tuple[int, int]) -> tuple[Ready, ...]:
+    """Return buffered groups over these spans."""
+    return tuple(Ready(id=f"g{a}", thread="t", span=Span(first=a, last=b)) for a, b in spans)
+
+
+def running(first: int, last: int, **changes: object) -> Flight:
+    """Return a run over a span."""
+    flight = Flight(
+        id=f"r{first}",
+        kind="observe",
+        status="running",
+        lease_until=NOW + timedelta(seconds=30),
+        fence=1,
+        attempt=1,
+        thread="t",
+        span=Span(first=first, last=last),
+    )
+    return replace(flight, **changes)  # type: ignore[arg-type]
+
+
+def test_small_tail_waits() -> None:
+    """Below every threshold nothing is done, and the reason gives the sizes."""
+    decision = decide(state(weights(10, 100)), CONFIG, NOW)
+    assert isinstance(decision, Wait)
+    assert "1,000 of 30,000" in decision.reason
+
+
+def test_a_step_is_buffered_once() -> None:
+    """A step of new tokens starts one run; while it is under way the same tokens start no other."""
+    tail = weights(60, 100)
+    decision = decide(state(tail), CONFIG, NOW)
+    assert isinstance(decision, Buffer)
+    assert decision.spans[0].span == Span(first=1, last=60)
+    assert isinstance(decide(state(tail, flights=(running(1, 60),)), CONFIG, NOW), Wait)
+    assert isinstance(decide(state(tail, ready=ready((1, 60))), CONFIG, NOW), Wait)
+
+
+def test_the_step_is_halved_near_the_limit() -> None:
+    """Half a step is enough once the tail is within a step of the limit."""
+    tail = weights(270, 100)
+    held = ready((1, 240))
+    assert isinstance(decide(state(tail, ready=held), CONFIG, NOW), Buffer)
+    assert isinstance(decide(state(tail[:269], ready=held), CONFIG, NOW), Wait)
+
+
+def test_no_more_runs_than_allowed() -> None:
+    """Three runs may be in flight; a fourth waits, and then takes all that has gathered."""
+    tail = weights(240, 100)
+    flights = tuple(running(a, a + 59) for a in (1, 61, 121))
+    assert isinstance(decide(state(tail, flights=flights), CONFIG, NOW), Wait)
+    decision = decide(state(tail, flights=flights[1:], ready=ready((1, 60))), CONFIG, NOW)
+    assert isinstance(decision, Buffer)
+    assert decision.spans[0].span == Span(first=181, last=240)
+
+
+def test_a_full_tail_activates_to_the_floor() -> None:
+    """At the limit the fewest groups that bring the tail to its floor are activated."""
+    decision = decide(state(weights(300, 100), ready=ready((1, 60), (61, 120), (121, 180), (181, 240))), CONFIG, NOW)
+    assert isinstance(decision, Activate)
+    assert decision.groups == ("g1", "g61", "g121", "g181")
+
+
+def test_only_a_contiguous_prefix_is_activated() -> None:
+    """A group behind a gap stays buffered, and the gap is filled first."""
+    full = weights(300, 100)
+    decision = decide(state(full, ready=ready((1, 60), (121, 180))), CONFIG, NOW)
+    assert isinstance(decision, Activate)
+    assert decision.groups == ("g1",)
+    decision = decide(state(weights(200, 100), ready=ready((121, 180))), CONFIG, NOW)
+    assert isinstance(decision, Buffer)
+    assert decision.spans[0].span == Span(first=1, last=120)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tail", "chosen"),
+    [
+        ((6_000, 6_000, 6_000, 6_000), 30_000, 4),
+        ((10_000, 10_000, 10_000), 30_000, 2),  # three would empty the tail
+        ((29_900,), 30_000, 1),  # at least one, even if little is left
+        ((1_000, 28_500), 30_000, 1),  # two would leave less than a thousand
+        ((3_000, 3_000), 30_000, 2),  # all there is
+    ],
+)
+def test_choice_of_groups(sizes: tuple[int, ...], tail: int, chosen: int) -> None:
+    """The choice leaves the tail nearest to its floor without emptying it."""
+    groups = [(Ready(id=str(i), thread="t", span=Span(first=i + 1, last=i + 1)), size) for i, size in enumerate(sizes)]
+    assert len(choose(groups, tail, 6_000)) == chosen
+
+
+def test_a_turn_waits_only_far_above_the_limit() -> None:
+    """Between the limit and 1.2 times it a turn goes on; above, it joins the run on the oldest span."""
+    flights = (running(1, 100), running(101, 200))
+    assert isinstance(decide(state(weights(340, 100), flights=(*flights, running(201, 340))), CONFIG, NOW), Wait)
+    decision = decide(state(weights(360, 100), flights=(*flights, running(201, 360))), CONFIG, NOW)
+    assert isinstance(decision, Observe)
+    assert decision.run == "r1"
+
+
+def test_no_wait_with_an_open_breaker_or_spent_patience() -> None:
+    """A model that failed is not waited for, nor is one that this step has waited for already."""
+    flights = tuple(running(a, a + 119) for a in (1, 121, 241))
+    full = state(weights(360, 100), flights=flights)
+    assert isinstance(decide(full, CONFIG, NOW), Observe)
+    failing = replace(full, failures=1, retry_at=NOW + timedelta(seconds=1))
+    assert isinstance(decide(failing, CONFIG, NOW), Wait)
+    assert isinstance(decide(replace(full, may_wait=False), CONFIG, NOW), Wait)
+
+
+def test_expired_and_failed_runs_are_recovered_first() -> None:
+    """An ended lease and a due retry come before anything else; a retry that is not due does not."""
+    expired = running(1, 60, lease_until=NOW)
+    decision = decide(state(weights(300, 100), flights=(expired,)), CONFIG, NOW)
+    assert isinstance(decision, Recover)
+    failed = running(1, 60, status="failed", retry_at=NOW + timedelta(seconds=1))
+    waiting = state(weights(100, 100), flights=(failed,), failures=1, retry_at=NOW + timedelta(seconds=1))
+    assert isinstance(decide(waiting, CONFIG, NOW), Wait)
+    assert isinstance(decide(waiting, CONFIG, NOW + timedelta(seconds=1)), Recover)
+
+
+def test_pairs_hold_a_cut_back() -> None:
+    """No cut falls between a call and its result; an unanswered call holds back until the next user message."""
+    call = Weight(seq=2, tokens=10, role="assistant", at=NOW, opens=("a", "b"))
+    half = Weight(seq=3, tokens=10, role="tool", at=NOW, closes=("a",))
+    rest = Weight(seq=4, tokens=10, role="tool", at=NOW, closes=("b",))
+    user = Weight(seq=1, tokens=10, role="user", at=NOW)
+    assert closed_ends([user, call, half, rest]) == [0, 3]
+    assert closed_ends([user, call, half]) == [0]
+    assert closed_ends([user, call, half, replace(user, seq=4)]) == [0, 3]
+
+
+def test_cold_cache_and_changed_model_activate_early() -> None:
+    """When the prompt cache is lost anyway, buffered groups enter the log below the limit, once."""
+    tail, held = weights(150, 100), ready((1, 60))
+    asked = NOW - timedelta(minutes=10)
+    idle = state(tail, ready=held, last_request_at=asked, cache_seconds=300.0)
+    assert isinstance(decide(idle, CONFIG, NOW), Activate)
+    assert not isinstance(decide(replace(idle, cache_seconds=900.0), CONFIG, NOW), Activate)
+    done = replace(idle, last_activation_at=NOW)
+    assert not isinstance(decide(done, CONFIG, NOW), Activate)
+    changed = state(tail, ready=held, last_request_at=NOW, model="b", last_model="a")
+    assert isinstance(decide(changed, CONFIG, NOW), Activate)
+    assert not isinstance(decide(changed, Config(activate_on_model_change=False), NOW), Activate)
+
+
+def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[Entry, ...]:
+    """Return equal groups of the log, all of one age."""
+    return tuple(Entry(id=f"e{i}", tokens=tokens, observations=10, newest=NOW - age) for i in range(count))
+
+
+def test_reflection_starts_half_way_and_takes_over_when_full() -> None:
+    """At half the limit a reflection begins in the background; when the log is full it is activated."""
+    assert isinstance(decide(state(entries=entries(19, 1_000)), CONFIG, NOW), Wait)
+    decision = decide(state(entries=entries(20, 1_000)), CONFIG, NOW)
+    assert isinstance(decision, Reflect)
+    assert decision.groups == tuple(f"e{i}" for i in range(15))  # the last 50 observations are kept
+    assert not decision.wait
+    waiting = ReadyReflection(id="x", covers=decision.groups)
+    assert isinstance(decide(state(entries=entries(39, 1_000), reflection=waiting), CONFIG, NOW), Wait)
+    assert isinstance(decide(state(entries=entries(40, 1_000), reflection=waiting), CONFIG, NOW), ActivateReflection)
+
+
+def test_reflection_waits_only_far_above_the_limit_and_for_growth() -> None:
+    """A turn waits above 1.2 times the limit; right after a reflection the log must grow first."""
+    decision = decide(state(entries=entries(48, 1_000)), CONFIG, NOW)
+    assert isinstance(decision, Reflect)
+    assert decision.wait
+    settled = state(entries=entries(22, 1_000), settled_at=20_000, generation=1)
+    assert isinstance(decide(settled, CONFIG, NOW), Wait)
+    assert isinstance(decide(replace(settled, entries=entries(24, 1_000)), CONFIG, NOW), Reflect)
+
+
+def test_the_window_keeps_what_is_recent_up_to_half_the_limit() -> None:
+    """Hours or observations, whichever keeps more, but never more than half of what the log may hold."""
+    fresh = state(entries=entries(30, 1_000, age=timedelta(hours=1)))
+    assert len(oldest_slice(fresh, CONFIG, NOW)) == 10
+    hours_only = Config(reflection=ReflectionConfig(keep_recent=KeepRecent(hours=24, observations=1)))
+    assert len(oldest_slice(state(entries=entries(30, 1_000)), hours_only, NOW)) == 29
+
+
+def test_hard_limit_trims_last() -> None:
+    """A context above its hard limit is trimmed when nothing else helps."""
+    config = Config(context_tokens=40_000)
+    full = state(weights(350, 100), flights=(running(1, 350),), entries=entries(10, 1_000, age=timedelta(hours=1)))
+    decision = decide(replace(full, may_wait=False), config, NOW)
+    assert isinstance(decision, Trim)
+    assert decision.limit == 40_000
+
+
+def test_resource_scope_batches_the_oldest_threads() -> None:
+    """Several threads' short tails go into one call, the oldest message first, within the batch."""
+    tails = tuple(
+        Tail(
+            thread=f"t{i}",
+            cursor=0,
+            weights=tuple(replace(w, at=NOW - timedelta(hours=10 - i)) for w in weights(10, 300)),
+        )
+        for i in range(5)
+    )
+    shared = State(scope="resource", thread="t0", version=1, tails=tails)
+    decision = decide(shared, CONFIG, NOW)
+    assert isinstance(decision, Buffer)
+    assert [span.thread for span in decision.spans] == ["t0", "t1", "t2"]
+
+
+def test_resource_scope_reflects_after_every_thread_was_observed() -> None:
+    """A reflection waits until each thread with a tail has been observed once, unless it is urgent."""
+    tail = Tail(thread="new", cursor=0, weights=weights(1, 10))
+    shared = State(scope="resource", thread="t", version=1, tails=(tail,), entries=entries(25, 1_000))
+    assert isinstance(decide(shared, CONFIG, NOW), Wait)
+    assert isinstance(decide(replace(shared, tails=(replace(tail, hinted=True),)), CONFIG, NOW), Reflect)
+    assert isinstance(decide(replace(shared, entries=entries(48, 1_000)), CONFIG, NOW), Reflect)
+
+
+def test_without_buffering_a_turn_observes_in_time() -> None:
+    """With buffering off nothing happens ahead of time, and the limit itself is waited for."""
+    config = Config(observation=ObservationConfig(buffer_tokens=False))
+    assert isinstance(decide(state(weights(299, 100)), config, NOW), Wait)
+    assert isinstance(decide(state(weights(300, 100)), config, NOW), Observe)
+
+
+def test_back_off_grows_and_is_bounded() -> None:
+    """Waiting times double, carry jitter and end at ten minutes."""
+    assert [back_off(n, 0.5) for n in (1, 2, 3)] == [2.0, 4.0, 8.0]
+    assert back_off(100, 1.0) <= 750.0
+    assert breaker_is_open(1, NOW + timedelta(seconds=1), NOW)
+    assert not breaker_is_open(0, NOW + timedelta(seconds=1), NOW)

@@ -1,0 +1,280 @@
+"""Calls and results as the model sees them: together, answered, and shown once."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from memolog.context import ContextMessage, closed_cuts, mend
+from memolog.domain.message import (
+    FilePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+
+START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
+
+
+def row(seq: int, role: Role, *parts: Part | str, **fields: Any) -> Message:
+    """Return a stored row of a thread."""
+    made = tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
+    fields = {"id": f"m{seq}", "tokens": 5, **fields}
+    return Message(
+        resource="r", thread="t", seq=seq, role=role, parts=made, created_at=START + timedelta(minutes=seq), **fields
+    )
+
+
+def call(id_: str, name: str = "grep") -> ToolCallPart:
+    """Return a call of a tool."""
+    return ToolCallPart(id=id_, name=name, arguments={"q": id_})
+
+
+def result(id_: str, content: object = "found", **fields: Any) -> ToolResultPart:
+    """Return what a tool answered."""
+    return ToolResultPart(call_id=id_, content=content, **fields)
+
+
+def outline(messages: tuple[ContextMessage, ...]) -> list[str]:
+    """Return each message in a few words: its role, and the ids or the text of its parts."""
+    return [f"{message.role}: {' '.join(map(_short, message.parts))}" for message in messages]
+
+
+def _short(part: Part) -> str:
+    match part:
+        case TextPart():
+            return part.text
+        case ToolCallPart():
+            return f"call-{part.id}"
+        case ToolResultPart():
+            return f"result-{part.call_id}"
+        case _:
+            return part.type
+
+
+def test_plain_messages_stay_as_they_are() -> None:
+    """Role, parts, number, speaker and time are those of the row, and nothing is marked as made up."""
+    (shown,) = mend([row(1, "user", "hello", speaker="Ana")])
+    assert shown == ContextMessage(
+        role="user",
+        parts=(TextPart(text="hello"),),
+        seq=1,
+        speaker="Ana",
+        created_at=START + timedelta(minutes=1),
+        synthetic=False,
+    )
+
+
+def test_result_comes_directly_after_its_call() -> None:
+    """What another turn saved in between is shown after the result."""
+    rows = [row(1, "assistant", call("a")), row(2, "user", "meanwhile"), row(3, "tool", result("a"))]
+    assert outline(mend(rows)) == ["assistant: call-a", "tool: result-a", "user: meanwhile"]
+
+
+def test_several_results_stay_together() -> None:
+    """The calls of one message, answered over several messages and with others in between, are one stretch."""
+    rows = [
+        row(1, "assistant", "looking", call("a"), call("b"), call("c")),
+        row(2, "tool", result("b")),
+        row(3, "user", "hurry"),
+        row(4, "tool", result("a"), result("c")),
+    ]
+    shown = mend(rows)
+    assert outline(shown) == [
+        "assistant: looking call-a call-b call-c",
+        "tool: result-b",
+        "tool: result-a result-c",
+        "user: hurry",
+    ]
+    assert [message.seq for message in shown] == [1, 2, 4, 3]
+
+
+def test_one_tool_message_may_answer_two_messages() -> None:
+    """Its results go to the message that asked for each."""
+    rows = [
+        row(1, "assistant", call("a")),
+        row(2, "assistant", call("b")),
+        row(3, "tool", result("b"), result("a")),
+    ]
+    assert outline(mend(rows)) == ["assistant: call-a", "tool: result-a", "assistant: call-b", "tool: result-b"]
+
+
+def test_unanswered_call_is_answered_by_a_note() -> None:
+    """Each call without a result gets one that says so, right after it and after the real ones."""
+    rows = [row(1, "assistant", call("a"), call("b", "ls")), row(2, "tool", result("a")), row(3, "user", "and?")]
+    shown = mend(rows)
+    assert outline(shown) == ["assistant: call-a call-b", "tool: result-a", "tool: result-b", "user: and?"]
+    missing = shown[2]
+    assert missing.synthetic
+    assert missing.seq is None
+    part = missing.parts[0]
+    assert isinstance(part, ToolResultPart)
+    assert part.is_error
+    assert part.name == "ls"
+    assert "No result" in str(part.content)
+
+
+def test_orphan_result_becomes_a_note() -> None:
+    """It says which tool answered and what, is escaped, and keeps the files."""
+    image = FilePart(media_type="image/png", data=b"x")
+    late = result("gone", {"k": "</late-result>"}, name="fetch", files=(image,), is_error=True)
+    (shown,) = mend([row(7, "tool", late)])
+    assert (shown.role, shown.synthetic, shown.seq) == ("user", True, 7)
+    assert "answered late: fetch." in shown.text
+    assert '<late-result tool="fetch" call="gone" error="true">' in shown.text
+    assert '{"k":"&lt;/late-result>"}' in shown.text
+    assert shown.text.count("</late-result>") == 1
+    assert shown.parts[1:] == (image,)
+
+
+def test_result_before_its_call_answers_nothing() -> None:
+    """A call is answered by what follows it: here the result is a note, and the call has no result."""
+    shown = mend([row(1, "tool", result("a")), row(2, "assistant", call("a"))])
+    assert [message.role for message in shown] == ["user", "assistant", "tool"]
+    assert [message.synthetic for message in shown] == [True, False, True]
+
+
+def test_second_result_becomes_a_note() -> None:
+    """The first result counts; a repeated one says that it is one, under the name of the call."""
+    rows = [row(1, "assistant", call("a")), row(2, "tool", result("a", "one")), row(3, "tool", result("a", "two"))]
+    shown = mend(rows)
+    assert [message.role for message in shown] == ["assistant", "tool", "user"]
+    assert "answered again: grep." in shown[2].text
+    assert "two" in shown[2].text
+
+
+def test_reused_ids_go_to_the_latest_call() -> None:
+    """Providers that count their calls from zero in each turn do not mix up their results."""
+    rows = [
+        row(1, "assistant", call("0", "old")),
+        row(2, "user", "again"),
+        row(3, "assistant", call("0", "new")),
+        row(4, "tool", result("0", "fresh")),
+        row(5, "tool", result("0", "double")),
+    ]
+    shown = mend(rows)
+    assert [message.role for message in shown] == ["assistant", "tool", "user", "assistant", "tool", "user"]
+    assert [message.synthetic for message in shown] == [False, True, False, False, False, True]
+    assert "answered again: new." in shown[5].text
+
+
+def test_call_and_result_in_one_message_are_split() -> None:
+    """A message that holds its own results becomes the call, the result and what was said after it."""
+    shown = mend([row(1, "assistant", "first", call("a"), result("a"), "then")])
+    assert outline(shown) == ["assistant: first call-a", "tool: result-a", "assistant: then"]
+    assert {message.seq for message in shown} == {1}
+
+
+def test_results_in_a_user_message_are_split_off() -> None:
+    """Where the provider's user message carries results, its text remains what the user said."""
+    shown = mend([row(1, "assistant", call("a")), row(2, "user", result("a"), "thanks")])
+    assert outline(shown) == ["assistant: call-a", "tool: result-a", "user: thanks"]
+
+
+def test_continuations_are_joined() -> None:
+    """Rows of one message that follow each other are one message again, numbered by the first."""
+    rows = [
+        row(1, "assistant", "a", id="m"),
+        row(2, "assistant", "b", id="m", continuation=1),
+        row(3, "assistant", "c", id="m", continuation=2),
+        row(4, "assistant", "d"),
+    ]
+    shown = mend(rows)
+    assert outline(shown) == ["assistant: a b c", "assistant: d"]
+    assert [message.seq for message in shown] == [1, 4]
+
+
+def test_continuation_after_something_else_stands_alone() -> None:
+    """The order of what was said wins over the wholeness of a message."""
+    rows = [row(1, "assistant", "a", id="m"), row(2, "user", "x"), row(3, "assistant", "b", id="m", continuation=1)]
+    assert outline(mend(rows)) == ["assistant: a", "user: x", "assistant: b"]
+
+
+@pytest.mark.parametrize("state", ["withdrawn", "forgotten"])
+def test_what_was_taken_back_is_not_shown(state: str) -> None:
+    """Neither is its result mistaken for that of another call."""
+    rows = [
+        row(1, "user", "secret", state=state),
+        row(2, "assistant", call("a"), state=state),
+        row(3, "tool", result("a"), state=state),
+        row(4, "user", "hello"),
+    ]
+    assert outline(mend(rows)) == ["user: hello"]
+
+
+def test_summary_of_a_batch_is_shown_once() -> None:
+    """Compacted rows show their summary, escaped, at the first of them; a further batch shows its own."""
+    rows = [
+        row(1, "user", "long", level=1, injection="sum <1>"),
+        row(2, "assistant", "longer", level=1, injection="sum <1>"),
+        row(3, "user", "more", level=2, injection=""),
+        row(4, "user", "other", level=1, injection="sum 2"),
+        row(5, "user", "now"),
+    ]
+    shown = mend(rows)
+    assert [message.seq for message in shown] == [1, 4, 5]
+    assert [message.synthetic for message in shown] == [True, True, False]
+    assert "sum &lt;1>" in shown[0].text
+    assert "sum 2" in shown[1].text
+    assert "long" not in shown[0].text.replace("longer", "")
+
+
+def test_compacted_without_a_summary_is_shown_in_full() -> None:
+    """What has no other text is better shown than lost."""
+    assert outline(mend([row(1, "user", "text", level=1)])) == ["user: text"]
+
+
+def test_odd_input_does_no_harm() -> None:
+    """Nothing at all, rows without parts, system messages and unknown parts pass through."""
+    assert mend([]) == ()
+    rows = [row(1, "user"), row(2, "system", "rule"), row(3, "user", UnknownPart(data={"x": 1}))]
+    assert outline(mend(rows)) == ["system: rule", "user: unknown"]
+
+
+def test_late_result_that_cannot_be_written_down_is_named() -> None:
+    """A content that is no JSON does not stop the turn."""
+    (shown,) = mend([row(1, "tool", result("x", {1, 2}))])
+    assert "(set, which cannot be shown)" in shown.text
+    assert "call x" in shown.text
+
+
+# ---------------------------------------------------------------- cuts
+
+
+def test_cuts_spare_pairs() -> None:
+    """No cut falls between a call and the last of its results, also with others in between."""
+    rows = [
+        row(1, "user", "q"),
+        row(2, "assistant", call("a"), call("b")),
+        row(3, "tool", result("a")),
+        row(4, "user", "meanwhile"),
+        row(5, "tool", result("b")),
+        row(6, "assistant", "done"),
+    ]
+    assert closed_cuts(rows) == (0, 1, 5, 6)
+
+
+def test_open_call_holds_the_end_back() -> None:
+    """While a call may still be answered, no cut comes after it."""
+    assert closed_cuts([row(1, "user", "q"), row(2, "assistant", call("a"))]) == (0, 1)
+
+
+def test_call_that_nobody_answered_is_closed_by_the_next_question() -> None:
+    """Once the user has gone on, the call no longer holds a cut back."""
+    rows = [row(1, "user", "q"), row(2, "assistant", call("a")), row(3, "user", "never mind")]
+    assert closed_cuts(rows) == (0, 1, 2, 3)
+
+
+def test_cuts_spare_continuations() -> None:
+    """The rows of one message stay together."""
+    rows = [row(1, "assistant", "a", id="m"), row(2, "assistant", "b", id="m", continuation=1), row(3, "user", "x")]
+    assert closed_cuts(rows) == (0, 2, 3)
+
+
+def test_cuts_of_nothing() -> None:
+    """An empty tail can be cut in one place only."""
+    assert closed_cuts([]) == (0,)

@@ -1,0 +1,368 @@
+"""The values of the domain: frozen, compared by content, and strict about what they hold."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import typing
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any, get_args
+
+import pytest
+
+import memolog.domain
+from memolog.domain.codec import check_json, decode, dumps, encode, loads, object_text, pack, unpack
+from memolog.domain.errors import EmptyId, InputError, NotJson, UnknownRole
+from memolog.domain.message import (
+    ROLES,
+    AssistantMessage,
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UnknownPart,
+    UserMessage,
+    check_message,
+    continues,
+    pairs_of,
+    parts_from_json,
+    parts_to_json,
+)
+from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.observation import MARKS, Observation, Priority, Span
+from memolog.domain.run import RUN_MOVES, RunStatus, Usage
+from memolog.domain.task import TASK_MOVES, Task, TaskStatus
+from memolog.store.scope import FIRST, LAST, check_id, check_limit, clamp, page_key, page_token
+
+NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
+
+
+def domain_values() -> Iterator[type]:
+    """Yield every dataclass of the domain."""
+    for module in pkgutil.iter_modules(memolog.domain.__path__, "memolog.domain."):
+        for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if dataclasses.is_dataclass(found) and found.__module__ == module.name:
+                yield found
+
+
+VALUES = list(domain_values())
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=lambda kind: kind.__name__)
+def test_every_value_is_frozen_slotted_and_keyword_only(kind: Any) -> None:
+    """A value cannot change, takes no stray attribute, and is made with names."""
+    assert kind.__dataclass_params__.frozen
+    assert "__slots__" in vars(kind)
+    assert all(field.kw_only for field in dataclasses.fields(kind))
+    assert kind.__doc__
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=lambda kind: kind.__name__)
+def test_no_default_is_shared_and_mutable(kind: Any) -> None:
+    """Defaults are immutable, or made anew."""
+    for field in dataclasses.fields(kind):
+        assert not isinstance(field.default, list | dict | set), field.name
+
+
+def test_the_domain_has_values() -> None:
+    """The search above finds what it is meant to find."""
+    assert {"Message", "Thread", "Observation", "Run", "Task", "Document"} <= {kind.__name__ for kind in VALUES}
+
+
+# ---------------------------------------------------------------- spans and moves
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (2, 1), (-1, 3), (-2, -1)])
+def test_a_span_runs_forward_from_one(first: int, last: int) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ValueError, match="runs forward"):
+        Span(first=first, last=last)
+
+
+def test_a_span_includes_both_ends() -> None:
+    """Its length and what it contains agree."""
+    span = Span(first=3, last=5)
+    assert [seq for seq in range(10) if seq in span] == [3, 4, 5]
+    assert len(span) == 3
+    assert len(Span(first=7, last=7)) == 1
+
+
+def test_every_status_has_its_moves() -> None:
+    """The tables name every status once, and only statuses; what has ended moves nowhere, a closed task may reopen."""
+    assert set(RUN_MOVES) == set(get_args(RunStatus))
+    assert set(TASK_MOVES) == set(get_args(TaskStatus))
+    for moves in (RUN_MOVES, TASK_MOVES):
+        assert all(targets <= set(moves) for targets in moves.values())
+    assert not RUN_MOVES["done"]
+    assert not RUN_MOVES["abandoned"]
+    assert TASK_MOVES["closed"] == {"open"}
+
+
+def test_every_priority_has_a_mark() -> None:
+    """The marks are all different."""
+    assert set(MARKS) == set(get_args(Priority))
+    assert len(set(MARKS.values())) == len(MARKS)
+
+
+# ---------------------------------------------------------------- messages
+
+
+def test_makers_of_messages() -> None:
+    """A text, a part, or a mixture of both becomes parts under the right role."""
+    assert UserMessage("a", id="m", speaker="Al") == NewMessage(
+        role="user", parts=(TextPart(text="a"),), id="m", speaker="Al"
+    )
+    call = ToolCallPart(id="c", name="n", arguments={"x": 1})
+    assert AssistantMessage(["a", call]).parts == (TextPart(text="a"), call)
+    assert AssistantMessage(call).parts == (call,)
+    assert AssistantMessage(part for part in ("a", "b")).parts == (TextPart(text="a"), TextPart(text="b"))
+    assert UserMessage([]).parts == ()
+    assert SystemMessage("s").role == "system"
+    answer = ToolMessage("c", {"ok": 1}, name="n", is_error=True, id="m")
+    assert answer == NewMessage(
+        role="tool", parts=(ToolResultPart(call_id="c", content={"ok": 1}, name="n", is_error=True),), id="m"
+    )
+
+
+def test_the_text_of_a_message() -> None:
+    """Text parts only, joined by blank lines."""
+    message = Message(
+        id="m",
+        resource="r",
+        thread="t",
+        seq=1,
+        role="assistant",
+        parts=(TextPart(text="a"), ReasoningPart(text="hm"), TextPart(text="b")),
+        created_at=NOON,
+        tokens=1,
+    )
+    assert message.text == "a\n\nb"
+    assert dataclasses.replace(message, parts=()).text == ""
+
+
+def test_roles_are_the_four() -> None:
+    """A check knows the same roles as the type."""
+    assert ROLES == ("system", "user", "assistant", "tool")
+    for role in ROLES:
+        check_message(NewMessage(role=typing.cast("Any", role), parts=()))
+    with pytest.raises(UnknownRole, match="'developer' is not a role"):
+        check_message(NewMessage(role=typing.cast("Any", "developer"), parts=()))
+
+
+A, B, C = (TextPart(text=text) for text in "abc")
+
+
+@pytest.mark.parametrize(
+    ("stored", "offered", "rest"),
+    [
+        ((), (), ()),
+        ((), (A,), (A,)),
+        ((A,), (A,), ()),
+        ((A, B), (A,), ()),
+        ((A, B), (), ()),
+        ((A,), (A, B, C), (B, C)),
+        ((A, B), (A, C), None),
+        ((A,), (B,), None),
+        ((A,), (ReasoningPart(text="a"),), None),
+    ],
+)
+def test_what_continues_what(
+    stored: tuple[Part, ...], offered: tuple[Part, ...], rest: tuple[Part, ...] | None
+) -> None:
+    """The rest that is new, nothing if all is known, None if the two disagree."""
+    assert continues(stored, offered) == rest
+
+
+def test_written_alike_is_alike() -> None:
+    """NaN and tuples are compared as they are stored."""
+    nan = float("nan")
+    old = (ToolCallPart(id="c", name="n", arguments=[nan, [1]]),)
+    assert continues(old, (ToolCallPart(id="c", name="n", arguments=(float("nan"), (1,))), A)) == (A,)
+    assert continues(old, (ToolCallPart(id="c", name="n", arguments=[nan, [2]]),)) is None
+
+
+def test_pairs_of_parts() -> None:
+    """Which calls are opened and which are answered, in order."""
+    parts = (
+        ToolCallPart(id="1", name="n"),
+        A,
+        ToolCallPart(id="2", name="n"),
+        ToolResultPart(call_id="1"),
+    )
+    assert pairs_of(parts) == (("1", "2"), ("1",))
+    assert pairs_of((A,)) == ((), ())
+
+
+def test_defaults_are_not_written() -> None:
+    """A short message has a short row, and key order is fixed."""
+    assert parts_to_json((A,)) == '[{"type":"text","text":"a"}]'
+    assert parts_to_json((ToolResultPart(call_id="c"),)) == '[{"type":"tool_result","call_id":"c"}]'
+    assert parts_to_json(()) == "[]"
+
+
+def test_a_part_of_a_later_release_is_kept_whole() -> None:
+    """A kind that is not known is an unknown part; it keeps every field."""
+    parts = parts_from_json('[{"type":"hologram","x":[1]},{"x":2}]')
+    assert parts == (UnknownPart(data={"type": "hologram", "x": [1]}), UnknownPart(data={"x": 2}))
+    assert parts_from_json(parts_to_json(parts)) == parts
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "text",
+        TextPart(text=typing.cast("Any", b"x")),
+        FilePart(media_type="x", data=typing.cast("Any", "x")),
+        ToolCallPart(id="c", name="n", arguments={1: 2}),
+        ToolResultPart(call_id="c", content={1}),
+        ToolResultPart(call_id="c", files=typing.cast("Any", ({},))),
+        ToolResultPart(call_id="c", files=(FilePart(media_type="x", extra=typing.cast("Any", {1: 2})),)),
+        UnknownPart(data=object()),
+        TextPart(text="x", extra=typing.cast("Any", {None: 1})),
+    ],
+)
+def test_what_could_not_be_read_again_is_refused(part: Any) -> None:
+    """Before it is written."""
+    with pytest.raises(NotJson, match="cannot be stored exactly"):
+        check_message(NewMessage(role="user", parts=(part,)))
+
+
+# ---------------------------------------------------------------- codec
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        (None, None),
+        ("日本語 🙂", "日本語 🙂"),
+        ("a\x00b", '\x01"a\\u0000b"'),
+        ("\ud800", '\x01"\\ud800"'),
+        ("\x01", '\x01"\\u0001"'),
+        ("a\x01", "a\x01"),
+    ],
+)
+def test_only_what_must_be_is_packed(text: str | None, stored: str | None) -> None:
+    """Ordinary text is stored as it is."""
+    assert pack(text) == stored
+    assert unpack(stored) == text
+
+
+def test_json_text_is_always_valid_unicode() -> None:
+    """Lone surrogates and NUL stay escapes; the two halves of a pair are the character they mean."""
+    text = dumps({"\ud83d": "\ude00\x00", "é": "🙂"})
+    text.encode()
+    assert "\x00" not in text
+    assert "🙂" in text
+    assert loads(dumps("\ud800x")) == "\ud800x"
+    assert loads(dumps("\ud83d\ude00 \ude00\ud83d")) == "😀 \ude00\ud83d"
+    assert dumps("\ud83d\ude00") == dumps("😀") == '"😀"'
+
+
+def test_deep_and_circular_values_are_refused() -> None:
+    """Two hundred levels are enough for anyone, and a loop has no end."""
+    value: Any = []
+    for _ in range(199):
+        value = [value]
+    check_json("It", value)
+    with pytest.raises(NotJson, match="nested more than 200 levels"):
+        check_json("It", [value])
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    with pytest.raises(NotJson, match="It cannot be stored exactly"):
+        object_text("It", loop)
+
+
+def test_an_older_value_is_read_with_defaults() -> None:
+    """Fields that were not written take their default; fields that we do not know are left out."""
+    assert decode(Usage, {"model": "m", "colour": "red"}) == Usage(model="m")
+
+
+def test_dates_moments_bytes_and_sets_have_a_form() -> None:
+    """Each is read back as what it was."""
+    line = Observation(id="o", group="g", ordinal=1, priority="high", text="t", said_at=NOON, about=date(2026, 3, 20))
+    data = encode(line)
+    assert (data["said_at"], data["about"]) == ("2026-03-14T12:00:00+00:00", "2026-03-20")
+    assert decode(Observation, loads(dumps(data))) == line
+    file = FilePart(media_type="x", data=b"\x00\xff")
+    assert encode(file)["data"] == "AP8="
+    assert decode(FilePart, encode(file)) == file
+    task = Task(id="k", handle="k1", resource="r", title="T", created_at=NOON, updated_at=NOON, labels=frozenset("ba"))
+    assert encode(task)["labels"] == ["a", "b"]
+    assert decode(Task, encode(task)) == task
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, 1j, {1: 2}, [object()]])
+def test_what_has_no_form_is_refused(value: object) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(NotJson):
+        encode(value)
+
+
+# ---------------------------------------------------------------- moments
+
+
+def test_moments_are_whole_microseconds() -> None:
+    """Exact at both ends of the calendar, before 1970 and in any zone."""
+    assert to_micros(datetime(1970, 1, 1, tzinfo=UTC)) == 0
+    assert to_micros(datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)) == 1
+    assert to_micros(datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)) == -1
+    assert to_micros(datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))) == 0
+    for moment in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
+        assert from_micros(to_micros(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    ("moment", "says"),
+    [
+        (datetime(2026, 1, 1), "has no zone"),  # noqa: DTZ001
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), "cannot be kept"),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "cannot be kept"),
+    ],
+)
+def test_what_is_no_moment_is_refused(moment: datetime, says: str) -> None:
+    """Without a zone, or outside the calendar in UTC."""
+    with pytest.raises(InputError, match=says):
+        to_micros(moment)
+
+
+# ---------------------------------------------------------------- ids and pages
+
+
+def test_ids_are_printable_text() -> None:
+    """The id comes back, or the reason why it is none."""
+    assert check_id("thread", "t 1") == "t 1"
+    assert check_id("thread", "x" * 512)
+    for empty in ("", "  ", "\n"):
+        with pytest.raises(EmptyId, match="thread id is empty"):
+            check_id("thread", empty)
+    for bad in ("a\x00", "x" * 513, "\ud800", 7, None, b"t"):
+        with pytest.raises(InputError, match="thread id"):
+            check_id("thread", bad)
+
+
+def test_page_tokens_are_read_back() -> None:
+    """A token is its key, a missing one is the start, anything else is refused."""
+    for key in ([1, 2], [FIRST, LAST], [-5, 0]):
+        assert page_key(page_token(key), (0, 0)) == key
+    assert page_key(None, (FIRST, LAST)) == [FIRST, LAST]
+    for wrong in ("", "1", "1.2.3", "a.b", "1.2.", f"{LAST + 1}.0", "1e3.0"):
+        with pytest.raises(InputError, match="no page token"):
+            page_key(wrong, (0, 0))
+
+
+def test_limits_and_numbers_fit() -> None:
+    """A page has at least one item; a number beyond every row is the last one."""
+    assert check_limit(1) == 1
+    for wrong in (0, -1, LAST):
+        with pytest.raises(InputError, match="limit"):
+            check_limit(wrong)
+    assert [clamp(number) for number in (-(2**90), -1, 0, 5, 2**90)] == [FIRST, -1, 0, 5, LAST]
