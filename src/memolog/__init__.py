@@ -1,55 +1,127 @@
-"""A long memory for AI agents: the log tells what exists, search and recall return the exact words."""
+"""A long memory for AI agents: the log tells what exists, search and recall return the exact words.
 
-from memolog.config import Config, KeepRecent, ObservationConfig, ReflectionConfig
-from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
-from memolog.domain.message import (
-    AssistantMessage,
-    FilePart,
-    Message,
-    NewMessage,
-    ReasoningPart,
-    SystemMessage,
-    TextPart,
-    ToolCallPart,
-    ToolMessage,
-    ToolResultPart,
-    UnknownPart,
-    UserMessage,
-)
-from memolog.domain.observation import Span
-from memolog.domain.run import Lease, Usage
-from memolog.domain.thread import Thread
-from memolog.runtime.opening import open_store
-from memolog.store import Store
+The public names, each loaded when it is first used: a program that needs one value does not pay for all of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from memolog.version import __version__
+
+if TYPE_CHECKING:
+    from memolog.config import Config, KeepRecent, ObservationConfig, ReflectionConfig
+    from memolog.context import Context
+    from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
+    from memolog.domain.message import (
+        AssistantMessage,
+        FilePart,
+        Message,
+        NewMessage,
+        ReasoningPart,
+        SystemMessage,
+        TextPart,
+        ToolCallPart,
+        ToolMessage,
+        ToolResultPart,
+        UnknownPart,
+        UserMessage,
+    )
+    from memolog.domain.observation import Generation, Observation, Span
+    from memolog.domain.run import Lease, Usage
+    from memolog.domain.thread import Thread
+    from memolog.runtime.events import Event
+    from memolog.runtime.memory import Memory
+    from memolog.runtime.model import Model, ModelReply, ModelRequest
+    from memolog.runtime.opening import open_store
+    from memolog.runtime.status import Status
+    from memolog.runtime.sync import SyncMemory
+    from memolog.runtime.turn import Turn
+    from memolog.store import Store
 
 __all__ = [
     "AssistantMessage",
     "Config",
     "ConfigError",
+    "Context",
+    "Event",
     "FilePart",
+    "Generation",
     "InputError",
     "KeepRecent",
     "Lease",
     "MemologError",
+    "Memory",
     "Message",
+    "Model",
+    "ModelReply",
+    "ModelRequest",
     "NewMessage",
     "NotFound",
+    "Observation",
     "ObservationConfig",
     "ReasoningPart",
     "ReflectionConfig",
     "Span",
+    "Status",
     "Store",
     "StoreError",
+    "SyncMemory",
     "SystemMessage",
     "TextPart",
     "Thread",
     "ToolCallPart",
     "ToolMessage",
     "ToolResultPart",
+    "Turn",
     "UnknownPart",
     "Usage",
     "UserMessage",
     "__version__",
     "open_store",
 ]
+
+_HOMES = {
+    "memolog.config": ("Config", "KeepRecent", "ObservationConfig", "ReflectionConfig"),
+    "memolog.context": ("Context",),
+    "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),
+    "memolog.domain.message": (
+        "AssistantMessage",
+        "FilePart",
+        "Message",
+        "NewMessage",
+        "ReasoningPart",
+        "SystemMessage",
+        "TextPart",
+        "ToolCallPart",
+        "ToolMessage",
+        "ToolResultPart",
+        "UnknownPart",
+        "UserMessage",
+    ),
+    "memolog.domain.observation": ("Generation", "Observation", "Span"),
+    "memolog.domain.run": ("Lease", "Usage"),
+    "memolog.domain.thread": ("Thread",),
+    "memolog.runtime.events": ("Event",),
+    "memolog.runtime.memory": ("Memory",),
+    "memolog.runtime.model": ("Model", "ModelReply", "ModelRequest"),
+    "memolog.runtime.opening": ("open_store",),
+    "memolog.runtime.status": ("Status",),
+    "memolog.runtime.sync": ("SyncMemory",),
+    "memolog.runtime.turn": ("Turn",),
+    "memolog.store": ("Store",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'memolog' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

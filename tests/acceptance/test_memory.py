@@ -167,3 +167,42 @@ async def test_every_decision_has_a_reason(memory: Memory, clock: FakeClock) -> 
     kit = await memory.open()
     stored = await kit.store.journal.events("alice", thread="t1")
     assert {"Decided", "RunStarted", "RunEnded", "Activated"} <= {event.kind for event in stored}
+
+
+async def test_a_clone_has_its_own_copy_of_the_log(memory: Memory, clock: FakeClock) -> None:
+    """A cloned thread begins with the same log and goes its own way; provenance leads into its own messages."""
+    await chat(memory, clock, 60)
+    clone = await memory.clone("t1", "alice", "t2")
+    assert clone.cloned_from == "t1"
+    one, two = await memory.status("t1", "alice"), await memory.status("t2", "alice")
+    assert (two.cursor, two.last_seq, two.groups) == (one.cursor, one.last_seq, one.groups)
+    assert two.observations.tokens == one.observations.tokens
+    kit = await memory.open()
+    snapshot = await kit.store.logs.snapshot("alice", "t2", "thread")
+    lines = await kit.store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+    assert {source.thread for line in lines for source in line.sources} == {"t2"}
+    async with memory.turn("t2", "alice") as turn:
+        context = await turn.prepare(UserMessage("and now?"))
+    assert context.blocks
+    made = await memory.restore("t2", "alice", 0)
+    assert made.number == 1
+    assert (await memory.status("t1", "alice")).last_seq == one.last_seq
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+async def test_logs_merge_after_a_change_of_scope(address: str, clock: FakeClock) -> None:
+    """The shared log takes over what the threads' own logs hold, without a model and without doing it twice."""
+    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as memory:
+        await chat(memory, clock, 30)
+        own = await memory.status("t1", "alice")
+    model = ScriptedModel()
+    shared = SMALL.with_overrides({"scope": "resource"})
+    async with Memory(address, model=model, config=shared, clock=clock) as memory:
+        assert await memory.merge("alice") == ("t1",)
+        assert await memory.merge("alice") == ()
+        status = await memory.status("t1", "alice")
+        assert (status.scope, status.cursor, status.groups) == ("resource", own.cursor, own.groups)
+        assert model.requests == []
+        async with memory.turn("t2", "alice") as turn:
+            context = await turn.prepare(UserMessage("what did I ask in the other conversation?"))
+        assert 'thread="t1"' in context.system

@@ -89,7 +89,7 @@ class Calls:
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
-_DELIMITERS: Final = re.compile(r"[\[\]:|]+")
+_DELIMITERS: Final = re.compile(r"[\s\[\]:|]+")
 _OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
 _DEEPEST: Final = 40
 _MANY: Final = 5_000

@@ -21,6 +21,8 @@ _OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
 _ENTITY: Final = 5
 # A key that a cut would tear is shorter than this.
 _WORD: Final = 2_000
+_LAST_WORD: Final = re.compile(r"[!-~]+\Z")
+_FIRST_WORD: Final = re.compile(rf"[!-~]{{1,{_WORD}}}")
 
 
 def _mark(characters: int) -> str:
@@ -29,8 +31,8 @@ def _mark(characters: int) -> str:
 
 def _characters(middle: str) -> int:
     """Return how long a middle is, with what was left out of it before."""
-    marks = _MARK.findall(middle)
-    return len(middle) + sum(int(number.replace(",", "")) for number in marks)
+    before = sum(int(hit[1].replace(",", "")) - len(hit[0]) - 2 for hit in _MARK.finditer(middle))
+    return max(len(middle) + before, 0)
 
 
 def fits(text: str, tokens: int, counter: TokenCounter) -> bool:
@@ -40,13 +42,14 @@ def fits(text: str, tokens: int, counter: TokenCounter) -> bool:
 
 def ends_of(text: str, tokens: int) -> str:
     """Return the two ends of a huge text, generously; cut between words, so that no secret is torn in two."""
-    room = _USUAL_CHARACTERS * max(tokens, 1) // 2
+    room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
     if len(text) <= 2 * room + _WORD:
         return text
     head, tail = cut(text, room), cut_end(text, room)
-    head = head[: max(head.rfind(" "), head.rfind("\n"), len(head) - _WORD)]
-    skip = re.compile(r"\s").search(tail, 0, _WORD)
-    tail = tail[skip.start() if skip else min(_WORD, len(tail)) :]
+    torn = _LAST_WORD.search(head, len(head) - _WORD)
+    head = head[: torn.start()] if torn and len(torn[0]) < _WORD else head
+    torn = _FIRST_WORD.match(tail)
+    tail = tail[torn.end() :] if torn and len(torn[0]) < _WORD else tail
     return f"{head}\n{_mark(len(text) - len(head) - len(tail))}\n{tail}"
 
 

@@ -241,13 +241,13 @@ class Core:
             )
         )
 
-    def rerender(self, group: GroupRow, observations: Sequence[Observation]) -> tuple[str, int]:
-        """Render a group anew after some of it was forgotten."""
+    def rerender(self, group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
+        """Render a group anew after some of it was forgotten, or under a new handle."""
         text = render_group(
             handle=group.handle,
             observations=list(observations),
             previous=None,
-            alias=None,
+            alias=alias,
             is_reflection=group.kind == "reflection",
         )
         return text, self.counter.count(text) if text else 0

@@ -261,5 +261,13 @@ class Memory:
         kit = await self.open()
         return await kit.store.threads.clone(resource, thread, new_thread)
 
+    async def merge(self, resource: str) -> tuple[str, ...]:
+        """After a change to resource scope: let the shared log take over what the threads' own logs hold.
+
+        Returns the threads that were merged. Without it nothing is lost either: what their logs cover is observed again.
+        """
+        kit = await self.open()
+        return await kit.store.copies.merge(resource, now=self.clock.now(), render=kit.core.rerender)
+
     def _owner_of_log(self, thread: str) -> str | None:
         return thread if self.config.scope == "thread" else None

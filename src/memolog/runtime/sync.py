@@ -171,6 +171,10 @@ class SyncMemory:
         """Copy a thread, its log included, into a new one."""
         return self._portal.call(self._memory.clone(thread, resource, new_thread))
 
+    def merge(self, resource: str) -> tuple[str, ...]:
+        """After a change to resource scope: let the shared log take over what the threads' own logs hold."""
+        return self._portal.call(self._memory.merge(resource))
+
     def __enter__(self) -> Self:
         self.open()
         return self

@@ -16,6 +16,7 @@ from memolog.domain.ids import IdMaker
 from memolog.domain.message import NewMessage
 from memolog.domain.moments import to_micros
 from memolog.domain.observation import Scope
+from memolog.store.copies import Copies
 from memolog.store.engine import Engine
 from memolog.store.journal import Journal
 from memolog.store.leases import Leases
@@ -73,6 +74,7 @@ class Store:
         self.runs = Runs(engine)
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
+        self.copies = Copies(engine, new_id)
 
     async def save_and_snapshot(
         self,

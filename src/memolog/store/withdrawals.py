@@ -21,13 +21,13 @@ from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, group_row
 from memolog.store.sql import Script, load_queries
 
-__all__ = ["Render", "Withdrawals", "Withdrawn"]
+__all__ = ["Render", "Withdrawals", "Withdrawn", "reading_alias"]
 
 q = load_queries("logs")
 threads = load_queries("threads")
 
-Render = Callable[[GroupRow, Sequence[Observation]], tuple[str, int]]
-"""Renders a group anew from the observations that are left; returns its text and tokens."""
+Render = Callable[[GroupRow, Sequence[Observation], str | None], tuple[str, int]]
+"""Renders a group anew from the observations that are left, under its thread's alias; returns its text and tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,8 @@ def _taken_apart(log_pk: int, group: GroupRow, touched: set[int], render: Render
         if group.pk not in touched:
             return [(group.pk, group.tokens)]
         left = yield from reading_observations(log_pk, [group.id])
-        text, tokens = render(group, [o for o in left if o.state != "deleted"])
+        alias = yield from reading_alias(log_pk, group.thread_pk)
+        text, tokens = render(group, [o for o in left if o.state != "deleted"], alias)
         yield q.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
         return [(group.pk, tokens)]
     members = yield from _members(log_pk, group)
@@ -139,6 +140,14 @@ def _taken_apart(log_pk: int, group: GroupRow, touched: set[int], render: Render
         yield q.set_group_state(group_pk=pk, state="active")
         yield q.revive(group_pk=pk)
     return inside
+
+
+def reading_alias(log_pk: int, thread_pk: int | None) -> Script[str | None]:
+    """Return what a thread is called in a log that several share; None in a log of its own."""
+    if thread_pk is None:
+        return None
+    rows = yield q.alias_of(log_pk=log_pk, thread_pk=thread_pk)
+    return f"t{rows[0][0]}" if rows else None
 
 
 def _members(log_pk: int, group: GroupRow) -> Script[list[GroupRow]]:

@@ -283,3 +283,7 @@ WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 -- hints_of --
 SELECT hints, activated_at FROM groups
 WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND last_seq = :last_seq AND kind = 'observer' AND state <> 'void'
+
+-- alias_of --
+SELECT c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk
+WHERE c.log_pk = :log_pk AND c.thread_pk = :thread_pk AND l.thread_pk IS NULL

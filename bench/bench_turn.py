@@ -1,0 +1,415 @@
+"""What memory adds to an agent's turn: time, tokens, bytes and waits, with a model that follows a script.
+
+    make bench-turn ARGS="--messages 50000 --only chat_and_tools,flatness"
+
+A turn is measured from its opening to its end without the time in which the agent's own model would answer; a step of a
+turn with tools, from what goes in to the recorded answer. All storage is included, on a SQLite file at default settings.
+While the agent's model would answer, background work runs, as it does in life.
+
+- chat_and_tools: a long conversation of questions and answers, now and then a turn with tools. `prefix_reuse` is how much of
+  a prompt, without its edge, the next one repeats from the first byte on; `context_excess` how far a context went beyond
+  T × block_after and its log; `observer_tokens_per_raw_token` what observer and reflector were sent.
+- slow_model: results of 2,000 tokens, a step every 50 ms, and observers that take 0.5 s and 2 s. A stall is a step that
+  memory held up for more than 100 ms.
+- flatness: a turn in a file with a long history, over a turn in a file with none; blocks of both in turn.
+- resource_200: one log that 200 threads share.
+
+p10 tells what a quiet machine would show. Nothing here is a test: no time is asserted. The table is followed by one line of
+JSON.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import resource
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from os.path import commonprefix
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from memolog.config import Config
+from memolog.context import Context
+from memolog.domain.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.runtime.clock import SystemClock
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.store.journal import StoredEvent
+from memolog.testing import ScriptedModel, observations_of
+from memolog.tokens import HeuristicCounter
+
+from bench_store import Site, Texts, fill, progress, ratio, show, temporary_folder
+from table import median, percentile, table
+
+QUESTION, ANSWER, RESULT = 120, 180, 2_000
+CHARACTERS_A_TOKEN = 4
+TOOL_TURNS = 30
+WARM_TURNS = 200
+STEP_SECONDS = 0.05
+STALL_SECONDS = 0.1
+THREADS = 2_000
+RESOURCE_THREADS = 200
+BLOCK = 100
+CLOCK = SystemClock()
+COUNTER = HeuristicCounter()
+# About as long as what an observer says of an exchange.
+OBSERVED = "concerned the import job, which needs table customers_2024 before the release on Friday, as agreed with Maria"
+
+AIMS = {
+    "added_p50_ms": 1.5,
+    "added_p95_ms": 4.0,
+    "waits": 0,
+    "context_excess": 0,
+    "prefix_reuse_outside_activation": 1.0,
+    "rss_growth_mb": 30,
+    "observer_tokens_per_raw_token": 1.8,
+    "stalls_0.5s": 0,
+    "stalls_2s": 6,
+    "longest_wait_2s": 2.0,
+    "context_excess_0.5s": 0,
+    "context_excess_2s": 0,
+    "flatness": 1.2,
+    "resource_added_p50_ms": 5.0,
+}
+
+
+# ---------------------------------------------------------------- the conversation
+
+
+class Talk:
+    """Says things of a wanted length, and counts what it said."""
+
+    def __init__(self, seed: int) -> None:
+        self._texts = Texts(seed)
+        self.tokens = self.bytes = self._calls = 0
+
+    def text(self, tokens: int) -> str:
+        """Return a new text of so many tokens."""
+        wanted, text = tokens * CHARACTERS_A_TOKEN, ""
+        while len(text) < wanted:
+            text += self._texts.text() + " "
+        self.tokens += tokens
+        self.bytes += wanted
+        return text[:wanted]
+
+    def question(self) -> NewMessage:
+        """Return what a user asks."""
+        return UserMessage(self.text(QUESTION))
+
+    def answer(self) -> NewMessage:
+        """Return what the agent's model answers."""
+        return AssistantMessage(self.text(ANSWER))
+
+    def call(self) -> tuple[NewMessage, NewMessage]:
+        """Return a tool call and its result."""
+        self._calls += 1
+        call = ToolCallPart(id=f"call-{self._calls}", name="read_file", arguments={"path": f"src/{self._calls}.py"})
+        return AssistantMessage(call), ToolMessage(call.id, self.text(RESULT), name=call.name)
+
+
+class Observer(ScriptedModel):
+    """Observes in whole sentences, and counts what it is sent instead of keeping it."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        super().__init__(seconds=seconds)
+        self.sent = 0
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return an observation of every second message, or a short reflection."""
+        self.sent += COUNTER.count(request.system) + COUNTER.count(request.text)
+        if request.purpose == "observe":
+            self.answers.append(lambda asked: observations_of(asked).replace("was said", OBSERVED))
+        reply = await super().complete(request)
+        self.requests.clear()
+        return reply
+
+
+@asynccontextmanager
+async def remembering(path: Path, model: Observer, config: Config | None = None) -> AsyncGenerator[Memory]:
+    """Open a memory on a file."""
+    async with Memory(str(path), model=model, config=config) as memory:
+        yield memory
+
+
+# ---------------------------------------------------------------- measuring
+
+
+class Stopwatch:
+    """Adds up the time between starts and stops."""
+
+    def __init__(self) -> None:
+        self._total = self._started = 0.0
+
+    def start(self) -> None:
+        """Go on."""
+        self._started = perf_counter()
+
+    def stop(self) -> None:
+        """Pause."""
+        self._total += perf_counter() - self._started
+
+    def lap(self) -> float:
+        """Stop, and return the milliseconds of all since the last lap."""
+        self.stop()
+        total, self._total = self._total, 0.0
+        return total * 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """What is kept of the contexts of one thread, in their order."""
+
+    config: Config
+    last: bytes = b""
+    at: list[datetime] = field(default_factory=list[datetime])
+    reuse: list[float] = field(default_factory=list[float])
+    most: int = 0
+    excess: int = -sys.maxsize
+
+    def look(self, context: Context) -> None:
+        """Compare a context with the one before it."""
+        text = context.render_without_edge().encode()
+        if self.last:
+            same = len(self.last) if text.startswith(self.last) else len(commonprefix([self.last, text]))
+            self.reuse.append(same / len(self.last))
+        self.last = text
+        self.at.append(CLOCK.now())
+        self.measure(context)
+
+    def measure(self, context: Context) -> None:
+        """Note the size of a context."""
+        self.most = max(self.most, context.tokens.total)
+        # What came in last may go beyond the limit: it is shown before anybody can observe it.
+        newest = max((COUNTER.count(message.render()) for message in context.tail[-1:]), default=0)
+        self.excess = max(self.excess, context.tokens.tail - newest - self.config.block_at)
+
+    def outside(self, changes: Sequence[datetime]) -> list[float]:
+        """Return the reuse of the contexts since whose predecessor the log did not change."""
+        pairs = zip(self.at, self.at[1:], self.reuse, strict=False)
+        return [reuse for before, after, reuse in pairs if not any(before < change <= after for change in changes)]
+
+
+async def journal(memory: Memory, owner: str) -> list[StoredEvent]:
+    """Return all that happened."""
+    store = (await memory.open()).store
+    found: list[StoredEvent] = []
+    while page := await store.journal.events(owner, after=found[-1].number if found else 0):
+        found += page
+    return found
+
+
+def waits(events: Sequence[StoredEvent]) -> int:
+    """Return how often a turn waited for an observation."""
+    return sum(event.kind == "Decided" and event.data["decision"] == "Observe" for event in events)
+
+
+def resident_mb() -> float:
+    """Return how much memory the process occupies: its own, without the pages of mapped files, where that can be told."""
+    try:
+        lines = Path("/proc/self/status").read_text("ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1_024
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+# ---------------------------------------------------------------- turns
+
+Look = Callable[[Context], None]
+Think = Callable[[], Awaitable[None]]
+
+
+def unseen(context: Context) -> None:
+    """Look at nothing."""
+    del context
+
+
+async def chat(memory: Memory, thread: str, owner: str, talk: Talk, look: Look = unseen) -> float:
+    """Ask and answer once; returns the milliseconds that memory took."""
+    watch, question, answer = Stopwatch(), talk.question(), talk.answer()
+    watch.start()
+    async with memory.turn(thread, owner) as turn:
+        context = await turn.prepare(question)
+        watch.stop()
+        look(context)
+        await memory.settled()
+        watch.start()
+        await turn.record(answer)
+    took = watch.lap()
+    await memory.settled()
+    return took
+
+
+async def work(memory: Memory, thread: str, owner: str, talk: Talk, steps: int, think: Think, look: Look) -> list[float]:
+    """Take one turn with so many tool calls; returns the milliseconds that memory took in each step."""
+    watch, times = Stopwatch(), list[float]()
+    news = talk.question()
+    watch.start()
+    async with memory.turn(thread, owner) as turn:
+        for _ in range(steps):
+            context = await turn.prepare(news)
+            watch.stop()
+            look(context)
+            await think()
+            call, news = talk.call()
+            watch.start()
+            await turn.record(call)
+            times.append(watch.lap())
+            watch.start()
+        look(await turn.prepare(news))
+        await turn.record(talk.answer())
+    return times
+
+
+# ---------------------------------------------------------------- the four measurements
+
+
+async def chat_and_tools(folder: Path, turns: int) -> dict[str, float]:
+    """Measure a long conversation."""
+    path, model, talk, config = folder / "chat.db", Observer(), Talk(1), Config()
+    seen, times, start_mb = Seen(config=config), list[float](), 0.0
+    async with remembering(path, model, config) as memory:
+        for number in range(turns):
+            times.append(await chat(memory, "t1", "alice", talk, seen.look))
+            if number % max(1, turns // TOOL_TURNS) == 0 and number:
+                times += await work(memory, "t1", "alice", talk, 10, memory.settled, seen.look)
+                await memory.settled()
+            if number == min(WARM_TURNS, turns // 2):
+                start_mb = resident_mb()
+        growth = resident_mb() - start_mb
+        events = await journal(memory, "alice")
+    changes = [event.at for event in events if event.kind in {"Activated", "GenerationMade"}]
+    return {
+        "added_p10_ms": percentile(times, 0.1),
+        "added_p50_ms": median(times),
+        "added_p95_ms": percentile(times, 0.95),
+        "added_p99_ms": percentile(times, 0.99),
+        "waits": waits(events),
+        "context_tokens_max": seen.most,
+        "context_excess": max(0, seen.excess),
+        "prefix_reuse": sum(seen.reuse) / len(seen.reuse),
+        "prefix_reuse_outside_activation": min(seen.outside(changes)),
+        "activations": len(changes),
+        "db_bytes_per_raw_byte": path.stat().st_size / talk.bytes,
+        "rss_growth_mb": growth,
+        "observer_tokens_per_raw_token": model.sent / talk.tokens,
+    }
+
+
+async def slow_model(folder: Path, seconds: float, steps: int = 100) -> dict[str, float]:
+    """Measure a turn of many tool calls beside an observer that takes its time."""
+    seen, name = Seen(config=Config()), f"{seconds:g}s"
+    async with remembering(folder / f"slow-{name}.db", Observer(seconds), seen.config) as memory:
+        times = await work(memory, "t1", "alice", Talk(2), steps, lambda: asyncio.sleep(STEP_SECONDS), seen.measure)
+        await memory.settled()
+    stalls = [took for took in times if took > STALL_SECONDS * 1_000]
+    return {
+        f"stalls_{name}": len(stalls),
+        f"longest_wait_{name}": max(times) / 1_000,
+        f"context_tokens_max_{name}": seen.most,
+        f"context_excess_{name}": max(0, seen.excess),
+    }
+
+
+async def flatness(folder: Path, messages: int, repeats: int) -> dict[str, float]:
+    """Measure turns in a file with a long history and in one without, a block of each in turn."""
+    blocks: tuple[list[float], list[float]] = ([], [])
+    fast: tuple[list[float], list[float]] = ([], [])
+    talk = Talk(3)
+    async with (
+        remembering(folder / "bare.db", Observer()) as bare,
+        remembering(folder / "full.db", Observer()) as full,
+    ):
+        places = [("alice" if index % 2 else f"user-{index}", f"old-{index}") for index in range(THREADS)]
+        store = (await full.open()).store
+        await fill(
+            Site(store=store, size=messages, texts=Texts(4), chance=random.Random(4), threads=places), "history"
+        )
+        for memory in (bare, full):
+            for _ in range(WARM_TURNS):
+                await chat(memory, "t1", "alice", talk)
+        for _ in progress("flatness", repeats):
+            for index, memory in enumerate((bare, full)):
+                times = [await chat(memory, "t1", "alice", talk) for _ in range(BLOCK)]
+                blocks[index].append(median(times))
+                fast[index].append(percentile(times, 0.1))
+    return {
+        "flatness": ratio(blocks[1], blocks[0]),
+        "flatness_p10": ratio(fast[1], fast[0]),
+        "bare_added_p50_ms": median(blocks[0]),
+        "full_added_p50_ms": median(blocks[1]),
+    }
+
+
+async def resource_200(folder: Path, turns: int) -> dict[str, float]:
+    """Measure turns of threads that share a log."""
+    talk, chance = Talk(5), random.Random(5)
+    async with remembering(folder / "resource.db", Observer(), Config(scope="resource")) as memory:
+        for number in range(RESOURCE_THREADS):
+            await chat(memory, f"t{number}", "alice", talk)
+        times = [
+            await chat(memory, f"t{chance.randrange(RESOURCE_THREADS)}", "alice", talk) for _ in range(turns)
+        ]
+    return {
+        "resource_added_p10_ms": percentile(times, 0.1),
+        "resource_added_p50_ms": median(times),
+        "resource_added_p95_ms": percentile(times, 0.95),
+    }
+
+
+# ---------------------------------------------------------------- the report
+
+Bench = Callable[[Path], Awaitable[dict[str, float]]]
+
+
+async def run(options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Measure what was asked for, each as often as asked for; of each number the median is told."""
+    repeats: int = options.repeats
+
+    async def slow(folder: Path) -> dict[str, float]:
+        return await slow_model(folder, 0.5) | await slow_model(folder, 2.0)
+
+    benches: dict[str, tuple[Bench, int]] = {
+        "chat_and_tools": (lambda folder: chat_and_tools(folder, options.turns), repeats),
+        "slow_model": (slow, 1),
+        "flatness": (lambda folder: flatness(folder, options.messages, 3 * repeats), 1),
+        "resource_200": (lambda folder: resource_200(folder, options.turns // 4), repeats),
+    }
+    results: dict[str, dict[str, float]] = {}
+    for name in options.only.split(","):
+        bench, times = benches[name]
+        found: list[dict[str, float]] = []
+        for number in range(times):
+            show(f"{name}, {number + 1} of {times}", lasting=True)
+            with temporary_folder() as folder:
+                found.append(await bench(folder))
+        results[name] = {key: round(median(one[key] for one in found), 4) for key in found[0]}
+    return results
+
+
+def report(results: dict[str, dict[str, Any]]) -> str:
+    """Return the table for people."""
+    lines = [
+        [f"{name} {key}", value, AIMS.get(key)] for name, found in results.items() for key, value in found.items()
+    ]
+    return f"{table(['measurement', 'value', 'aim'], lines)}\n"
+
+
+def main() -> None:
+    """Read the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description="What memory adds to an agent's turn.")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="history of the full file")
+    parser.add_argument("--turns", type=int, default=2_000, help="turns of chat; a turn of 10 tool steps now and then")
+    parser.add_argument("--repeats", type=int, default=3, help="how often to measure")
+    parser.add_argument("--only", default="chat_and_tools,slow_model,flatness,resource_200", help="which, with a comma")
+    results = asyncio.run(run(parser.parse_args()))
+    print(report(results))
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+-- log_of_thread --
+SELECT l.pk, l.generation, l.next_handle FROM logs l WHERE l.resource = :resource AND l.thread_pk = :thread_pk
+
+-- groups_of_log --
+-- What is or was part of the log: a copy keeps what its reflections stand for.
+SELECT g.pk, g.id, g.handle, g.kind, g.state, g.thread_pk, g.first_seq, g.last_seq, g.run_pk, g.tokens, g.observations, g.first_at,
+  g.last_at, g.created_at, g.activated_at, g.hints, g.text
+FROM groups g WHERE g.log_pk = :log_pk AND g.state IN ('active', 'covered')
+ORDER BY g.pk
+
+-- insert_group_copy --
+INSERT INTO groups (id, log_pk, handle, kind, state, thread_pk, first_seq, last_seq, run_pk, tokens, observations, first_at, last_at,
+  created_at, activated_at, hints, text)
+VALUES (:id, :log_pk, :handle, :kind, :state, :thread_pk, :first_seq, :last_seq, :run_pk, :tokens, :observations, :first_at, :last_at,
+  :created_at, :activated_at, :hints, :text)
+RETURNING pk
+
+-- run_of --
+SELECT r.kind, r.thread_pk, r.first_seq, r.last_seq, r.started_at, r.finished_at, r.model, r.prompt_version, r.inputs
+FROM runs r WHERE r.pk = :run_pk
+
+-- insert_run_copy --
+-- A copied run cost nothing: the ledger has the original.
+INSERT INTO runs (id, log_pk, kind, status, thread_pk, first_seq, last_seq, owner, lease_until, heartbeat_at, started_at, finished_at,
+  model, prompt_version, inputs)
+VALUES (:id, :log_pk, :kind, 'done', :thread_pk, :first_seq, :last_seq, 'copy', :started_at, :started_at, :started_at, :finished_at,
+  :model, :prompt_version, :inputs)
+RETURNING pk
+
+-- observations_of_group --
+SELECT o.pk, o.ordinal, o.parent, o.priority, o.trust, o.grounded, o.state, o.tokens, o.said_at, o.zone, o.about, o.category, o.text,
+  o.verbatim, o.files, o.metadata
+FROM observations o WHERE o.group_pk = :group_pk ORDER BY o.ordinal
+
+-- insert_observation_copy --
+INSERT INTO observations (id, group_pk, ordinal, parent, priority, trust, grounded, state, tokens, said_at, zone, about, category, text,
+  verbatim, files, metadata)
+VALUES (:id, :group_pk, :ordinal, :parent, :priority, :trust, :grounded, :state, :tokens, :said_at, :zone, :about, :category, :text,
+  :verbatim, :files, :metadata)
+RETURNING pk
+
+-- sources_of_group --
+SELECT s.observation_pk, s.thread_pk, s.first_seq, s.last_seq
+FROM observation_sources s JOIN observations o ON o.pk = s.observation_pk WHERE o.group_pk = :group_pk
+
+-- insert_source_copy --
+INSERT INTO observation_sources (observation_pk, thread_pk, first_seq, last_seq)
+VALUES (:observation_pk, :thread_pk, :first_seq, :last_seq)
+
+-- merges_of_group --
+SELECT x.observation_pk, x.merged_pk
+FROM observation_merges x JOIN observations o ON o.pk = x.observation_pk WHERE o.group_pk = :group_pk
+
+-- insert_merge_copy --
+INSERT INTO observation_merges (observation_pk, merged_pk) VALUES (:observation_pk, :merged_pk)
+
+-- set_next_handle --
+UPDATE logs SET next_handle = :next_handle, version = version + 1 WHERE pk = :log_pk
+
+-- set_cursor --
+UPDATE cursors SET seq = :seq WHERE log_pk = :log_pk AND thread_pk = :thread_pk
+
+-- copy_hints --
+UPDATE threads SET
+  current_task = (SELECT s.current_task FROM threads s WHERE s.pk = :source_pk),
+  suggested_response = (SELECT s.suggested_response FROM threads s WHERE s.pk = :source_pk),
+  hinted_title = (SELECT s.hinted_title FROM threads s WHERE s.pk = :source_pk),
+  hinted_at = (SELECT s.hinted_at FROM threads s WHERE s.pk = :source_pk),
+  hinted_seq = (SELECT s.hinted_seq FROM threads s WHERE s.pk = :source_pk)
+WHERE pk = :target_pk
+
+-- thread_logs --
+-- The threads of a resource whose own log has something to hand over.
+SELECT t.pk, t.id, l.pk, l.generation, c.seq
+FROM threads t JOIN logs l ON l.thread_pk = t.pk JOIN cursors c ON c.log_pk = l.pk AND c.thread_pk = t.pk
+WHERE t.resource = :resource AND c.seq > 0
+ORDER BY t.pk
+
+-- touched_here --
+-- Whether a log has observed a thread already: then there is nothing to hand over.
+SELECT COUNT(*) FROM groups WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND kind = 'observer' AND state <> 'void'
+
+-- running_here --
+SELECT COUNT(*) FROM runs WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND status IN ('running', 'failed')
+
+-- handle_of --
+SELECT next_handle FROM logs WHERE pk = :log_pk
+
+-- group_by_key --
+SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, 1,
+  g.thread_pk, g.first_seq, g.last_seq
+FROM groups g WHERE g.pk = :group_pk
