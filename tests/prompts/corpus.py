@@ -199,7 +199,14 @@ GOOD: tuple[Case, ...] = (
     ),
 )
 
+BULK = tuple(f"Assistant moved src/components/forms/TextField{number}.tsx to the new theme" for number in range(200))
+
 TOLERATED: tuple[Case, ...] = (
+    good(
+        "a long list whose items differ in a number",
+        tagged("\n".join(f"* 🟡 (09:20) {text} [2]" for text in BULK)),
+        *(f"🟡 03-14 09:20 {text} [2]" for text in BULK),
+    ),
     good("no tags", f"Date: 2026-03-14\n{TEA_LINE}", TEA, faults=("untagged",)),
     good("no date", f"<observations>\n{TEA_LINE}\n</observations>", TEA),
     good("no mark", tagged("* (09:30) User drinks tea [3]"), "🟡 03-14 09:30 User drinks tea [3]"),

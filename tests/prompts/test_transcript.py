@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memolog.domain.message import FilePart, Message, Part, ReasoningPart, TextPart
 from memolog.prompt import NO_REDACTION, Limits, split, transcript
 from memolog.tokens import HeuristicCounter, SplintrCounter, TokenCounter
-from prompts.talk import START, TALK, ZONE, call, message, result
+from prompts.talk import KEY, START, TALK, ZONE, call, message, result
 
 HEURISTIC = HeuristicCounter()
 EXACT = SplintrCounter()
@@ -141,7 +141,7 @@ def test_signatures_and_encrypted_blobs_are_never_shown() -> None:
 
 def test_secrets_are_redacted_everywhere() -> None:
     """Text, arguments, results, names and file names are shown without keys; switched off, they are."""
-    key = "sk-ant-api03-abcdefghijklmnop1234"
+    key = KEY
     messages = [
         message(1, "user", f"key {key}", FilePart(media_type="a/b", name=f"{key}.txt"), speaker=key),
         message(2, "assistant", call("run", {"env": key}), ReasoningPart(text=key)),

@@ -5,7 +5,7 @@ Knows the kinds and the shape of runaway text. Looks at a bounded part of a repl
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -73,6 +73,12 @@ class FaultNotes:
         self._first.setdefault(kind, one_line(detail, 120))
         self._counts[kind] += 1
 
+    def take(self, faults: Iterable[Fault]) -> None:
+        """Remember what was wrong elsewhere too."""
+        for fault in faults:
+            self._first.setdefault(fault.kind, fault.detail)
+            self._counts[fault.kind] += fault.count
+
     @property
     def has_fatal(self) -> bool:
         """Tell whether the reply is unfit already."""
@@ -89,7 +95,8 @@ class FaultNotes:
 
 # ---------------------------------------------------------------- runaway text
 
-_WINDOW: Final = 24
+# Longer than a line of a plain list, whose items may differ in a digit only: a loop repeats windows of any length.
+_WINDOW: Final = 160
 # Loops are at the end, since nothing comes after them; the beginning is looked at for replies that are one loop.
 _LOOKED_AT: Final = 100_000
 _LEAST: Final = 1_500
@@ -110,7 +117,7 @@ def is_degenerate(text: str) -> bool:
 def _repeated(text: str) -> float:
     """Return the share of windows that are not the first of their kind."""
     count = len(text) - _WINDOW
-    return 1 - len({text[at : at + _WINDOW] for at in range(count)}) / count if count > 0 else 0.0
+    return 1 - len({hash(text[at : at + _WINDOW]) for at in range(count)}) / count if count > 0 else 0.0
 
 
 # ---------------------------------------------------------------- refusals

@@ -130,21 +130,27 @@ def parse_batch(
     by_thread = {thread: [message for message in shown if message.thread == thread] for thread in aliases.values()}
     told = thread_sections(text, frozenset(aliases), notes)
     if not told and len(aliases) > 1:
-        return _by_citations(text, shown, by_thread, base, zone)
+        return _by_citations(text, shown, by_thread, base, zone, notes)
     if not told:
         told = dict.fromkeys(aliases, text)
     common = notes.faults()
     results: dict[str, Parsed] = {}
     for alias, thread in aliases.items():
-        parsed = _parsed(told.get(alias, ""), by_thread[thread], base, zone, FaultNotes())
-        results[thread] = replace(parsed, faults=(*common, *parsed.faults))
+        own = FaultNotes()
+        own.take(common)
+        results[thread] = _parsed(told.get(alias, ""), by_thread[thread], base, zone, own)
     return results
 
 
 def _by_citations(
-    text: str, shown: Sequence[Shown], by_thread: Mapping[str, list[Shown]], base: datetime, zone: tzinfo
+    text: str,
+    shown: Sequence[Shown],
+    by_thread: Mapping[str, list[Shown]],
+    base: datetime,
+    zone: tzinfo,
+    notes: FaultNotes,
 ) -> dict[str, Parsed]:
-    whole = _parsed(text, shown, base, zone, FaultNotes())
+    whole = _parsed(text, shown, base, zone, notes)
     owners = {message.number: message.thread for message in shown}
     results: dict[str, Parsed] = {}
     for thread in by_thread:
@@ -152,11 +158,12 @@ def _by_citations(
             place for place, draft in enumerate(whole.observations) if draft.cites and owners[draft.cites[0]] == thread
         ]
         drafts = tuple(_moved(whole.observations[place], places, owners, thread) for place in places)
-        notes = FaultNotes()
-        notes.note("untagged", "no sections for threads")
-        if not drafts:
-            notes.note("empty", "nothing that belongs to this thread")
-        results[thread] = Parsed(observations=drafts, faults=(*whole.faults, *notes.faults()))
+        own = FaultNotes()
+        own.take(whole.faults)
+        own.note("untagged", "no sections for threads")
+        if not drafts and not own.has_fatal:
+            own.note("empty", "nothing that belongs to this thread")
+        results[thread] = Parsed(observations=drafts, faults=own.faults())
     return results
 
 

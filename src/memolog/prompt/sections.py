@@ -238,6 +238,7 @@ _THREAD: Final = re.compile(
     r"|#{1,6}[ \t]*(?:thread[ \t]+)?[\"'`<]?([^\"'`<>\s:]{1,60})[\"'`>]?[ \t]*:?[ \t]*$)",
     re.IGNORECASE,
 )
+_THREAD_TAG: Final = re.compile(r"(<thread[ \t][^<>\n]{1,80}>|</thread>)", re.IGNORECASE)
 _THREAD_END: Final = re.compile(r"[ \t]*</thread>[ \t]*$", re.IGNORECASE)
 
 
@@ -245,7 +246,7 @@ def thread_sections(text: str, aliases: frozenset[str], notes: FaultNotes) -> di
     """Return what a reply says about each thread, by alias; threads that were not asked about are left out."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
-    for line in text.split("\n"):
+    for line in _THREAD_TAG.sub(r"\n\1\n", text).split("\n"):
         hit = _THREAD.match(line)
         name = (hit[1] or hit[2]) if hit else None
         if hit and name in aliases:

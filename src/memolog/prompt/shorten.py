@@ -106,7 +106,8 @@ def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
         kept.append(line)
         room -= cost
     if not kept:
-        return shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
+        # A few tokens of a line say nothing.
+        return "" if tokens < 2 * _MARK_TOKENS else shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
     return "\n".join(reversed(kept))
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.clock import Clock
-from memolog.domain.errors import StoreClosed
+from memolog.domain.errors import Conflict, StoreClosed
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
@@ -234,9 +234,15 @@ class Memory:
     async def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
         kit = await self.open()
-        _, snapshot = await self._look(thread, resource)
-        now = self.clock.now()
-        made = await kit.store.logs.restore(snapshot, generation, now=now)
+        while True:
+            _, snapshot = await self._look(thread, resource)
+            now = self.clock.now()
+            try:
+                made = await kit.store.logs.restore(snapshot, generation, now=now)
+                break
+            except Conflict:
+                # A run ended meanwhile: look again. Each try sees what the one before it lost to.
+                continue
         await kit.core.tell(
             GenerationMade(
                 at=now,

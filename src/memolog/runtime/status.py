@@ -11,10 +11,11 @@ from memolog.config import Config
 from memolog.decide import breaker_is_open
 from memolog.domain.observation import Scope
 from memolog.domain.run import UsageTotal
+from memolog.runtime.events import Windows
 from memolog.runtime.views import Asked, state_of
 from memolog.store.snapshot import Snapshot
 
-__all__ = ["Status", "Window", "status_of"]
+__all__ = ["Status", "Window", "status_of", "windows_of"]
 
 Health: TypeAlias = Literal["ok", "behind", "failing"]
 
@@ -58,6 +59,22 @@ class Status:
     last_error_at: datetime | None
     last_error: str | None
     usage: UsageTotal
+
+
+def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
+    """Return how full the windows are, as an event."""
+    state = state_of(snapshot, config, Asked())
+    return Windows(
+        at=now,
+        resource=snapshot.resource,
+        thread=snapshot.thread.id,
+        message_tokens=state.tail_tokens,
+        message_limit=config.threshold_for(state.log_tokens),
+        observation_tokens=state.log_tokens,
+        observation_limit=config.reflect_at,
+        buffered_groups=len(snapshot.buffered),
+        runs=len(snapshot.runs),
+    )
 
 
 def status_of(snapshot: Snapshot, config: Config, usage: UsageTotal, now: datetime, factor: float) -> Status:

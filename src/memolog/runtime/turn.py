@@ -5,6 +5,7 @@ and a context made of what is known, unless `strict` is set.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -19,6 +20,7 @@ from memolog.domain.run import Usage
 from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
 from memolog.runtime.kit import Kit
+from memolog.runtime.status import windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
 from memolog.store.snapshot import Snapshot
@@ -26,6 +28,8 @@ from memolog.store.withdrawals import Withdrawn as WithdrawnRows
 from memolog.tokens import learn
 
 __all__ = ["Turn"]
+
+_log = logging.getLogger("memolog")
 
 T = TypeVar("T")
 
@@ -73,7 +77,7 @@ class Turn:
             return
         try:
             await self._leave()
-        except MemologError as problem:
+        except Exception as problem:  # noqa: BLE001 - memory never breaks the agent
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
 
     # ------------------------------------------------------------ steps
@@ -106,7 +110,7 @@ class Turn:
             try:
                 await self._save()
                 await self._learn(usage)
-            except MemologError as error:
+            except Exception as error:  # noqa: BLE001 - memory never breaks the agent
                 await self._degrade("recording the answer", error)
 
     async def discard(self) -> None:
@@ -162,7 +166,8 @@ class Turn:
     async def _prepare(self, ephemeral: tuple[NewMessage, ...]) -> Made:
         kit = self._kit
         try:
-            snapshot = await self._save_and_read()
+            # Kept at once: whatever fails from here on, the context still has what was just said.
+            self._snapshot = snapshot = await self._save_and_read()
             if snapshot.thread.overrides:
                 self._config = self._config.with_overrides(snapshot.thread.overrides)
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
@@ -175,7 +180,7 @@ class Turn:
             made = await kit.contexts.build(self._shown(snapshot, ephemeral))
             self._unspanned = made.unspanned
             await self._after_build(made, trim)
-        except MemologError as error:
+        except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             await self._degrade("preparing the context", error)
             return kit.contexts.without_store(self._shown(self._snapshot, ephemeral), self._unsaved)
         return made
@@ -191,6 +196,8 @@ class Turn:
 
     async def _after_build(self, made: Made, trim: Trim | None) -> None:
         kit = self._kit
+        if self._snapshot is not None and kit.core.bus.has_listeners:
+            kit.core.bus.emit(windows_of(self._snapshot, self._config, kit.clock.now()))
         if made.context.trimmed:
             await kit.core.tell(
                 Trimmed(
@@ -254,9 +261,11 @@ class Turn:
         if counted > 0 and reported > 0:
             await self._kit.calibrate(self.resource, usage.model, lambda known: learn(known, counted, reported))
 
-    async def _degrade(self, what: str, error: MemologError, *, has_failed_already: bool = False) -> None:
+    async def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
         """Go on without: tell whoever listens, and raise only if that was asked for."""
         kit = self._kit
+        if not isinstance(error, MemologError):
+            _log.error("%s failed in a way that it never should", what, exc_info=error)
         await kit.core.tell(
             Degraded(at=kit.clock.now(), resource=self.resource, thread=self.thread, what=what, error=str(error))
         )

@@ -1,0 +1,9 @@
+"""The embedded observer and reflector: no model, no key, no network.
+
+Pure: the same messages give the same lines, byte for byte. It selects and shortens what was said and never rewrites a fact.
+"""
+
+from memolog.extractive.observing import observe
+from memolog.extractive.reflecting import reflect
+
+__all__ = ["observe", "reflect"]

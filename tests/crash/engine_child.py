@@ -1,0 +1,229 @@
+"""A fixed conversation with a memory, and the program that dies in the middle of it.
+
+    engine_child.py      forks a process for each line of stdin; it holds the conversation from a step on, and may be killed
+
+Everything that happens is the same each time: the clock says which step it is, and the model's answers depend on nothing but
+what it is asked. A step that was interrupted is repeated with the same message ids, later than any lease lasts.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from memolog import (
+    AssistantMessage,
+    Config,
+    ObservationConfig,
+    ReflectionConfig,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+from memolog.domain.message import NewMessage
+from memolog.domain.run import Usage
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.turn import Turn
+from memolog.testing import reflection_of
+
+__all__ = ["RESOURCE", "STEPS", "THREAD", "Conversation", "converse"]
+
+RESOURCE: Final = "crash"
+THREAD: Final = "talk"
+STEPS: Final = (
+    *(*["chat"] * 6, "tools", "outage", "outage", *["chat"] * 3, "guard", *["chat"] * 3, "stall", "slow"),
+    *(*["chat"] * 5, "restore", "reflect", *["chat"] * 3, "observe"),
+)
+_CONFIG: Final = Config(
+    observation=ObservationConfig(message_tokens=600, previous_tokens=200),
+    reflection=ReflectionConfig(observation_tokens=300),
+    # Time passes differently where a step is repeated; nothing but sizes may decide here.
+    activate_after_idle=False,
+)
+_START: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
+_STEP: Final = timedelta(minutes=1)
+_AFTER_LEASES: Final = timedelta(seconds=45)
+_SLOW_SECONDS: Final = 0.05
+_NUMBERED: Final = re.compile(r"^<message>\[(\d+)\][^\n]*\n(.*?)\n</message>", re.MULTILINE | re.DOTALL)
+_TRANSCRIPT: Final = re.compile(r"<transcript>.*</transcript>", re.DOTALL)
+
+Tell = Callable[[object], None]
+
+
+class _Clock:
+    """A clock that shows the step."""
+
+    def __init__(self) -> None:
+        self.time = _START
+
+    def now(self) -> datetime:
+        """Return the time of the step."""
+        return self.time
+
+
+class _Model:
+    """Answers by the request alone; it is away in the steps of an outage."""
+
+    name = "fixed"
+
+    def __init__(self, clock: _Clock, tell: Tell) -> None:
+        self._clock, self._tell = clock, tell
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the same answer to the same request."""
+        step = (self._clock.now() - _START) // _STEP
+        transcript = "".join(_TRANSCRIPT.findall(request.text))
+        self._tell(["asked", step, _digest(transcript), _digest(request.text)])
+        if STEPS[step] == "outage":
+            raise ConnectionError("the model is away")
+        if "slow" in transcript:
+            await asyncio.sleep(_SLOW_SECONDS)
+        if request.purpose == "reflect":
+            return ModelReply(text=reflection_of(request))
+        shown = _NUMBERED.findall(transcript)
+        lines = "\n".join(f"* 🟡 They said {_digest(text)} [{number}]" for number, text in shown[::2])
+        hint = f"<current-task>Go on from {_digest(shown[-1][1])}</current-task>"
+        usage = Usage(model=self.name, input_tokens=len(request.text) // 4, cost=0.001)
+        return ModelReply(text=f"<observations>\n{lines}\n</observations>\n{hint}", usage=usage)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+class Conversation:
+    """Holds the steps of the conversation, one after the other."""
+
+    def __init__(self, address: str, tell: Tell) -> None:
+        self._clock, self._tell = _Clock(), tell
+        self.memory = Memory(
+            address,
+            model=_Model(self._clock, tell),
+            config=_CONFIG,
+            clock=self._clock,
+            chance=random.Random(os.getpid()).getrandbits,
+        )
+
+    async def hold(self, first: int) -> None:
+        """Go through the steps from one on. It may be the repetition of a step that was interrupted."""
+        for number in range(first, len(STEPS)):
+            self._clock.time = _START + number * _STEP
+            if number == first:
+                self._clock.time += _AFTER_LEASES
+            await getattr(self, f"_{STEPS[number]}")(number)
+            await self.memory.settled()
+            self._tell(["done", number])
+
+    def _turn(self, **options: Any) -> Turn:
+        return self.memory.turn(THREAD, RESOURCE, model="answering", **options)
+
+    async def _say(self, turn: Turn, number: int, text: str) -> None:
+        turn.id = f"turn-{number}"
+        context = await turn.prepare(_at(number, UserMessage(f"question {number} {text}", id=f"u{number}")))
+        await self.memory.settled()
+        await self._answer(turn, number, "done", ["it will rain " * 14], context.tokens.total)
+
+    async def _answer(self, turn: Turn, number: int, name: str, parts: list[Any], counted: int = 0) -> None:
+        usage = Usage(model="answering", input_tokens=counted, output_tokens=1) if counted else None
+        await turn.record(_at(number, AssistantMessage(parts, id=f"a{number}-{name}")), usage=usage)
+        await self.memory.settled()
+
+    async def _chat(self, number: int) -> None:
+        async with self._turn() as turn:
+            await self._say(turn, number, "about the weather " * 9)
+
+    _outage = _chat
+
+    async def _tools(self, number: int, calls: int = 4) -> None:
+        async with self._turn() as turn:
+            await self._say(turn, number, "look it up " * 9)
+            await self._loop(turn, number, calls)
+
+    async def _loop(self, turn: Turn, number: int, calls: int) -> None:
+        for call in range(calls):
+            name = f"{number}.{call}"
+            part = ToolCallPart(id=name, name="read", arguments={"path": f"{name}.txt"})
+            await self._answer(turn, number, str(call), [part])
+            await turn.prepare(_at(number, ToolMessage(name, "line of text\n" * 12, id=f"r{name}")))
+            await self.memory.settled()
+
+    async def _guard(self, number: int) -> None:
+        """Say something, look things up until some of it is in the log, and take it all back."""
+        async with self._turn() as turn:
+            await self._say(turn, number, "my password is swordfish " * 5)
+            await self._loop(turn, number, 12)
+            await turn.discard()
+
+    async def _stall(self, number: int) -> None:
+        """Say more than a turn waits for, without patience."""
+        async with self._turn(settings={"observation.deadline": 0}) as turn:
+            await self._say(turn, number, "slow and long " * 260)
+
+    async def _slow(self, number: int) -> None:
+        """Say something that is thought about for longer than a heartbeat."""
+        async with self._turn(settings={"heartbeat": 0.01, "buffer_on_idle": True}) as turn:
+            await self._say(turn, number, "slow " * 30)
+
+    async def _reflect(self, number: int) -> None:
+        del number
+        await self.memory.reflect(THREAD, RESOURCE)
+
+    async def _restore(self, number: int) -> None:
+        del number
+        await self.memory.restore(THREAD, RESOURCE, 0)
+
+    async def _observe(self, number: int) -> None:
+        del number
+        await self.memory.observe(THREAD, RESOURCE)
+
+
+def _at(number: int, message: NewMessage) -> NewMessage:
+    """Return a message as it was said, however often it is said again."""
+    return replace(message, created_at=_START + number * _STEP)
+
+
+async def converse(address: str, first: int, point: str | None, nth: int, tell: Tell) -> None:
+    """Hold the conversation from a step on; die when a commit point is reached for the nth time."""
+    reached = 0
+
+    def hook(name: str) -> None:
+        nonlocal reached
+        reached += name == point
+        if name == point and reached == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    conversation = Conversation(address, tell)
+    kit = await conversation.memory.open()
+    kit.store.engine.commit_hook = hook
+    await conversation.hold(first)
+    await conversation.memory.aclose()
+
+
+def _serve() -> None:
+    """Fork, so that the imports are paid for once; the parent has no loop and no thread."""
+    for line in sys.stdin:
+        address, first, point, nth = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            asyncio.run(converse(address, first, point, nth, _tell))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        _tell(["ended", os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)])
+
+
+def _tell(value: object) -> None:
+    # One system call a line: it is there as a whole or not at all.
+    os.write(1, json.dumps(value).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,66 @@
+"""One process of a fleet: holds turns in random threads and says which messages it knows to be saved.
+
+Run as `python fleet_child.py ADDRESS SEED TURNS THREADS`. Each acknowledged message is a line of JSON on standard output.
+"""
+
+import asyncio
+import json
+import random
+import sys
+
+from memolog import AssistantMessage, Config, Memory, ObservationConfig, ReflectionConfig, UserMessage
+from memolog.domain.message import NewMessage, ToolCallPart, ToolMessage
+from memolog.testing import ScriptedModel
+
+CONFIG = Config(
+    observation=ObservationConfig(message_tokens=800, previous_tokens=100),
+    reflection=ReflectionConfig(observation_tokens=500),
+    lease=3.0,
+    heartbeat=1.0,
+    pool_size=4,
+)
+
+
+def acknowledge(thread: str, *messages: NewMessage) -> None:
+    """Say that these are saved."""
+    for message in messages:
+        line = json.dumps({"thread": thread, "id": message.id, "text": _text(message)})
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _text(message: NewMessage) -> str:
+    return "".join(getattr(part, "text", "") for part in message.parts)
+
+
+async def hold(memory: Memory, chance: random.Random, thread: str, name: str) -> None:
+    """Hold one turn: a question, sometimes a tool call, an answer."""
+    async with memory.turn(thread, "fleet") as turn:
+        question = UserMessage(f"{name} asks " + "some words " * chance.randint(5, 30), id=f"{name}-q")
+        await turn.prepare(question)
+        acknowledge(thread, question)
+        if chance.random() < 0.3:
+            call = AssistantMessage(ToolCallPart(id=f"{name}-c", name="look", arguments={"at": name}), id=f"{name}-c")
+            result = ToolMessage(f"{name}-c", "a line\n" * chance.randint(1, 60), id=f"{name}-r")
+            await turn.record(call)
+            await turn.prepare(result)
+            acknowledge(thread, call, result)
+        answer = AssistantMessage(f"{name} answers " + "more words " * chance.randint(5, 30), id=f"{name}-a")
+        await turn.record(answer)
+        acknowledge(thread, answer)
+
+
+async def main(address: str, seed: int, turns: int, threads: int) -> None:
+    """Hold turns, a few at a time."""
+    chance = random.Random(seed)
+    model = ScriptedModel(seconds=0.005)
+    config = CONFIG.with_overrides({"strict": True})
+    async with Memory(address, model=model, config=config) as memory:
+        for number in range(turns):
+            thread = f"t{chance.randrange(threads)}"
+            await hold(memory, chance, thread, f"p{seed}-{number}")
+        await memory.settled()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))

@@ -1,0 +1,264 @@
+"""A crash is a pause: killed at any commit point of the engine, the conversation goes on and ends with the same log."""
+
+import ast
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import memolog.store
+from conftest import counts
+from crash import engine_child
+from crash.engine_child import RESOURCE, THREAD, Conversation
+from crash.survivors import check_sound, select
+from crash.writer_child import OPERATIONS, open_fixed
+from memolog.domain.message import UserMessage
+from memolog.domain.observation import Span
+from memolog.store import Store
+from memolog.store.runs import Claim, NewRun
+
+_CHILD = str(Path(engine_child.__file__))
+
+# What the conversation comes by. A new commit point belongs here, among the operations of the foundation, or below.
+ENGINE: Final = (
+    *("store.save_and_snapshot", "messages.save", "usage.add", "usage.calibrate", "logs.snapshot"),
+    *("journal.add", "journal.add_context", "withdrawals.withdraw"),
+    *("runs.start", "runs.finish", "runs.fail", "runs.take_over", "runs.heartbeat", "runs.note_stall"),
+    *("logs.activate", "logs.activate_reflection", "logs.restore"),
+)
+# How often a process comes by depends on how fast it is: only the first time is sure.
+_TIMED: Final = {"runs.heartbeat"}
+# Offered by the store, not used by a turn: killed by themselves.
+ALONE: Final = ("runs.abandon", "runs.keep_prompt")
+POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines whose data outlives a process."""
+    return request.param
+
+
+# ---------------------------------------------------------------- what a conversation leaves behind
+
+_MESSAGES = "SELECT m.seq, m.id, m.role, m.state, m.parts FROM messages m ORDER BY m.seq"
+_GROUPS = """SELECT g.kind, g.first_seq, g.last_seq, g.id FROM logs l
+JOIN log_entries e ON e.log_pk = l.pk AND e.generation = l.generation JOIN groups g ON g.pk = e.group_pk ORDER BY e.position"""
+_LINES = """SELECT g.id, o.text, s.first_seq, s.last_seq FROM observations o JOIN groups g ON g.pk = o.group_pk
+JOIN observation_sources s ON s.observation_pk = o.pk WHERE g.state = 'active' AND o.state = 'active'
+ORDER BY g.pk, o.ordinal, s.first_seq"""
+_HEADS = "SELECT c.seq, t.current_task, t.hinted_seq FROM cursors c JOIN threads t ON t.pk = c.thread_pk"
+
+
+async def _left(store: Store) -> dict[str, Any]:
+    """Return the final log in terms of what was said: a repeated withdrawal may leave one more tombstone."""
+    messages, groups, lines, heads = await select(store, _MESSAGES, _GROUPS, _LINES, _HEADS)
+    live = [(seq, id_) for seq, id_, _, state, _ in messages if state == "live"]
+
+    def said(first: int, last: int) -> list[str]:
+        return [id_ for seq, id_ in live if first <= seq <= last]
+
+    texts: dict[str, list[Any]] = {}
+    for group, text, first, last in lines:
+        texts.setdefault(group, []).append((text, said(first, last)))
+    return {
+        "messages": [(id_, role, parts) for _, id_, role, state, parts in messages if state == "live"],
+        "groups": [
+            (kind, said(first, last) if first else None, texts.get(group)) for kind, first, last, group in groups
+        ],
+        "cursor": [(said(0, cursor), task, said(0, hinted)) for cursor, task, hinted in heads],
+    }
+
+
+class _Hook:
+    """Counts commit points; from the chosen one on, this process writes nothing any more."""
+
+    def __init__(self, point: str = "", nth: int = 0) -> None:
+        self.reached = Counter[str]()
+        self._point, self._nth = point, nth
+        self.dead = False
+
+    def __call__(self, name: str) -> None:
+        """Come by a commit point."""
+        self.reached[name] += 1
+        if name == self._point and self.reached[name] == self._nth:
+            self.dead = True
+        if self.dead:
+            raise ZeroDivisionError(name)
+
+
+async def _hold(address: str, first: int, hook: _Hook) -> list[Any]:
+    """Hold the conversation in this process until its end, or until it is as good as dead; return what it told."""
+    told: list[Any] = []
+    conversation = Conversation(address, told.append)
+    kit = await conversation.memory.open()
+    kit.store.engine.commit_hook = hook
+    try:
+        with suppress(ZeroDivisionError) if hook.dead or hook._point else suppress():
+            await conversation.hold(first)
+    finally:
+        kit.runner._closing = True
+        await conversation.memory.aclose()
+    return told
+
+
+_reference: dict[str, Any] = {}
+
+
+async def _whole(address: str) -> tuple[dict[str, Any], Counter[str]]:
+    """Return the log of a conversation without a crash, and how often it comes by each commit point."""
+    if not _reference:
+        hook = _Hook()
+        await _hold(address, 0, hook)
+        async with await open_fixed(address) as store:
+            _reference.update(log=await _left(store), reached=hook.reached)
+    return _reference["log"], _reference["reached"]
+
+
+def _next_step(told: list[Any]) -> int:
+    return max((line[1] for line in told if line[0] == "done"), default=-1) + 1
+
+
+def _occasions(point: str, reached: int, most: int) -> list[int]:
+    """Choose at which of its times a commit point is the last: the middle, then the first and the last, then others."""
+    if point.rpartition(":")[0] in _TIMED:
+        return [1]
+    spread = [reached // 2 + 1, 1, reached, reached // 3 + 1, reached * 3 // 4]
+    return sorted({min(max(1, nth), reached) for nth in spread[:most]})
+
+
+async def _check_same(address: str, expected: dict[str, Any]) -> None:
+    async with await open_fixed(address) as store:
+        await check_sound(store)
+        left = await _left(store)
+    for part, found in left.items():
+        assert found == expected[part], part
+
+
+# ---------------------------------------------------------------- killed
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[subprocess.Popen[str]]:
+    """Start the process that forks one for each part of a conversation."""
+    with subprocess.Popen(
+        [sys.executable, _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _run(processes: subprocess.Popen[str], *order: object) -> tuple[int, list[Any]]:
+    """Let a new process hold the conversation; return how it ended and what it told."""
+    assert processes.stdin is not None
+    assert processes.stdout is not None
+    processes.stdin.write(json.dumps(order) + "\n")
+    processes.stdin.flush()
+    told: list[Any] = []
+    while (line := json.loads(processes.stdout.readline()))[0] != "ended":
+        told.append(line)
+    return line[1], told
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_is_a_pause(
+    point: str, address: str, tmp_path: Path, processes: subprocess.Popen[str]
+) -> None:
+    """Killed at a commit point, a new process takes over what was under way and reaches the log of no crash."""
+    expected, reached = await _whole(str(tmp_path / "whole.db"))
+    most = counts(1, 5)
+    for nth in _occasions(point, reached[point], most):
+        where = f"{address}_{nth}"
+        ended, told = await asyncio.to_thread(_run, processes, where, 0, point, nth)
+        assert ended == signal.SIGKILL, f"{point} was not reached {nth} times"
+        ended, told_after = await asyncio.to_thread(_run, processes, where, _next_step(told), None, 0)
+        assert (ended, _next_step(told_after)) == (0, len(engine_child.STEPS))
+        await _check_same(where, expected)
+        if point in {"runs.start:after", "runs.finish:before"}:
+            _check_asked_again(told, told_after)
+
+
+def _check_asked_again(told: list[Any], told_after: list[Any]) -> None:
+    """Whoever takes a run over asks the very question of its row."""
+    asked = [line for line in told if line[0] == "asked"]
+    again = {line[2]: line[3] for line in told_after if line[0] == "asked"}
+    for _, _, transcript, request in asked[-1:]:
+        assert again.get(transcript, request) == request
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_an_error_at_a_commit_point_is_a_pause(point: str, tmp_path: Path) -> None:
+    """The same in one process: a memory that can write nothing more is left, and another one goes on."""
+    expected, reached = await _whole(str(tmp_path / "whole.db"))
+    for nth in _occasions(point, reached[point], counts(3, 5)):
+        address = str(tmp_path / f"{nth}.db")
+        hook = _Hook(point, nth)
+        told = await _hold(address, 0, hook)
+        assert hook.dead, f"{point} was not reached {nth} times"
+        await _hold(address, _next_step(told), _Hook())
+        await _check_same(address, expected)
+
+
+async def test_the_conversation_comes_by_every_point(tmp_path: Path) -> None:
+    """What is killed is reached, and what is reached is killed."""
+    _, reached = await _whole(str(tmp_path / "whole.db"))
+    assert set(reached) == set(POINTS)
+
+
+def test_every_write_of_the_store_is_killed() -> None:
+    """Whoever adds a write to the store adds it here, or to the operations of the foundation."""
+    folder = Path(str(memolog.store.__file__)).parent
+    found: set[str] = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "write":
+                names = [keyword.value for keyword in node.keywords if keyword.arg == "name"]
+                assert len(names) == 1, f"a write without a name in {path.name}, line {node.lineno}"
+                assert isinstance(names[0], ast.Constant), f"a name that nobody knows in {path.name}"
+                found.add(str(names[0].value))
+    assert found == set(ENGINE) | set(ALONE) | set(OPERATIONS)
+
+
+# ---------------------------------------------------------------- writes that no turn makes
+
+
+async def _claimed(store: Store) -> Claim:
+    """Start a run over one message."""
+    await store.messages.save(RESOURCE, THREAD, UserMessage("hello", id="m1"))
+    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+    run = NewRun(id="run", kind="observe", thread=THREAD, span=Span(first=1, last=1), inputs={})
+    now = store.clock.now()
+    claims = await store.runs.start(
+        RESOURCE, snapshot.log.pk, snapshot.log.version, [run], owner="me", now=now, lease=30
+    )
+    return claims[0]
+
+
+@pytest.mark.parametrize("name", ALONE)
+async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
+    """Stopped before the commit, nothing of it is there; stopped after it, all of it."""
+    look = "SELECT r.status, r.error, (SELECT COUNT(*) FROM run_prompts) FROM runs r"
+    async with await open_fixed(address) as store:
+        claim = await _claimed(store)
+        (before,) = await select(store, look)
+        for moment in ("before", "after"):
+            store.engine.commit_hook = _Hook(f"{name}:{moment}", 1)
+            with pytest.raises(ZeroDivisionError):
+                if name == "runs.abandon":
+                    await store.runs.abandon(claim, "given up", now=store.clock.now() + timedelta(seconds=1))
+                else:
+                    await store.runs.keep_prompt(claim.run, "asked", "answered")
+            store.engine.commit_hook = None
+            (after,) = await select(store, look)
+            assert (after == before) == (moment == "before")

@@ -1,0 +1,171 @@
+"""What stands in prompts, and what never does."""
+
+from datetime import UTC
+
+import pytest
+
+from memolog.domain.errors import InputError
+from memolog.domain.thread import Hints
+from memolog.prompt import (
+    PROMPT_VERSION,
+    ObserveInput,
+    ReflectInput,
+    failure,
+    observer_batch_prompt,
+    observer_prompt,
+    parse_batch,
+    reflector_prompt,
+    secret_patterns,
+)
+from memolog.prompt.redact import Redactor
+from memolog.tokens import HeuristicCounter, SplintrCounter
+from prompts.talk import START, TALK, message
+from prompts.test_snapshots import LOG
+
+COUNTER = HeuristicCounter()
+
+
+def section(text: str, tag: str) -> str:
+    """Return what a prompt holds between two tags."""
+    return text.partition(f"<{tag}>\n")[2].partition(f"\n</{tag}>")[0]
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 20, 200, 2_000])
+def test_the_end_of_the_log_is_bounded(tokens: int) -> None:
+    """Its last whole lines are shown, as many as fit; the newest line is worth more than the oldest."""
+    counter = SplintrCounter()
+    log = "\n".join(f"* 🟡 (09:{minute:02}) line number {minute}" for minute in range(60)) * 5
+    prompt = observer_prompt(ObserveInput(messages=TALK, previous=log, previous_tokens=tokens), counter)
+    end = section(prompt.text, "log-end")
+    assert counter.count(end) <= tokens
+    assert log.endswith(end)
+    assert (len(end) > tokens) is (tokens >= 20)
+
+
+def test_a_log_of_one_endless_line_is_cut() -> None:
+    """Even then the bound holds."""
+    prompt = observer_prompt(ObserveInput(messages=TALK, previous="a b " * 50_000, previous_tokens=100), COUNTER)
+    assert 50 < COUNTER.count(section(prompt.text, "log-end")) <= 100
+
+
+def test_empty_sections_are_left_out() -> None:
+    """A first observation has neither log nor hints."""
+    prompt = observer_prompt(ObserveInput(messages=TALK), COUNTER)
+    assert "<log-end>" not in prompt.text
+    assert "<hints>" not in prompt.text
+    assert prompt.version == PROMPT_VERSION
+    assert [shown.seq for shown in prompt.shown] == [1, 2, 3, 4, 6, 7]
+
+
+def test_what_is_escaped_already_is_not_escaped_again() -> None:
+    """The log comes rendered; only a tag that was left open in it is closed."""
+    prompt = observer_prompt(ObserveInput(messages=TALK, previous="a &lt;b> &amp; </log-end> c"), COUNTER)
+    assert section(prompt.text, "log-end") == "a &lt;b> &amp; &lt;/log-end> c"
+
+
+def test_further_patterns_are_redacted_in_the_log_and_the_hints_too() -> None:
+    """What an application calls a secret is one everywhere in the prompt."""
+    redactor = Redactor(extra=secret_patterns([("badge", r"B-\d{4}")]))
+    given = ObserveInput(
+        messages=(message(1, "user", "badge B-1234"),), previous="B-1234 again", hints=Hints(current_task="find B-1234")
+    )
+    prompt = observer_prompt(given, COUNTER, redactor=redactor)
+    assert "B-1234" not in prompt.text
+    assert prompt.text.count("[redacted: badge]") == 3
+
+
+def test_a_batch_needs_a_thread() -> None:
+    """Nothing to observe is a mistake of the caller."""
+    with pytest.raises(InputError):
+        observer_batch_prompt([], COUNTER)
+
+
+def test_reflectors_see_short_ids() -> None:
+    """The ids of the store never reach a model; the prompt knows which is which."""
+    prompt = reflector_prompt(ReflectInput(observations=LOG, target_tokens=100))
+    assert prompt.ids == {f"o{number + 1}": f"id-{number}" for number in range(6)}
+    assert "id-" not in prompt.text
+    log = section(prompt.text, "log").split("\n")
+    assert log[0] == "Date: 2026-03-14"
+    assert log[1] == "o1 🔴 (08:15) User bakes in Ghent &lt;Belgium> &amp; sells bread"
+    assert log[3] == "  o3 🟡 (08:15) row 12: bread;19"
+    assert log[4:7] == ["o4 🟡 (08:15) Agreed opening of the letter", "  | Dear &lt;tax> office,", "  | please"]
+    assert log[8].endswith("next Friday (meaning 2026-03-20)")
+    assert log[9].count("2026-03-15") == 1
+
+
+def test_lost_names_are_bounded() -> None:
+    """A long list of lost names does not fill the prompt."""
+    prompt = reflector_prompt(
+        ReflectInput(observations=LOG, target_tokens=100, missing=tuple("x" * 5_000 for _ in range(5_000)))
+    )
+    assert COUNTER.count(prompt.text) < 15_000
+
+
+# ---------------------------------------------------------------- batches
+
+BATCH = observer_batch_prompt(
+    [
+        ObserveInput(
+            messages=(message(1, "user", "tea", thread="a"), message(2, "user", "rain", thread="a")), alias="t1"
+        ),
+        ObserveInput(messages=(message(1, "user", "rice", thread="b"),), alias="t2"),
+    ],
+    COUNTER,
+)
+ALIASES = {"t1": "a", "t2": "b"}
+
+
+def read(reply: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
+    """Return the lines of each thread with their citations."""
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    return {thread: [(draft.text, draft.cites) for draft in one.observations] for thread, one in parsed.items()}
+
+
+def test_numbers_run_on_in_a_batch() -> None:
+    """Each number names one message of one thread."""
+    assert [(shown.number, shown.thread, shown.seq) for shown in BATCH.shown] == [(1, "a", 1), (2, "a", 2), (3, "b", 1)]
+    assert '<thread id="t2">' in BATCH.text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '<thread id="t1">\n<observations>\n* tea [1]\n* rain [2]\n</observations></thread><thread id="t2">* rice [3]</thread>',
+        "<thread t1>\n* tea [1]\n* rain [2]\n</thread>\n<thread t2>\n* rice [3]",
+        "## t1\n* tea [1]\n* rain [2]\n## Thread t2:\n* rice [3]",
+        "<observations>\n* tea [1]\n* rain [2]\n* rice [3]\n</observations>",
+    ],
+    ids=["as asked for", "sloppy tags", "headings", "no threads at all"],
+)
+def test_each_thread_gets_its_lines(reply: str) -> None:
+    """Whatever separates the threads, no line goes to the wrong one."""
+    assert read(reply) == {"a": [("tea", (1,)), ("rain", (2,))], "b": [("rice", (3,))]}
+
+
+def test_a_thread_without_an_answer_fails_alone() -> None:
+    """One thread's silence keeps the other's progress; citing another thread is no citation."""
+    reply = '<thread id="t1"><observations>\n* tea [1,3]\n</observations></thread><thread id="t9">* evil [1]</thread>'
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    assert failure(parsed["a"]) is None
+    assert parsed["a"].observations[0].cites == (1,)
+    assert "unknown_citation" in {fault.kind for fault in parsed["a"].faults}
+    assert failure(parsed["b"]) is not None
+
+
+def test_a_batch_of_one_needs_no_section() -> None:
+    """With one thread there is nothing to tell apart."""
+    shown = BATCH.shown[:2]
+    parsed = parse_batch("<observations>* tea [1]</observations>", shown, aliases={"t1": "a"}, base=START, zone=UTC)
+    assert [draft.text for draft in parsed["a"].observations] == ["tea"]
+
+
+def test_threads_say_nothing_each_by_itself() -> None:
+    """An honest "nothing" of one thread is valid beside lines of the other."""
+    reply = (
+        '<thread id="t1"><observations>nothing worth keeping</observations></thread>\n'
+        '<thread id="t2"><observations>* rice [3]</observations><current-task>cook</current-task></thread>'
+    )
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    assert parsed["a"].nothing
+    assert parsed["b"].hints.current_task == "cook"

@@ -1,0 +1,85 @@
+"""The wording: complete, short, versioned, and teaching what it must."""
+
+import re
+
+import pytest
+
+from memolog.domain.errors import ConfigError
+from memolog.prompt import LEVELS, MODES, PROMPT_VERSION, VOICES
+from memolog.prompt.wording import level_text, observer_system, reflector_system
+from memolog.tokens import SplintrCounter
+
+MOST_TOKENS = 1_800
+
+
+@pytest.mark.parametrize("voice", VOICES)
+@pytest.mark.parametrize("mode", MODES)
+def test_the_observer_reads_little(mode: str, voice: str) -> None:
+    """The instructions cost less than 1,800 tokens, whatever the mode and the voice."""
+    assert 500 < SplintrCounter().count(observer_system(mode, voice)) <= MOST_TOKENS
+
+
+@pytest.mark.parametrize(
+    "taught",
+    [
+        "asserts", "asks", "requests", "authority on their own life", "names what it replaces", "time of speaking",
+        "only when it can be computed", "several lines", "only when the work is confirmed", "word for word",
+        "Unusual wording is quoted", "Vague verbs become precise", "tells their items apart",
+        "Names, paths, signatures, numbers", "under one parent line", "abandoned attempts", "repeat nothing",
+        "no thread ids", "Only what is in the transcript", "nothing worth keeping", "🔴", "🟡", "🟢", "✅",
+        "<observations>", "<current-task>", "<suggested-response>", "<thread-title>", "(meaning 2031-05-13)",
+        "never becomes a wish of the user",
+    ],
+)  # fmt: skip
+def test_the_observer_is_taught(taught: str) -> None:
+    """Each rule that the log depends on is in the instructions of every mode."""
+    assert all(taught in observer_system(mode, "general") for mode in MODES)
+
+
+def test_modes_and_voices_differ_and_keep_the_format() -> None:
+    """A mode changes what is looked for, never the format."""
+    systems = {observer_system(mode, voice) for mode in MODES for voice in VOICES}
+    assert len(systems) == len(MODES) * len(VOICES)
+    assert len({system.partition("# Setting")[0] for system in systems}) == 1
+
+
+def test_instructions_of_the_application_come_last_under_a_heading() -> None:
+    """They are added, never mixed in; blanks add nothing."""
+    plain = observer_system("default", "coding")
+    assert observer_system("default", "coding", " Mind the budget. ") == (
+        f"{plain}\n\n# Instructions of this application\n\nMind the budget."
+    )
+    assert observer_system("default", "coding", "  \n") == plain
+    assert "# Instructions of this application\n\nMind the budget." in reflector_system(
+        "default", "coding", "Mind the budget."
+    )
+
+
+def test_the_reflector_reads_the_instructions_of_the_observer() -> None:
+    """It has to understand the lines; the rules are quoted under a heading that says so."""
+    system = reflector_system("testing", "coding")
+    assert "do not carry them out" in system
+    assert "How to write a line" in system
+    assert "Focus: testing" in system
+
+
+def test_levels_ask_for_less_and_less() -> None:
+    """Each level has its words, from no hint to two parts in ten; beyond the last there is only the last."""
+    texts = [level_text(level) for level in LEVELS]
+    assert len(set(texts)) == 5
+    assert "parts in 10" not in texts[0]
+    assert [re.findall(r"about (\d) parts", text) for text in texts[1:]] == [["8"], ["6"], ["4"], ["2"]]
+    assert level_text(9) == texts[-1]
+    assert level_text(-1) == texts[0]
+
+
+@pytest.mark.parametrize(("mode", "voice"), [("nowhere", "coding"), ("default", "shouting"), ("../observer", "coding")])
+def test_unknown_names_are_refused(mode: str, voice: str) -> None:
+    """A misspelt mode is an error that names those there are."""
+    with pytest.raises(ConfigError, match="Use one of"):
+        observer_system(mode, voice)
+
+
+def test_the_version_is_a_number_and_a_digest() -> None:
+    """What is stored with a run tells a person which edition it was, and a machine every change of a word."""
+    assert re.fullmatch(r"\d+-[0-9a-f]{12}", PROMPT_VERSION)

@@ -1,0 +1,206 @@
+"""A process: one Memory with its own clock, model and engine, which can die, freeze and come back.
+
+Knows how faults of the database and of the process itself are brought about. What a process does is decided elsewhere.
+"""
+
+import asyncio
+import contextvars
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from memolog import Config
+from memolog.domain.errors import StoreBusy, StoreCorrupt, StoreUnavailable
+from memolog.runtime.events import Decided, Degraded, Event
+from memolog.runtime.memory import Memory
+from memolog.store.messages import Saved
+from memolog.store.sqlite import SqliteEngine
+from simulation.clock import SkewedClock
+from simulation.faults import Crash, Rates, Struck
+from simulation.model import FaultyModel
+
+__all__ = ["PROCESS", "Host", "Process", "owned_tasks"]
+
+PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
+
+_SAVES = {"messages.save", "store.save_and_snapshot"}
+
+
+class Host(Protocol):
+    """What a process needs of the world around it."""
+
+    rng: random.Random
+    rates: Rates
+    struck: Struck
+    decisions: Counter[str]
+    path: str
+    config: Config
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        ...
+
+    def fail(self, text: str) -> None:
+        """Note that an invariant is broken."""
+        ...
+
+    def saved(self, saved: Saved) -> None:
+        """Learn that rows were committed."""
+        ...
+
+    def asked(self, process: "Process", words: list[str]) -> None:
+        """Learn which messages a model is asked about."""
+        ...
+
+
+def owned_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> "asyncio.Task[Any]":
+    """Make a task that belongs to the process whose code made it; the loop's task factory."""
+    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
+    context: contextvars.Context | None = options.get("context")
+    owner = PROCESS.get() if context is None else context.get(PROCESS)
+    if owner is not None:
+        owner.tasks[task] = None
+        task.add_done_callback(owner.ended)
+    return task
+
+
+class Process:
+    """One operating-system process, as far as a database can tell."""
+
+    def __init__(self, host: Host, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._host, self.name, self._loop = host, name, loop
+        self.clock = SkewedClock(loop, host.rng.choice((0.0, 0.0, -2.0, 3.0)))
+        self.model = FaultyModel(
+            host.rng, host.rates, host.struck, lambda words: host.asked(self, words), host.rng.choice((0.5, 2.0, 6.0))
+        )
+        self.memory: Memory
+        self.engine: SqliteEngine
+        self.owner = ""
+        self.is_up = False
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.degraded: list[Degraded] = []
+        self.paused_until = self.busy_until = 0.0
+        self.was_paused_at = -1e9
+        self.armed: tuple[str, str, float] | None = None
+        self._read: Callable[..., Coroutine[Any, Any, Any]]
+        self._write: Callable[..., Coroutine[Any, Any, Any]]
+
+    # ------------------------------------------------------------ life
+
+    async def open(self) -> None:
+        """Start, on the same file as every other."""
+        host = self._host
+        self.memory = Memory(
+            host.path, model=self.model, config=host.config, clock=self.clock, chance=host.rng.getrandbits
+        )
+        self.memory.subscribe(self._listen)
+        kit = await self.memory.open()
+        engine = kit.store.engine
+        assert isinstance(engine, SqliteEngine)
+        self.engine, self.owner = engine, kit.core.owner
+        self._read, self._write = engine.read, engine.write
+        setattr(engine, "read", self.read)  # noqa: B010 - methods of this one engine, whoever holds it
+        setattr(engine, "write", self.write)  # noqa: B010
+        engine.commit_hook = self._reached
+        self.paused_until = self.busy_until = 0.0
+        self.armed = None
+        self.degraded.clear()
+        self.is_up = True
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
+        """Run something as code of this process."""
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, self)
+        return self._loop.create_task(coro, name=name, context=context)
+
+    def ended(self, task: "asyncio.Task[Any]") -> None:
+        """Forget a task; work in the background must never end in an error that nobody sees."""
+        self.tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if task.get_name().startswith("memolog-run") and not isinstance(error, Crash):
+                self._host.fail(f"background work of {self.name} ended in {error!r}")
+
+    def die(self, kind: str) -> None:
+        """Stop for good, between two instructions; nothing that still runs here reaches the database."""
+        self._host.struck.note(kind)
+        self._host.note(f"{self.name} dies: {kind}")
+        self.is_up = False
+        self._loop.call_soon(self._bury)
+
+    def _bury(self) -> None:
+        for task in list(self.tasks):
+            task.cancel()
+        self.engine._shut()
+
+    async def leave(self) -> None:
+        """Stop in good order."""
+        await self.memory.aclose()
+        self.is_up = False
+
+    # ------------------------------------------------------------ the database
+
+    async def read(self, work: Any, *, brief: bool = True) -> Any:
+        """Read, unless a fault strikes."""
+        await self._reach()
+        return await self._read(work, brief=brief)
+
+    async def write(self, work: Any, *, name: str) -> Any:
+        """Write, unless a fault strikes; what was saved is noted at the very moment of its commit."""
+        await self._reach()
+        try:
+            result = await self._write(work, name=name)
+        except StoreCorrupt as error:
+            self._host.fail(f"{name} of {self.name} was refused by a guard of the database: {error}")
+            raise
+        if name in _SAVES:
+            self._host.saved(result if isinstance(result, Saved) else result[0])
+        return result
+
+    async def _reach(self) -> None:
+        host, rng = self._host, self._host.rng
+        self._check_up()
+        if rng.random() < 0.1:
+            await asyncio.sleep(rng.choice((0.0, 0.01, 0.3)))
+            self._check_up()
+        while self.paused_until > self._loop.time():
+            await asyncio.sleep(self.paused_until - self._loop.time() + 0.001)
+            self._check_up()
+        if self._loop.time() < self.busy_until:
+            host.struck.note("database busy for a while")
+            raise StoreBusy("The database is locked.")
+        if host.rates.store and rng.random() < host.rates.store:
+            kind = rng.choice(("database busy once", "database gone once"))
+            host.struck.note(kind)
+            host.note(f"{self.name}: {kind}")
+            raise StoreBusy("The database is locked.") if "busy" in kind else StoreUnavailable("The database is gone.")
+
+    def _check_up(self) -> None:
+        if not self.is_up:
+            raise Crash
+
+    def _reached(self, point: str) -> None:
+        if not self.is_up:
+            raise Crash
+        if self.armed is None:
+            return
+        name, moment, until = self.armed
+        if self._loop.time() > until:
+            self.armed = None
+        elif point == f"{name}:{moment}":
+            self.armed = None
+            self._host.note(f"{self.name} reaches {point}")
+            self.die(f"crash {moment} a commit")
+            raise Crash
+
+    # ------------------------------------------------------------ events
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, Degraded):
+            self.degraded.append(event)
+        if isinstance(event, Decided):
+            self._host.decisions[event.decision] += 1
+        host = self._host
+        if host.rates.listener and host.rng.random() < host.rates.listener:
+            host.struck.note("listener raises")
+            raise ValueError("a listener fails")

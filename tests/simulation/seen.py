@@ -1,0 +1,257 @@
+"""What a context must hold: checked at every request, against the database.
+
+Knows what a provider accepts and what must be in sight. The last context of each thread is kept, to see that the next one
+extends it.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from memolog import Config
+from memolog.context import Context, ContextMessage
+from memolog.domain.message import ToolCallPart, ToolResultPart
+from simulation.checker import Broken, Checker
+from simulation.expected import Expected
+from simulation.model import MARKER
+
+__all__ = ["Request", "Seen"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    """One call of `prepare`, and what is known about it besides its answer."""
+
+    resource: str
+    thread: str
+    turn: str
+    step: int
+    mine: list[str]
+    """The markers of all that this turn has handed in so far."""
+    last_seq: int
+    """The thread's last message when the call began."""
+    thread_pk: int
+    """The thread's row when the call began; 0 if there was none."""
+    is_degraded: bool
+    has_waited_in_vain: bool
+    is_alone: bool
+    """No other turn of the thread was under way since the last context of it."""
+
+
+@dataclass(slots=True)
+class _Last:
+    """The last context of a thread."""
+
+    text: str
+    key: tuple[Any, ...]
+    open_calls: frozenset[str]
+
+
+class Seen:
+    """Checks contexts."""
+
+    def __init__(self, checker: Checker, expected: Expected, config: Config) -> None:
+        self._checker, self._expected, self._config = checker, expected, config
+        self._last: dict[tuple[str, str], _Last] = {}
+        self.contexts = self.degraded = self.extended = self.bounded = 0
+
+    def forget(self, resource: str, thread: str) -> None:
+        """Do not compare the next context of a thread with the last one."""
+        self._last.pop((resource, thread), None)
+
+    def check(self, context: Context, request: Request) -> None:
+        """Check one context. Raises Broken."""
+        self.contexts += 1
+        self.degraded += request.is_degraded
+        where = f"context {request.resource}/{request.thread} step {request.step}"
+        if leak := self._expected.leak(request.resource, context.render()):
+            raise Broken(f"{where} of {request.resource} says {leak}")
+        if problem := _illegal(context.tail):
+            raise Broken(f"{where}: {problem}")
+        rows = self._checker.rows(
+            "SELECT pk FROM threads WHERE resource = ? AND id = ?", request.resource, request.thread
+        )
+        pk = rows[0][0] if rows else 0
+        if context.trimmed or (request.thread_pk and pk != request.thread_pk):
+            self.forget(request.resource, request.thread)
+            return
+        tail = set(MARKER.findall("".join(message.render() for message in context.tail)))
+        record = self._record(pk, request)
+        if request.is_degraded or record is None:
+            self.forget(request.resource, request.thread)
+            self._check_degraded(where, tail, request, pk)
+            return
+        self._check_in_sight(where, tail, request, pk, record)
+        self._check_groups(where, context, pk, record)
+        self._check_extends(where, context, request, pk, record)
+        self._check_size(where, request, pk, record)
+
+    def _record(self, pk: int, request: Request) -> dict[str, Any] | None:
+        rows = self._checker.rows(
+            "SELECT record FROM contexts WHERE thread_pk = ? AND turn = ? AND step = ?", pk, request.turn, request.step
+        )
+        return json.loads(rows[0][0]) if rows else None
+
+    # ------------------------------------------------------------ nothing is lost
+
+    def _check_degraded(self, where: str, tail: set[str], request: Request, pk: int) -> None:
+        """Without the database a context holds at least all that its own turn has said, or the log that covers it."""
+        missing = [marker for marker in request.mine if marker not in tail]
+        if missing:
+            covered = self._markers(pk, 0, self._cursor(pk), live=False)
+            if lost := [marker for marker in missing if marker not in covered]:
+                raise Broken(f"{where}, degraded: {lost} of its own turn are out of sight")
+
+    def _check_in_sight(self, where: str, tail: set[str], request: Request, pk: int, record: dict[str, Any]) -> None:
+        cursor = record["cursor"]
+        shown = self._markers(pk, cursor, max(request.last_seq, record["last"]), live=True)
+        if missing := [marker for marker in shown if marker not in tail]:
+            raise Broken(f"{where}: {missing} come after the cursor ({cursor}) and are not in the tail")
+        covered = self._markers(pk, 0, cursor, live=False)
+        known = {marker for marker in request.mine if marker not in tail and marker not in covered}
+        gone = self._markers(pk, cursor, 1 << 40, live=False)
+        if lost := known - set(gone):
+            raise Broken(f"{where}: {sorted(lost)} of its own turn are neither stored nor in sight")
+
+    def _markers(self, pk: int, after: int, up_to: int, *, live: bool) -> list[str]:
+        rows = self._checker.rows(
+            "SELECT parts, state FROM messages WHERE thread_pk = ? AND seq > ? AND seq <= ?", pk, after, up_to
+        )
+        return [word for parts, state in rows if state == "live" or not live for word in MARKER.findall(parts)]
+
+    def _cursor(self, pk: int) -> int:
+        return self._checker.rows("SELECT COALESCE(MAX(seq), 0) FROM cursors WHERE thread_pk = ?", pk)[0][0]
+
+    def _check_groups(self, where: str, context: Context, pk: int, record: dict[str, Any]) -> None:
+        """The log that is shown stands for all that the cursor has passed."""
+        log = self._log(pk)
+        groups = self._checker.groups(log)
+        by_pk = {group.pk: group for group in groups}
+        by_id = {group.id: group for group in groups}
+        entries = [
+            by_pk[row[0]]
+            for row in self._checker.rows(
+                "SELECT group_pk FROM log_entries WHERE log_pk = ? AND generation = ? ORDER BY position LIMIT ?",
+                log,
+                record["generation"],
+                record["entries"],
+            )
+        ]
+        shown = [block.name.removeprefix("group ") for block in context.blocks if block.name.startswith("group ")]
+        listed = [group.handle for group in entries]
+        if not set(shown) <= set(listed) or shown != [handle for handle in listed if handle in shown]:
+            raise Broken(f"{where} shows {shown}, its log lists {listed}")
+        hidden = {group.handle for group in entries if group.has_text and group.handle not in shown}
+        if hidden:
+            raise Broken(f"{where} does not show {sorted(hidden)}")
+        spans = sorted(
+            (leaf.first or 0, leaf.last or 0)
+            for entry in entries
+            for leaf in self._checker.leaves(entry, by_id)
+            if leaf.thread == pk
+        )
+        end = 0
+        for first, last in spans:
+            if first != end + 1:
+                raise Broken(f"{where}: its log covers {spans}")
+            end = last
+        if end != record["cursor"]:
+            raise Broken(f"{where}: its log covers 1–{end}, its tail begins after {record['cursor']}")
+
+    def _log(self, pk: int) -> int:
+        resource = self._config.scope == "resource"
+        rows = self._checker.rows(
+            "SELECT l.pk FROM logs l JOIN threads t ON t.resource = l.resource "
+            "WHERE t.pk = ? AND COALESCE(l.thread_pk, 0) = ?",
+            pk,
+            0 if resource else pk,
+        )
+        return rows[0][0]
+
+    # ------------------------------------------------------------ the prefix
+
+    def _check_extends(
+        self, where: str, context: Context, request: Request, pk: int, record: dict[str, Any]
+    ) -> None:
+        """Until the log changes, each context begins with the last one, byte for byte."""
+        gone = self._checker.rows("SELECT COUNT(*) FROM messages WHERE thread_pk = ? AND state <> 'live'", pk)[0][0]
+        key = (pk, record["generation"], record["entries"], record["cursor"], gone)
+        text = context.render_without_edge()
+        last = self._last.get((request.resource, request.thread))
+        opened = frozenset(
+            part.call_id
+            for message in context.tail
+            if message.synthetic
+            for part in message.parts
+            if isinstance(part, ToolResultPart)
+        )
+        # A call that was shown without a result and has one now is the one thing that may change.
+        is_comparable = last is not None and last.key == key and request.is_alone and last.open_calls <= opened
+        if last is not None and is_comparable:
+            self.extended += 1
+            if not text.startswith(last.text):
+                at = next(i for i, (a, b) in enumerate(zip(last.text + "\0", text + "\1", strict=False)) if a != b)
+                before, after = last.text[max(0, at - 80) : at + 120], text[max(0, at - 80) : at + 120]
+                raise Broken(f"{where} does not extend the last one: {before!r} became {after!r}")
+        if request.is_alone:
+            self._last[request.resource, request.thread] = _Last(text, key, opened)
+        else:
+            self.forget(request.resource, request.thread)
+
+    # ------------------------------------------------------------ the size
+
+    def _check_size(self, where: str, request: Request, pk: int, record: dict[str, Any]) -> None:
+        """The tail stays below where a turn waits, unless the model is away, the wait was in vain, or a call is open."""
+        config = self._config
+        rows = self._checker.rows(
+            "SELECT tokens, role, pairs FROM messages WHERE thread_pk = ? AND seq > ? AND seq <= ? AND state = 'live' "
+            "ORDER BY seq",
+            pk,
+            record["cursor"],
+            record["last"],
+        )
+        total = sum(row[0] for row in rows)
+        log = self._log(pk)
+        limit = config.block_at_for(0)
+        newest = rows[-1][0] if rows else 0
+        if total <= limit + newest or request.has_waited_in_vain or not request.is_alone:
+            return
+        failures, broken = self._checker.rows(
+            "SELECT failures, (SELECT COUNT(*) FROM runs WHERE log_pk = logs.pk AND status IN ('failed', 'running')) "
+            "FROM logs WHERE pk = ?",
+            log,
+        )[0]
+        if failures or broken or _has_open_call(rows):
+            return
+        self.bounded += 1
+        raise Broken(f"{where}: the tail has {total} tokens, {limit} + {newest} are the most, and nothing is wrong")
+
+
+def _has_open_call(rows: list[tuple[Any, ...]]) -> bool:
+    opened: set[str] = set()
+    for _, role, pairs in rows:
+        calls, results = json.loads(pairs) if pairs else ((), ())
+        if role == "user" and not results:
+            opened.clear()
+        opened.difference_update(results)
+        opened.update(calls)
+    return bool(opened)
+
+
+def _illegal(tail: tuple[ContextMessage, ...]) -> str | None:
+    """Say what a provider would refuse: a call without its result right behind it, or a result without its call."""
+    waiting: list[str] = []
+    for place, message in enumerate(tail):
+        results = [part.call_id for part in message.parts if isinstance(part, ToolResultPart)]
+        if message.role == "tool":
+            for result in results:
+                if result not in waiting:
+                    return f"message {place} answers {result}, which nobody has asked just before"
+                waiting.remove(result)
+            continue
+        if waiting:
+            return f"message {place} comes before the results of {waiting}"
+        if results:
+            return f"message {place} ({message.role}) holds results"
+        waiting = [part.id for part in message.parts if isinstance(part, ToolCallPart)]
+    return f"the results of {waiting} are missing" if waiting else None

@@ -1,0 +1,179 @@
+"""Secrets are found by their shape or their context; what only looks like one stays."""
+
+import random
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memolog.domain.errors import ConfigError
+from memolog.prompt import NO_REDACTION, REDACTION, Redactor, secret_patterns
+
+_DICE = random.Random(7)
+
+
+def some(length: int, letters: str = string.ascii_letters + string.digits) -> str:
+    """Return letters and digits, the same in every run; put together here, so that no file holds anything like a key."""
+    return "".join(_DICE.choice(letters) for _ in range(length - 2)) + "a1"
+
+
+HEX = "0123456789abcdef"
+UPPER = string.ascii_uppercase + string.digits
+KEYS: tuple[tuple[str, str], ...] = (
+    ("Anthropic key", f"sk-ant-api03-{some(40)}"),
+    ("OpenRouter key", f"sk-or-v1-{some(40, HEX)}"),
+    ("OpenAI key", f"sk-{some(48)}"),
+    ("OpenAI key", f"sk-proj-{some(40)}_{some(20)}-{some(10)}"),
+    ("Stripe key", f"sk_live_{some(24)}"),
+    ("Stripe key", f"rk_test_{some(24)}"),
+    ("Stripe key", f"whsec_{some(32)}"),
+    ("AWS key", f"AKIA{some(16, UPPER).upper()}"),
+    ("AWS key", f"ASIA{some(16, UPPER).upper()}"),
+    ("GitHub token", f"ghp_{some(36)}"),
+    ("GitHub token", f"github_pat_{some(22)}_{some(59)}"),
+    ("GitLab token", f"glpat-{some(20)}"),
+    ("Slack token", f"xoxb-{some(12, string.digits)}-{some(24)}"),
+    ("Google key", f"AIza{some(35)}"),
+    ("Google key", f"ya29.{some(60)}"),
+    ("Google key", f"GOCSPX-{some(28)}"),
+    ("Hugging Face token", f"hf_{some(34)}"),
+    ("Groq key", f"gsk_{some(52)}"),
+    ("xAI key", f"xai-{some(80)}"),
+    ("Perplexity key", f"pplx-{some(48)}"),
+    ("Replicate token", f"r8_{some(37)}"),
+    ("npm token", f"npm_{some(36)}"),
+    ("PyPI token", f"pypi-{some(150)}"),
+    ("SendGrid key", f"SG.{some(22)}.{some(43)}"),
+    ("DigitalOcean token", f"dop_v1_{some(64, HEX)}"),
+    ("Databricks token", f"dapi{some(32, HEX)}"),
+    ("Shopify token", f"shpat_{some(32, HEX)}"),
+    ("Vault token", f"hvs.{some(40)}"),
+    ("Supabase token", f"sbp_{some(40, HEX)}"),
+    ("Linear key", f"lin_api_{some(40)}"),
+    ("Notion token", f"ntn_{some(46)}"),
+    ("Telegram token", f"123456789:AA{some(33)}"),
+    ("Twilio key", f"SK{some(32, HEX)}"),
+    ("age key", f"AGE-SECRET-KEY-1{some(58, UPPER).upper()}"),
+    ("JWT", f"eyJ{some(20)}.eyJ{some(40)}.{some(43)}"),
+)
+
+
+@pytest.mark.parametrize(("kind", "key"), KEYS, ids=[f"{number} {kind}" for number, (kind, _) in enumerate(KEYS)])
+@pytest.mark.parametrize(
+    "frame", ["{}", "export X={}", '{{"key": "{}"}}', "see {}, please", "({})", "\n{}\n", "值{}值"]
+)
+def test_keys_are_found_by_their_shape(kind: str, key: str, frame: str) -> None:
+    """Wherever a key of a common provider stands, nothing of it is left, and its kind is named."""
+    text, found = REDACTION.report(frame.format(key))
+    assert text == frame.format(f"[redacted: {kind}]")
+    assert found == {kind: 1}
+
+
+PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIEvQIBADANBgkq+/x\nhkiG9w0BAQEFAASC==\n-----END {0}PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "])
+def test_private_keys_are_replaced_as_a_block(kind: str) -> None:
+    """The block goes, what surrounds it stays; so it does with line ends escaped, as in JSON."""
+    block = PEM.format(kind)
+    assert REDACTION.redact(f"before\n{block}\nafter") == "before\n[redacted: private key]\nafter"
+    escaped = block.replace("\n", "\\n")
+    assert REDACTION.redact(f'{{"pem": "{escaped}"}}') == '{"pem": "[redacted: private key]"}'
+
+
+def test_torn_private_keys_are_replaced_too() -> None:
+    """A cut through a key leaves no half of it."""
+    block = PEM.format("")
+    half = len(block) // 2
+    assert REDACTION.redact(f"a {block[:half]}") == "a [redacted: private key]"
+    assert REDACTION.redact(f"{block[half:]} b") == "[redacted: private key] b"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("postgres://bob:pa55word@db:5432/x", "postgres://bob:[redacted: password]@db:5432/x"),
+        ("redis://:hunter2@cache", "redis://:[redacted: password]@cache"),
+        ("Authorization: Bearer abc.DEF-123_456~x", "Authorization: Bearer [redacted: bearer token]"),
+        ("authorization: basic dXNlcjpwYXNzd29yZDE=", "authorization: basic [redacted: credentials]"),
+        ('password = "swordfish"', 'password = "[redacted: password]"'),
+        ("'passwd': 'tr0ub4dor&3'", "'passwd': '[redacted: password]'"),
+        (r"{\"db_password\": \"swordfish\"}", r"{\"db_password\": \"[redacted: password]\"}"),
+        ("DB_PASSWORD=hunter2x", "DB_PASSWORD=[redacted: password]"),
+        ("--password hunter2 --password=hunter22", "--password hunter2 --password=[redacted: password]"),
+        ("my password is hunter22!", "my password is [redacted: password]"),
+        ("aws_secret_access_key = wJalr1XUtnFEMI/K7MDENG", "aws_secret_access_key = [redacted: secret]"),
+        ('client_secret: "a1b2c3d4e5"', 'client_secret: "[redacted: secret]"'),
+        ("API_KEY=9f8e7d6c5b4a", "API_KEY=[redacted: secret]"),
+        ("AccountKey=Zm9vYmFyYmF6cXV4MTIz==;Endpoint=x", "AccountKey=[redacted: secret];Endpoint=x"),
+        ("https://x.test/a?sig=abcdef0123456789%3D&b=1", "https://x.test/a?sig=[redacted: signature]&b=1"),
+        (
+            "https://hooks.slack.com/services/T000/B000/abcdefghijklmnop",
+            "https://hooks.slack.com/[redacted: webhook]",
+        ),
+    ],
+)
+def test_secrets_are_found_by_their_context(text: str, expected: str) -> None:
+    """Names, schemes and places give a secret away; only the secret itself is replaced."""
+    assert REDACTION.redact(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token: str = None",
+        "max_tokens=4096, tokens: 12000",
+        "password: str = Field(min_length=8)",
+        "api_key=settings.API_KEY2",
+        "api_key=os.environ['KEY2']",
+        "password=${PASS1}",
+        'password = "<your password 1>"',
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "018f2f5e-7b1a-7c3d-9e4f-0a1b2c3d4e5f",
+        "http://localhost:8080/a@b",
+        "the bearer of bad news",
+        "Basic authentication is on",
+        "task-list sk-learn skeleton-key risk-based",
+        "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----",
+        "eyJust a word",
+        "密码很重要，令牌也是。",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    """Code, hashes, ids, references and prose are left alone."""
+    assert REDACTION.report(text) == (text, {})
+
+
+def test_patterns_may_be_added() -> None:
+    """An application's own shapes come first; a group named `secret` limits what is replaced."""
+    redactor = Redactor(extra=secret_patterns([("badge", r"B-\d{4}"), ("pin", r"PIN (?P<secret>\d{4})")]))
+    assert redactor.redact("B-1234, PIN 9876") == "[redacted: badge], PIN [redacted: pin]"
+    assert REDACTION.redact("B-1234, PIN 9876") == "B-1234, PIN 9876"
+
+
+@pytest.mark.parametrize(("kind", "pattern"), [("badge", "("), ("badge", "x*"), (" ", "x")])
+def test_useless_patterns_are_refused(kind: str, pattern: str) -> None:
+    """A pattern that is none, matches everywhere or has no name is an error with advice."""
+    with pytest.raises(ConfigError):
+        secret_patterns([(kind, pattern)])
+
+
+def test_it_can_be_switched_off() -> None:
+    """Then every text stays as it is."""
+    text = f"sk-ant-{some(40)}"
+    assert NO_REDACTION.report(text) == (text, {})
+
+
+PIECES = (
+    "password", "=", ": ", '"', "'", "token", "sk-", "sk-ant-", "eyJ", ".", "://", "@", ":", "bearer ", "-----BEGIN ",
+    "-----END ", "PRIVATE KEY-----", "AKIA", "abc123def456", "A1B2C3D4E5F6G7H8", " ", "\n", "[redacted: x]", "é", "\\",
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=30).map("".join))
+def test_redacting_twice_changes_nothing(text: str) -> None:
+    """What stands for a secret is not taken for one."""
+    once = REDACTION.redact(text)
+    assert REDACTION.redact(once) == once
