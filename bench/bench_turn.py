@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import resource
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -58,7 +59,7 @@ BLOCK = 100
 CLOCK = SystemClock()
 COUNTER = HeuristicCounter()
 # About as long as what an observer says of an exchange.
-OBSERVED = "concerned the import job, which needs table customers_2024 before the release on Friday, as agreed with Maria"
+OBSERVED_CHARACTERS = 100
 
 AIMS = {
     "added_p50_ms": 1.5,
@@ -118,15 +119,20 @@ class Observer(ScriptedModel):
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__(seconds=seconds)
         self.sent = 0
+        self._texts = Texts(0)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return an observation of every second message, or a short reflection."""
         self.sent += COUNTER.count(request.system) + COUNTER.count(request.text)
         if request.purpose == "observe":
-            self.answers.append(lambda asked: observations_of(asked).replace("was said", OBSERVED))
+            self.answers.append(self._observed)
         reply = await super().complete(request)
         self.requests.clear()
         return reply
+
+    def _observed(self, request: ModelRequest) -> str:
+        # Each line says something else: an answer that repeats itself is refused.
+        return re.sub("was said", lambda _: self._texts.text()[:OBSERVED_CHARACTERS], observations_of(request))
 
 
 @asynccontextmanager

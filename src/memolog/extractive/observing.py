@@ -8,7 +8,7 @@ from memolog.extractive.units import units_of, Unit
 from memolog.extractive.words import weights_of, shortened, is_english
 from memolog.extractive.choosing import Candidate, choose
 import re
-P=dict(ratio=7.2, usercap=0.85, ushare=0.9, head=1.6, pair=1.5, row=1.3, clause=1.0, code=1.0, sentence=1.0, floor=0.03, short=160, q=0.4, userlong=1200,me=3.0)
+P=dict(ratio=7.2, usercap=0.85, ushare=0.9, head=1.6, pair=1.5, row=1.3, clause=1.0, code=1.0, sentence=1.0, floor=0.03, short=160, q=0.4, userlong=0,me=3.0)
 def observe(given, counter):
     drafts=[]
     msgs=[(i,m,REDACTION.redact(clean(m.text))) for i,m in enumerate(given.messages,1)]
@@ -35,7 +35,7 @@ def observe(given, counter):
                     if u.text.endswith('?'): f*=P['q']
                     if len(t)<=P['short']: ach0.add(len(aa))
                     aa.append((i,u,shortened(u.text),f))
-    ac=[Candidate(weights_of(u.text,is_head=u.kind in('head','pair','row')),len(s),f) for i,u,s,f in aa]
+    ac=[Candidate(weights_of(re.sub(r'^\d+[.)] ','',u.text),is_head=u.kind in('head','pair','row')),len(s),f) for i,u,s,f in aa]
     for k in ach0: known.update(ac[k].weights); spent+=ac[k].cost+2
     atot=sum(len(t) for _,m,t in msgs if m.role=='assistant')
     ach=choose(ac,max(B-spent,P['floor']*atot),known)|ach0

@@ -26,7 +26,7 @@ _ITEM: Final = re.compile(r"\s*(?:[-*•+◦▪]\s+|(?:\(?\d{1,3}[.)]|\(?[a-zA-Z
 _NUMBER: Final = re.compile(r"\s*(?:[#>*-]+\s+)*\(?(\d{1,3}[.)])\s")
 _RULE: Final = re.compile(r"[\s|:=*_~-]*\Z")
 _EMPHASIS: Final = re.compile(r"\*\*|__(?=\S)|(?<=\S)__")
-_LABEL: Final = re.compile(r"((?:\d{1,3}[.)] )?[^.!?:;\n]{2,70})(?::| [–—-])\s+(?=\S)")
+_LABEL: Final = re.compile(r"((?:\d{1,3}[.)] )?(?:[^.!?:;\n]|\.(?=\w)){2,70}?)(?::| [–—-])\s+(?=\S)")
 _END: Final = re.compile(r"(?<=[^\s.][.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？؟।])\s*")
 # An initial, a title, a common short form: the stop after it ends no sentence.
 _ABBREVIATED: Final = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|e\.g|i\.e|No|approx|Inc|Ltd|Fig|z\.B|ca))\.\Z")
@@ -43,7 +43,7 @@ _CODE_NAME: Final = re.compile(
     re.MULTILINE,
 )
 _LONG_CLAUSE: Final = 90
-_SHORT_PAIR: Final = 70
+_SHORT_PAIR: Final = 50
 _LEAST: Final = 18
 _MOST_CELL: Final = 60
 _HEAD_LENGTH: Final = 80
@@ -129,7 +129,7 @@ def _labelled(body: str, label: re.Match[str], *, fine: bool) -> Iterator[Unit]:
         return
     rest = sentences(body[label.end() :])
     first, *more = clauses(rest[0]) if rest else [""]
-    if len(label[1]) + len(first) <= _SHORT_PAIR + _LEAST:
+    if len(label[1]) + len(first) <= _SHORT_PAIR:
         yield Unit(f"{label[1]}: {first}", "pair")
     else:
         yield Unit(label[1], "head")

@@ -86,6 +86,7 @@ _OPENING: Final = re.compile(
     r"Thank you|Speaking of which|Additionally|Furthermore|Moreover|However|Finally|Overall|In addition)(?:[,!] ?|\.\s+| - )){1,3}"
     r"(?:(?:and|but|so) )?(?=\S)"
 )
+_LEADING: Final = re.compile(r"\A(?:and|but|so|or|then|which|who|as well as) (?=\w)")
 _ARTICLE: Final = re.compile(r"(?:A|An|The|There (?:is|are)|It(?:'s| is)|This is|These are) (?=[\w\"“'$(])")
 
 
@@ -95,4 +96,5 @@ def shortened(text: str) -> str:
     # A capital after the article may be part of a title, and the article with it.
     if hit and not text[hit.end()].isupper():
         text = text[hit.end() :]
-    return _DROPPED.sub(lambda found: found[0] if found[0][0] in '"“`' else "", text)
+    text = _DROPPED.sub(lambda found: found[0] if found[0][0] in '"“`' else "", text)
+    return _LEADING.sub("", text.rstrip(" .,;:!"))
