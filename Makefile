@@ -5,6 +5,7 @@
 #   make check       format, lint and types
 #   make format      format, and apply the fixes that are safe
 #   make setup       only set up .venv, pinned by constraints.txt
+#   make sim RUNS=2000 many agents and random faults in virtual time, from SEED=0 on; SEED=n alone replays one, line by line
 #   make bench-NAME  one benchmark of bench/, a table and a last line of JSON
 #   make docs        write the pages of docs/ that follow from the code
 #   make clean       remove what the other targets made
@@ -19,7 +20,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format docs lock clean
+.PHONY: help setup demo test test-long sim check format docs lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -43,6 +44,10 @@ test: check
 
 test-long: check
 	MEMOLOG_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+# With RUNS, that many worlds; with SEED alone, that one.
+sim: $(STAMP)
+	@PYTHONPATH=tests $(BIN)/python -m simulation $(if $(RUNS),--runs $(RUNS),$(if $(SEED),,--runs 200)) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

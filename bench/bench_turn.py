@@ -58,8 +58,9 @@ RESOURCE_THREADS = 200
 BLOCK = 100
 CLOCK = SystemClock()
 COUNTER = HeuristicCounter()
-# About as long as what an observer says of an exchange.
-OBSERVED_CHARACTERS = 100
+# The numbers of the messages that an observer is shown, and as much of each as one would say of it.
+SHOWN = re.compile(r"^<message>\[(\d+)\][^\n]*\n([^\n]{1,100})", re.MULTILINE)
+SAID = re.compile(r"Message \d+ was said \[(\d+)\]")
 
 AIMS = {
     "added_p50_ms": 1.5,
@@ -119,20 +120,21 @@ class Observer(ScriptedModel):
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__(seconds=seconds)
         self.sent = 0
-        self._texts = Texts(0)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return an observation of every second message, or a short reflection."""
         self.sent += COUNTER.count(request.system) + COUNTER.count(request.text)
         if request.purpose == "observe":
-            self.answers.append(self._observed)
+            self.answers.append(in_their_words)
         reply = await super().complete(request)
         self.requests.clear()
         return reply
 
-    def _observed(self, request: ModelRequest) -> str:
-        # Each line says something else: an answer that repeats itself is refused.
-        return re.sub("was said", lambda _: self._texts.text()[:OBSERVED_CHARACTERS], observations_of(request))
+
+def in_their_words(request: ModelRequest) -> str:
+    """Answer with the beginnings of the messages that were shown: what repeats itself or is made up is refused."""
+    said = dict(SHOWN.findall(request.text))
+    return SAID.sub(lambda hit: f"{said.get(hit[1], hit[0])} [{hit[1]}]", observations_of(request))
 
 
 @asynccontextmanager
@@ -250,7 +252,9 @@ async def chat(memory: Memory, thread: str, owner: str, talk: Talk, look: Look =
     return took
 
 
-async def work(memory: Memory, thread: str, owner: str, talk: Talk, steps: int, think: Think, look: Look) -> list[float]:
+async def work(
+    memory: Memory, thread: str, owner: str, talk: Talk, steps: int, think: Think, look: Look
+) -> list[float]:
     """Take one turn with so many tool calls; returns the milliseconds that memory took in each step."""
     watch, times = Stopwatch(), list[float]()
     news = talk.question()
@@ -332,9 +336,7 @@ async def flatness(folder: Path, messages: int, repeats: int) -> dict[str, float
     ):
         places = [("alice" if index % 2 else f"user-{index}", f"old-{index}") for index in range(THREADS)]
         store = (await full.open()).store
-        await fill(
-            Site(store=store, size=messages, texts=Texts(4), chance=random.Random(4), threads=places), "history"
-        )
+        await fill(Site(store=store, size=messages, texts=Texts(4), chance=random.Random(4), threads=places), "history")
         for memory in (bare, full):
             for _ in range(WARM_TURNS):
                 await chat(memory, "t1", "alice", talk)
@@ -357,9 +359,7 @@ async def resource_200(folder: Path, turns: int) -> dict[str, float]:
     async with remembering(folder / "resource.db", Observer(), Config(scope="resource")) as memory:
         for number in range(RESOURCE_THREADS):
             await chat(memory, f"t{number}", "alice", talk)
-        times = [
-            await chat(memory, f"t{chance.randrange(RESOURCE_THREADS)}", "alice", talk) for _ in range(turns)
-        ]
+        times = [await chat(memory, f"t{chance.randrange(RESOURCE_THREADS)}", "alice", talk) for _ in range(turns)]
     return {
         "resource_added_p10_ms": percentile(times, 0.1),
         "resource_added_p50_ms": median(times),
@@ -399,9 +399,7 @@ async def run(options: argparse.Namespace) -> dict[str, dict[str, float]]:
 
 def report(results: dict[str, dict[str, Any]]) -> str:
     """Return the table for people."""
-    lines = [
-        [f"{name} {key}", value, AIMS.get(key)] for name, found in results.items() for key, value in found.items()
-    ]
+    lines = [[f"{name} {key}", value, AIMS.get(key)] for name, found in results.items() for key, value in found.items()]
     return f"{table(['measurement', 'value', 'aim'], lines)}\n"
 
 

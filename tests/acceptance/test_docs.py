@@ -50,5 +50,5 @@ def test_demo_tells_the_truth(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "memolog.apps.demo", "--json", "--db", str(tmp_path / "demo.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert '"identical": true' in done.stdout
-    assert '"saved_again": 0' in done.stdout
+    assert '"nothing_lost": true' in done.stdout
+    assert '"generations": 0' not in done.stdout

@@ -12,7 +12,7 @@ ROOT = "memolog"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"domain", "version"}),
     frozenset({"config", "tokens"}),
-    frozenset({"context", "decide", "extractive", "prompt", "search"}),
+    frozenset({"context", "decide", "extractive", "grounding", "prompt", "search"}),
     frozenset({"store"}),
     frozenset({"runtime", "testing"}),
     frozenset({"tools"}),
@@ -20,8 +20,13 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"adapters"}),
     frozenset({"__main__", "apps"}),
 )
-# Neighbours that may be imported: public test helpers stand in for parts of the runtime, never the other way round.
-BESIDE: dict[str, frozenset[str]] = {"testing": frozenset({"runtime"}), "__main__": frozenset({"apps"})}
+# Neighbours that may be imported, never the other way round: public test helpers stand in for parts of the runtime, and the
+# embedded observer answers with the same values as the parser of a model's reply.
+BESIDE: dict[str, frozenset[str]] = {
+    "testing": frozenset({"runtime"}),
+    "__main__": frozenset({"apps"}),
+    "extractive": frozenset({"prompt"}),
+}
 
 RANKS = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 

@@ -160,6 +160,12 @@ WRAPPED_BY: dict[str, str | None] = {
 }
 
 
+# Which modules may import a library at all, also when it is needed: its words are known nowhere else.
+KNOWN_BY: dict[str, tuple[str, ...]] = {
+    "pydantic_ai": ("adapters/pydantic_ai", "runtime/models/pydantic_model"),
+}
+
+
 def libraries(node: ast.AST) -> set[str]:
     """Return the top packages that a statement imports."""
     match node:
@@ -195,3 +201,17 @@ def test_other_libraries_are_imported_where_they_are_wrapped() -> None:
         if not may_wrap(module, library)
     ]
     assert wrong == []
+
+
+def test_a_client_is_known_by_one_module() -> None:
+    """A library behind a seam is imported by the module that wraps it and by no other, not even inside a function."""
+    found = {
+        (library, module.place)
+        for module in modules()
+        for node in ast.walk(module.tree)
+        for library in libraries(node) & KNOWN_BY.keys()
+    }
+    assert ("pydantic_ai", "runtime/models/pydantic_model.py") in found
+    assert [
+        (lib, place) for lib, place in sorted(found) if not place.removesuffix(".py").startswith(KNOWN_BY[lib])
+    ] == []

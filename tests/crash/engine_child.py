@@ -14,6 +14,7 @@ import random
 import re
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -50,8 +51,9 @@ _CONFIG: Final = Config(
     activate_after_idle=False,
 )
 _START: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
-_STEP: Final = timedelta(minutes=1)
-_AFTER_LEASES: Final = timedelta(seconds=45)
+_STEP: Final = timedelta(minutes=30)
+# Longer than a lease; a step may be interrupted again and again and is over before the next.
+_AFTER_LEASES: Final = timedelta(seconds=31)
 _SLOW_SECONDS: Final = 0.05
 _NUMBERED: Final = re.compile(r"^<message>\[(\d+)\][^\n]*\n(.*?)\n</message>", re.MULTILINE | re.DOTALL)
 _TRANSCRIPT: Final = re.compile(r"<transcript>.*</transcript>", re.DOTALL)
@@ -113,12 +115,12 @@ class Conversation:
             chance=random.Random(os.getpid()).getrandbits,
         )
 
-    async def hold(self, first: int) -> None:
-        """Go through the steps from one on. It may be the repetition of a step that was interrupted."""
+    async def hold(self, first: int, attempt: int = 0) -> None:
+        """Go through the steps from one on, which may have been interrupted that often before."""
         for number in range(first, len(STEPS)):
             self._clock.time = _START + number * _STEP
             if number == first:
-                self._clock.time += _AFTER_LEASES
+                self._clock.time += attempt * _AFTER_LEASES
             await getattr(self, f"_{STEPS[number]}")(number)
             await self.memory.settled()
             self._tell(["done", number])
@@ -191,30 +193,30 @@ def _at(number: int, message: NewMessage) -> NewMessage:
     return replace(message, created_at=_START + number * _STEP)
 
 
-async def converse(address: str, first: int, point: str | None, nth: int, tell: Tell) -> None:
-    """Hold the conversation from a step on; die when a commit point is reached for the nth time."""
-    reached = 0
+async def converse(address: str, first: int, attempt: int, points: dict[str, int], tell: Tell) -> None:
+    """Hold the conversation from a step on; die when one of these commit points is reached for the given time."""
+    reached = Counter[str]()
 
     def hook(name: str) -> None:
-        nonlocal reached
-        reached += name == point
-        if name == point and reached == nth:
+        reached[name] += 1
+        if reached[name] == points.get(name):
+            tell(["died", name])
             os.kill(os.getpid(), signal.SIGKILL)
 
     conversation = Conversation(address, tell)
     kit = await conversation.memory.open()
     kit.store.engine.commit_hook = hook
-    await conversation.hold(first)
+    await conversation.hold(first, attempt)
     await conversation.memory.aclose()
 
 
 def _serve() -> None:
     """Fork, so that the imports are paid for once; the parent has no loop and no thread."""
     for line in sys.stdin:
-        address, first, point, nth = json.loads(line)
+        address, first, attempt, points = json.loads(line)
         child = os.fork()
         if child == 0:
-            asyncio.run(converse(address, first, point, nth, _tell))
+            asyncio.run(converse(address, first, attempt, points, _tell))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         _tell(["ended", os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)])

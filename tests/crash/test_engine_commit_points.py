@@ -1,30 +1,30 @@
 """A crash is a pause: killed at any commit point of the engine, the conversation goes on and ends with the same log."""
 
 import ast
-import asyncio
 import json
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 import memolog.store
-from conftest import counts
+from conftest import LONG, counts
 from crash import engine_child
 from crash.engine_child import RESOURCE, THREAD, Conversation
 from crash.survivors import check_sound, select
 from crash.writer_child import OPERATIONS, open_fixed
 from memolog.domain.message import UserMessage
-from memolog.domain.observation import Span
+from memolog.domain.observation import Observation, Span
 from memolog.store import Store
-from memolog.store.runs import Claim, NewRun
+from memolog.store.logs import Rendered
+from memolog.store.runs import Claim, Made, NewRun
+from memolog.store.snapshot import GroupRow
 
 _CHILD = str(Path(engine_child.__file__))
 
@@ -38,7 +38,7 @@ ENGINE: Final = (
 # How often a process comes by depends on how fast it is: only the first time is sure.
 _TIMED: Final = {"runs.heartbeat"}
 # Offered by the store, not used by a turn: killed by themselves.
-ALONE: Final = ("runs.abandon", "runs.keep_prompt")
+ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt")
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
 
 
@@ -79,6 +79,10 @@ async def _left(store: Store) -> dict[str, Any]:
     }
 
 
+class Death(BaseException):
+    """Nobody catches it, as nobody survives a kill."""
+
+
 class _Hook:
     """Counts commit points; from the chosen one on, this process writes nothing any more."""
 
@@ -93,21 +97,18 @@ class _Hook:
         if name == self._point and self.reached[name] == self._nth:
             self.dead = True
         if self.dead:
-            raise ZeroDivisionError(name)
+            raise Death(name)
 
 
-async def _hold(address: str, first: int, hook: _Hook) -> list[Any]:
+async def _hold(address: str, first: int, attempt: int, hook: _Hook) -> list[Any]:
     """Hold the conversation in this process until its end, or until it is as good as dead; return what it told."""
     told: list[Any] = []
     conversation = Conversation(address, told.append)
     kit = await conversation.memory.open()
     kit.store.engine.commit_hook = hook
-    try:
-        with suppress(ZeroDivisionError) if hook.dead or hook._point else suppress():
-            await conversation.hold(first)
-    finally:
-        kit.runner._closing = True
-        await conversation.memory.aclose()
+    with suppress(Death):
+        await conversation.hold(first, attempt)
+    await conversation.memory.aclose()
     return told
 
 
@@ -118,7 +119,7 @@ async def _whole(address: str) -> tuple[dict[str, Any], Counter[str]]:
     """Return the log of a conversation without a crash, and how often it comes by each commit point."""
     if not _reference:
         hook = _Hook()
-        await _hold(address, 0, hook)
+        await _hold(address, 0, 0, hook)
         async with await open_fixed(address) as store:
             _reference.update(log=await _left(store), reached=hook.reached)
     return _reference["log"], _reference["reached"]
@@ -172,41 +173,56 @@ def _run(processes: subprocess.Popen[str], *order: object) -> tuple[int, list[An
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_kill_is_a_pause(
-    point: str, address: str, tmp_path: Path, processes: subprocess.Popen[str]
-) -> None:
+async def test_a_kill_is_a_pause(point: str, tmp_path: Path, processes: subprocess.Popen[str]) -> None:
     """Killed at a commit point, a new process takes over what was under way and reaches the log of no crash."""
     expected, reached = await _whole(str(tmp_path / "whole.db"))
-    most = counts(1, 5)
-    for nth in _occasions(point, reached[point], most):
-        where = f"{address}_{nth}"
-        ended, told = await asyncio.to_thread(_run, processes, where, 0, point, nth)
+    for nth in _occasions(point, reached[point], counts(1, 5)):
+        where = str(tmp_path / f"{nth}.db")
+        ended, told = _run(processes, where, 0, 0, {point: nth})
         assert ended == signal.SIGKILL, f"{point} was not reached {nth} times"
-        ended, told_after = await asyncio.to_thread(_run, processes, where, _next_step(told), None, 0)
+        ended, told_after = _run(processes, where, _next_step(told), 1, {})
         assert (ended, _next_step(told_after)) == (0, len(engine_child.STEPS))
         await _check_same(where, expected)
-        if point in {"runs.start:after", "runs.finish:before"}:
+        if point == "runs.finish:before":
             _check_asked_again(told, told_after)
 
 
 def _check_asked_again(told: list[Any], told_after: list[Any]) -> None:
     """Whoever takes a run over asks the very question of its row."""
-    asked = [line for line in told if line[0] == "asked"]
+    _, _, transcript, request = next(line for line in reversed(told) if line[0] == "asked")
     again = {line[2]: line[3] for line in told_after if line[0] == "asked"}
-    for _, _, transcript, request in asked[-1:]:
-        assert again.get(transcript, request) == request
+    assert again[transcript] == request
+
+
+async def test_killed_again_and_again(address: str, tmp_path: Path, processes: subprocess.Popen[str]) -> None:
+    """Each process dies at the first commit point where none has died before; together they reach the log of no crash."""
+    expected, _ = await _whole(str(tmp_path / "whole.db"))
+    alive, number = set(POINTS), 0
+    while alive:
+        where, first, attempt, ended = f"{address}_{number}", 0, 0, int(signal.SIGKILL)
+        started_with = len(alive)
+        while ended == signal.SIGKILL:
+            ended, told = _run(processes, where, first, attempt, dict.fromkeys(alive, 1))
+            alive -= {line[1] for line in told if line[0] == "died"}
+            reached = _next_step(told)
+            first, attempt = (reached, 1) if reached else (first, attempt + 1)
+        assert ended == 0
+        assert len(alive) < started_with, f"nobody comes by {alive}"
+        await _check_same(where, expected)
+        number += 1
 
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_an_error_at_a_commit_point_is_a_pause(point: str, tmp_path: Path) -> None:
     """The same in one process: a memory that can write nothing more is left, and another one goes on."""
     expected, reached = await _whole(str(tmp_path / "whole.db"))
-    for nth in _occasions(point, reached[point], counts(3, 5)):
+    # The kills above are in the middle; here the first and the last time.
+    for nth in {1, reached[point]} if LONG else {reached[point]}:
         address = str(tmp_path / f"{nth}.db")
         hook = _Hook(point, nth)
-        told = await _hold(address, 0, hook)
+        told = await _hold(address, 0, 0, hook)
         assert hook.dead, f"{point} was not reached {nth} times"
-        await _hold(address, _next_step(told), _Hook())
+        await _hold(address, _next_step(told), 1, _Hook())
         await _check_same(address, expected)
 
 
@@ -233,32 +249,55 @@ def test_every_write_of_the_store_is_killed() -> None:
 # ---------------------------------------------------------------- writes that no turn makes
 
 
-async def _claimed(store: Store) -> Claim:
-    """Start a run over one message."""
-    await store.messages.save(RESOURCE, THREAD, UserMessage("hello", id="m1"))
+async def _start(store: Store, span: Span) -> Claim:
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
-    run = NewRun(id="run", kind="observe", thread=THREAD, span=Span(first=1, last=1), inputs={})
-    now = store.clock.now()
-    claims = await store.runs.start(
-        RESOURCE, snapshot.log.pk, snapshot.log.version, [run], owner="me", now=now, lease=30
-    )
-    return claims[0]
+    run = NewRun(id=f"run-{span.first}", kind="observe", thread=THREAD, span=span, inputs={})
+    log, now = snapshot.log, store.clock.now()
+    return (await store.runs.start(RESOURCE, log.pk, log.version, [run], owner="me", now=now, lease=30))[0]
+
+
+async def _prologue(store: Store) -> Claim:
+    """Make a log of one group, and a run that is under way over what follows; return its claim."""
+    await store.messages.save(RESOURCE, THREAD, [UserMessage("one", id="m1"), UserMessage("two", id="m2")])
+    claim = await _start(store, Span(first=1, last=1))
+    made = Made(group="group", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+    await store.runs.finish(RESOURCE, claim, made, now=store.clock.now())
+    log = (await store.logs.snapshot(RESOURCE, THREAD, "thread")).log
+    await store.logs.activate(log.pk, log.version, [Rendered(id="group", text="", tokens=0)], now=store.clock.now())
+    return await _start(store, Span(first=2, last=2))
+
+
+async def _alone(name: str, store: Store, claim: Claim) -> None:
+    match name:
+        case "runs.abandon":
+            await store.runs.abandon(claim, "given up", now=store.clock.now())
+        case "runs.keep_prompt":
+            await store.runs.keep_prompt(claim.run, "asked", "answered")
+        case _:
+            await store.copies.merge(RESOURCE, now=store.clock.now(), render=_render)
+
+
+def _render(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
+    return f"{group.handle} {alias} {len(observations)}", 1
 
 
 @pytest.mark.parametrize("name", ALONE)
 async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
     """Stopped before the commit, nothing of it is there; stopped after it, all of it."""
-    look = "SELECT r.status, r.error, (SELECT COUNT(*) FROM run_prompts) FROM runs r"
+    look = [
+        *("SELECT id, status, error, fence FROM runs ORDER BY pk", "SELECT prompt, reply FROM run_prompts"),
+        *("SELECT version, generation FROM logs ORDER BY pk", "SELECT handle, state FROM groups ORDER BY pk"),
+        *(
+            "SELECT log_pk, seq, alias FROM cursors ORDER BY log_pk",
+            "SELECT kind, number FROM generations ORDER BY 1, 2",
+        ),
+    ]
     async with await open_fixed(address) as store:
-        claim = await _claimed(store)
-        (before,) = await select(store, look)
+        claim = await _prologue(store)
+        before = await select(store, *look)
         for moment in ("before", "after"):
             store.engine.commit_hook = _Hook(f"{name}:{moment}", 1)
-            with pytest.raises(ZeroDivisionError):
-                if name == "runs.abandon":
-                    await store.runs.abandon(claim, "given up", now=store.clock.now() + timedelta(seconds=1))
-                else:
-                    await store.runs.keep_prompt(claim.run, "asked", "answered")
+            with pytest.raises(Death):
+                await _alone(name, store, claim)
             store.engine.commit_hook = None
-            (after,) = await select(store, look)
-            assert (after == before) == (moment == "before")
+            assert (await select(store, *look) == before) == (moment == "before")

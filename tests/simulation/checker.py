@@ -71,6 +71,12 @@ class Checker:
         """Let go of the database."""
         self._db.close()
 
+    def start_over(self) -> None:
+        """Look at all rows again: some were deleted, and their keys may be given to others."""
+        self._known = _Known(cursors=self._known.cursors, boundaries=self._known.boundaries)
+        self._version = -1
+        self._covers.clear()
+
     def rows(self, query: str, *values: object) -> list[Row]:
         """Return the rows of a query."""
         return self._db.execute(query, values).fetchall()
@@ -83,8 +89,7 @@ class Checker:
         self._version = version
         self.checks += 1
         if full:
-            cursors = self._known.cursors
-            self._known = _Known(cursors=cursors, boundaries=self._known.boundaries)
+            self.start_over()
         self._db.execute("BEGIN")
         try:
             self._check_sequences()
@@ -179,10 +184,11 @@ class Checker:
         self._check_entries(log, generation, groups)
 
     def _check_spans(self, log: int, groups: list[Group], runs: list[Row]) -> None:
-        """Covered spans tile what is before the cursor; all others lie behind it, side by side."""
+        """Check that covered spans tile what is before the cursor, and that all others lie behind it, side by side."""
         cursors = {thread: seq for (of, thread), seq in self._known.cursors.items() if of == log}
         observers = [group for group in groups if group.kind == "observer" and group.state in _LIVE_GROUPS]
         under_way = [run for run in runs if run[2] == "observe" and run[3] in {"running", "failed"}]
+        lasts: dict[int, int] = dict(self.rows("SELECT pk, last_seq FROM threads"))
         for thread in sorted({g.thread for g in observers if g.thread} | {run[4] for run in under_way} | set(cursors)):
             cursor = cursors.get(thread, 0)
             end = 0
@@ -199,6 +205,8 @@ class Checker:
                 if first <= end:
                     raise Broken(f"log {log}, thread {thread}: span {first}–{last} overlaps what ends at {end}")
                 end = last
+            if end > lasts[thread]:
+                raise Broken(f"log {log}, thread {thread}: spans reach {end}, the last message is {lasts[thread]}")
             self._check_boundaries(log, thread, {group.last or 0 for group in mine} | {last for _, last in ahead})
 
     def _check_boundaries(self, log: int, thread: int, ends: set[int]) -> None:
@@ -212,7 +220,9 @@ class Checker:
         for end in fresh:
             for call, first, last in torn:
                 if first <= end and (last is None or end < last):
-                    raise Broken(f"log {log}, thread {thread}: a span ends at {end}, inside call {call} ({first}–{last})")
+                    raise Broken(
+                        f"log {log}, thread {thread}: a span ends at {end}, inside call {call} ({first}–{last})"
+                    )
 
     def _check_runs(self, groups: list[Group], runs: list[Row]) -> None:
         """Every group comes from one run that is done and has its span; every done run has its group."""
@@ -230,13 +240,15 @@ class Checker:
                 raise Broken(f"run {run[1]} is done and made no group")
 
     def _check_entries(self, log: int, generation: int, groups: list[Group]) -> None:
-        """What the log lists stands for every covered group, each once."""
+        """Check that what the log lists stands for every covered group, each once."""
         by_id = {group.id: group for group in groups}
         by_pk = {group.pk: group for group in groups}
         entries = [
             by_pk[row[0]]
             for row in self.rows(
-                "SELECT group_pk FROM log_entries WHERE log_pk = ? AND generation = ? ORDER BY position", log, generation
+                "SELECT group_pk FROM log_entries WHERE log_pk = ? AND generation = ? ORDER BY position",
+                log,
+                generation,
             )
         ]
         stood_for: Counter[str] = Counter()
@@ -253,8 +265,11 @@ class Checker:
             extra = sorted(by_id[name].handle for name, count in stood_for.items() if count > 1 or name not in wanted)
             raise Broken(f"log {log}, generation {generation}: lost {lost}, twice or without right {extra}")
 
-    def leaves(self, group: Group, by_id: dict[str, Group]) -> Iterator[Group]:
-        """Yield the observer groups that a group stands for, through every reflection."""
+    def leaves(self, group: Group, by_id: dict[str, Group], *, is_past: bool = False) -> Iterator[Group]:
+        """Yield the observer groups that a group stands for, through every reflection.
+
+        What stood in the log in the past may have gone with its thread.
+        """
         if group.kind == "observer":
             yield group
             return
@@ -262,9 +277,11 @@ class Checker:
             inputs = self.rows("SELECT inputs FROM runs WHERE pk = ?", group.run)[0][0]
             self._covers[group.pk] = tuple(json.loads(inputs)["groups"])
         for name in self._covers[group.pk]:
+            if name not in by_id and is_past:
+                continue
             if name not in by_id:
                 raise Broken(f"reflection {group.handle} covers a group that does not exist: {name}")
-            yield from self.leaves(by_id[name], by_id)
+            yield from self.leaves(by_id[name], by_id, is_past=is_past)
 
     # ------------------------------------------------------------ observations
 
@@ -283,7 +300,9 @@ class Checker:
             del thread
             self._known.observations = pk
             if not sources or strange:
-                raise Broken(f"observation {name} of a {kind} group ({first}–{last}) has {sources} sources, {strange} foreign")
+                raise Broken(
+                    f"observation {name} of a {kind} group ({first}–{last}) has {sources} sources, {strange} foreign"
+                )
             if leak := self._expected.leak(resource, text):
                 raise Broken(f"observation {name} of {resource} says {leak}")
         if unresolved := self.rows(
@@ -294,7 +313,7 @@ class Checker:
             raise Broken(f"observations {unresolved} merge lines that are not covered")
 
     def _check_withdrawn(self) -> None:
-        """What was withdrawn is cited by nothing that stands in a log or will."""
+        """Check that what was withdrawn is cited by nothing that stands in a log or will."""
         gone = self.rows("SELECT COUNT(*) FROM messages WHERE state = 'withdrawn'")[0][0]
         seen = (gone, self._known.observations, tuple(self._known.logs.values()))
         if not gone or seen == self._known.withdrawn:

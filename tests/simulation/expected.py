@@ -7,7 +7,7 @@ from typing import Any
 
 from memolog.domain.message import NewMessage, parts_to_json
 from memolog.store.messages import Saved
-from simulation.model import MARKERS
+from simulation.model import MARKER, MARKERS
 
 __all__ = ["Expected", "Offered"]
 
@@ -33,11 +33,15 @@ class Expected:
     acknowledged: set[RowKey] = field(default_factory=set[RowKey])
     unseen: set[RowKey] = field(default_factory=set[RowKey])
     """Acknowledged since the last check."""
+    of_marker: dict[str, str] = field(default_factory=dict[str, str])
+    """The message that each marker stands in."""
 
     def offer(self, resource: str, thread: str, messages: Iterable[NewMessage]) -> None:
         """Note what is handed in."""
         for message in messages:
-            parts = json.loads(parts_to_json(message.parts))
+            text = parts_to_json(message.parts)
+            parts = json.loads(text)
+            self.of_marker.update(dict.fromkeys(MARKER.findall(text), message.id or ""))
             known = self.offered.get(message.id or "")
             if known is None or len(known.parts) < len(parts):
                 self.offered[message.id or ""] = Offered(resource, thread, message.role, parts)

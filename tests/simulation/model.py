@@ -17,7 +17,7 @@ __all__ = ["MARKER", "MARKERS", "FaultyModel"]
 
 MARKERS: Final = ("quokka", "walrus", "ibex", "narwhal")
 """One word a resource: where another's shows up, something leaked."""
-MARKER: Final = re.compile(r"\bk\d+k\b")
+MARKER: Final = re.compile(r"k\d+k")
 """Every stored row holds a word of its own."""
 
 _ANIMAL: Final = re.compile("|".join(MARKERS))
@@ -71,7 +71,9 @@ class FaultyModel:
                 self._outage_until = loop.time() + rng.random() * _OUTAGE
         text = await self._faulty(kind) if kind else self._dutiful(request)
         self.answered += 1
-        return ModelReply(text=text, usage=Usage(model="faulty", input_tokens=10, output_tokens=5, kind=request.purpose))
+        return ModelReply(
+            text=text, usage=Usage(model="faulty", input_tokens=10, output_tokens=5, kind=request.purpose)
+        )
 
     async def _faulty(self, kind: str) -> str:
         match kind:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from memolog import Config
 from memolog.domain.errors import StoreBusy, StoreCorrupt, StoreUnavailable
-from memolog.runtime.events import Decided, Degraded, Event
+from memolog.runtime.events import Decided, Degraded, Event, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.store.messages import Saved
 from memolog.store.sqlite import SqliteEngine
@@ -81,7 +81,6 @@ class Process:
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.degraded: list[Degraded] = []
         self.paused_until = self.busy_until = 0.0
-        self.was_paused_at = -1e9
         self.armed: tuple[str, str, float] | None = None
         self._read: Callable[..., Coroutine[Any, Any, Any]]
         self._write: Callable[..., Coroutine[Any, Any, Any]]
@@ -117,9 +116,9 @@ class Process:
     def ended(self, task: "asyncio.Task[Any]") -> None:
         """Forget a task; work in the background must never end in an error that nobody sees."""
         self.tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if task.get_name().startswith("memolog-run") and not isinstance(error, Crash):
-                self._host.fail(f"background work of {self.name} ended in {error!r}")
+        error = None if task.cancelled() else task.exception()
+        if task.get_name().startswith("memolog-run") and not isinstance(error, Crash | None):
+            self._host.fail(f"background work of {self.name} ended in {error!r}")
 
     def die(self, kind: str) -> None:
         """Stop for good, between two instructions; nothing that still runs here reaches the database."""
@@ -193,6 +192,14 @@ class Process:
             self.die(f"crash {moment} a commit")
             raise Crash
 
+    def pause(self, seconds: float) -> None:
+        """Freeze: nothing that is done here reaches the database before it is over."""
+        self.paused_until = self._loop.time() + seconds
+
+    def _fenced_out(self) -> None:
+        if self._loop.time() - self.paused_until < 150 and self.paused_until:
+            self._host.struck.note("lease lost while paused")
+
     # ------------------------------------------------------------ events
 
     def _listen(self, event: Event) -> None:
@@ -201,6 +208,8 @@ class Process:
         if isinstance(event, Decided):
             self._host.decisions[event.decision] += 1
         host = self._host
+        if isinstance(event, RunFailed) and "no longer holds" in event.error:
+            self._fenced_out()
         if host.rates.listener and host.rng.random() < host.rates.listener:
             host.struck.note("listener raises")
             raise ValueError("a listener fails")

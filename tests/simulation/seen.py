@@ -33,7 +33,10 @@ class Request:
     thread_pk: int
     """The thread's row when the call began; 0 if there was none."""
     is_degraded: bool
-    has_waited_in_vain: bool
+    has_waited: bool
+    """It waited for the model, and went on when its time was up."""
+    is_repeatable: bool
+    """Nothing in it was passed along for this request only."""
     is_alone: bool
     """No other turn of the thread was under way since the last context of it."""
 
@@ -47,13 +50,23 @@ class _Last:
     open_calls: frozenset[str]
 
 
+@dataclass(slots=True)
+class _Kept:
+    """A context that can be built again: its number, its text, and what would change it."""
+
+    number: int
+    text: str
+    key: tuple[Any, ...]
+
+
 class Seen:
     """Checks contexts."""
 
     def __init__(self, checker: Checker, expected: Expected, config: Config) -> None:
         self._checker, self._expected, self._config = checker, expected, config
         self._last: dict[tuple[str, str], _Last] = {}
-        self.contexts = self.degraded = self.extended = self.bounded = 0
+        self._kept: dict[tuple[str, str], _Kept] = {}
+        self.contexts = self.degraded = self.extended = self.exceeded = self.repeated = 0
 
     def forget(self, resource: str, thread: str) -> None:
         """Do not compare the next context of a thread with the last one."""
@@ -85,6 +98,45 @@ class Seen:
         self._check_groups(where, context, pk, record)
         self._check_extends(where, context, request, pk, record)
         self._check_size(where, request, pk, record)
+        if request.is_repeatable:
+            self._keep(context, request, pk)
+
+    # ------------------------------------------------------------ again
+
+    def _keep(self, context: Context, request: Request, pk: int) -> None:
+        rows = self._checker.rows(
+            "SELECT number FROM contexts WHERE thread_pk = ? AND turn = ? AND step = ?", pk, request.turn, request.step
+        )
+        key = (pk, self._gone(request.resource))
+        self._kept[request.resource, request.thread] = _Kept(rows[0][0], context.render_without_edge(), key)
+
+    def _gone(self, resource: str) -> tuple[Any, ...]:
+        """Return what a withdrawal or a deletion changes."""
+        return self._checker.rows(
+            "SELECT COUNT(*), (SELECT COUNT(*) FROM generations g JOIN logs l ON l.pk = g.log_pk "
+            "  WHERE l.resource = ? AND g.kind = 'forget') "
+            "FROM messages m JOIN threads t ON t.pk = m.thread_pk WHERE t.resource = ? AND m.state <> 'live'",
+            resource,
+            resource,
+        )[0]
+
+    def number(self, resource: str, thread: str) -> int | None:
+        """Return the number of a context that can be built again now; None if there is none."""
+        kept = self._kept.get((resource, thread))
+        rows = self._checker.rows("SELECT pk FROM threads WHERE resource = ? AND id = ?", resource, thread)
+        is_same = kept is not None and rows and kept.key == (rows[0][0], self._gone(resource))
+        return kept.number if kept is not None and is_same else None
+
+    def check_again(self, resource: str, thread: str, number: int, context: Context) -> None:
+        """Check that a context built again is the one that was seen. Raises Broken."""
+        if number != self.number(resource, thread):
+            return
+        self.repeated += 1
+        text, again = self._kept[resource, thread].text, context.render_without_edge()
+        if text != again:
+            raise Broken(
+                f"context {number} of {resource}/{thread} is another one when built again: {_difference(text, again)}"
+            )
 
     def _record(self, pk: int, request: Request) -> dict[str, Any] | None:
         rows = self._checker.rows(
@@ -123,7 +175,7 @@ class Seen:
         return self._checker.rows("SELECT COALESCE(MAX(seq), 0) FROM cursors WHERE thread_pk = ?", pk)[0][0]
 
     def _check_groups(self, where: str, context: Context, pk: int, record: dict[str, Any]) -> None:
-        """The log that is shown stands for all that the cursor has passed."""
+        """Check that the log that is shown stands for all that the cursor has passed."""
         log = self._log(pk)
         groups = self._checker.groups(log)
         by_pk = {group.pk: group for group in groups}
@@ -147,7 +199,7 @@ class Seen:
         spans = sorted(
             (leaf.first or 0, leaf.last or 0)
             for entry in entries
-            for leaf in self._checker.leaves(entry, by_id)
+            for leaf in self._checker.leaves(entry, by_id, is_past=True)
             if leaf.thread == pk
         )
         end = 0
@@ -170,9 +222,7 @@ class Seen:
 
     # ------------------------------------------------------------ the prefix
 
-    def _check_extends(
-        self, where: str, context: Context, request: Request, pk: int, record: dict[str, Any]
-    ) -> None:
+    def _check_extends(self, where: str, context: Context, request: Request, pk: int, record: dict[str, Any]) -> None:
         """Until the log changes, each context begins with the last one, byte for byte."""
         gone = self._checker.rows("SELECT COUNT(*) FROM messages WHERE thread_pk = ? AND state <> 'live'", pk)[0][0]
         key = (pk, record["generation"], record["entries"], record["cursor"], gone)
@@ -190,10 +240,9 @@ class Seen:
         if last is not None and is_comparable:
             self.extended += 1
             if not text.startswith(last.text):
-                at = next(i for i, (a, b) in enumerate(zip(last.text + "\0", text + "\1", strict=False)) if a != b)
-                before, after = last.text[max(0, at - 80) : at + 120], text[max(0, at - 80) : at + 120]
-                raise Broken(f"{where} does not extend the last one: {before!r} became {after!r}")
-        if request.is_alone:
+                raise Broken(f"{where} does not extend the last one: {_difference(last.text, text)}")
+        # While nothing comes after the log, the last question stands in for it; it makes room for the next one.
+        if request.is_alone and record["first"]:
             self._last[request.resource, request.thread] = _Last(text, key, opened)
         else:
             self.forget(request.resource, request.thread)
@@ -201,7 +250,7 @@ class Seen:
     # ------------------------------------------------------------ the size
 
     def _check_size(self, where: str, request: Request, pk: int, record: dict[str, Any]) -> None:
-        """The tail stays below where a turn waits, unless the model is away, the wait was in vain, or a call is open."""
+        """Check that the tail stays below where a turn waits, unless the model is away, it waited, or a call is open."""
         config = self._config
         rows = self._checker.rows(
             "SELECT tokens, role, pairs FROM messages WHERE thread_pk = ? AND seq > ? AND seq <= ? AND state = 'live' "
@@ -214,17 +263,25 @@ class Seen:
         log = self._log(pk)
         limit = config.block_at_for(0)
         newest = rows[-1][0] if rows else 0
-        if total <= limit + newest or request.has_waited_in_vain or not request.is_alone:
+        if total <= limit + newest:
+            return
+        self.exceeded += 1
+        if request.has_waited or not request.is_alone:
             return
         failures, broken = self._checker.rows(
-            "SELECT failures, (SELECT COUNT(*) FROM runs WHERE log_pk = logs.pk AND status IN ('failed', 'running')) "
+            "SELECT failures, (SELECT COUNT(*) FROM runs WHERE log_pk = logs.pk AND status = 'failed') "
             "FROM logs WHERE pk = ?",
             log,
         )[0]
         if failures or broken or _has_open_call(rows):
             return
-        self.bounded += 1
         raise Broken(f"{where}: the tail has {total} tokens, {limit} + {newest} are the most, and nothing is wrong")
+
+
+def _difference(one: str, other: str) -> str:
+    """Show where two texts part."""
+    at = next(i for i, (a, b) in enumerate(zip(one + "\0", other + "\1", strict=False)) if a != b)
+    return f"{one[max(0, at - 80) : at + 120]!r} became {other[max(0, at - 80) : at + 120]!r}"
 
 
 def _has_open_call(rows: list[tuple[Any, ...]]) -> bool:

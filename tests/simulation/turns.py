@@ -5,15 +5,14 @@ Every shape stops at `point` between two calls, where the world decides who goes
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol, TypeAlias
 
 from memolog import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.message import NewMessage, TextPart
 from memolog.runtime.turn import Turn
 
 __all__ = ["SHAPES", "BodyError", "Talk", "Thread"]
-
-_FILLER: Final = "the quick brown fox jumps over the lazy dog while nobody is looking at it "
 
 
 class BodyError(Exception):
@@ -35,15 +34,41 @@ class Talk(Protocol):
     thread: Thread
     window: int
 
-    def turn(self, thread: Thread | None = None) -> Turn: ...
-    def words(self, tokens: int) -> str: ...
-    def new_id(self) -> str: ...
-    async def point(self) -> None: ...
-    async def prepare(self, turn: Turn, *messages: NewMessage, ephemeral: tuple[NewMessage, ...] = ()) -> None: ...
-    async def record(self, turn: Turn, *messages: NewMessage) -> None: ...
-    async def discard(self, turn: Turn) -> None: ...
-    def sibling(self) -> Thread: ...
-    def struck(self, kind: str) -> None: ...
+    def turn(self, thread: Thread | None = None) -> AbstractAsyncContextManager[Turn]:
+        """Begin a turn of this thread or of another."""
+        ...
+
+    def words(self, tokens: int) -> str:
+        """Return so many tokens of text, with a marker that no other text has."""
+        ...
+
+    def new_id(self) -> str:
+        """Return an id for a message or a call."""
+        ...
+
+    async def point(self) -> None:
+        """Wait until the world lets this turn go on."""
+        ...
+
+    async def prepare(self, turn: Turn, *messages: NewMessage, ephemeral: tuple[NewMessage, ...] = ()) -> None:
+        """Call `prepare`, and check the context."""
+        ...
+
+    async def record(self, turn: Turn, *messages: NewMessage) -> None:
+        """Call `record`."""
+        ...
+
+    async def discard(self, turn: Turn) -> None:
+        """Call `discard`."""
+        ...
+
+    def sibling(self) -> Thread:
+        """Return some thread of the same resource."""
+        ...
+
+    def struck(self, kind: str) -> None:
+        """Count a fault."""
+        ...
 
 
 def _user(talk: Talk, tokens: int | None = None) -> NewMessage:
@@ -202,7 +227,7 @@ async def raising(talk: Talk) -> None:
         raise BodyError
 
 
-Shape = Callable[[Talk], Awaitable[None]]
+Shape: TypeAlias = Callable[[Talk], Awaitable[None]]
 SHAPES: Final[tuple[tuple[Shape, float], ...]] = (
     (chat, 8),
     (tools, 5),

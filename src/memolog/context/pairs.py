@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Final
 
 from memolog.context.escape import element, escape, one_line
 from memolog.context.value import ContextMessage
@@ -20,10 +21,16 @@ from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolRe
 
 __all__ = ["closed_cuts", "is_compacted", "is_question", "mend"]
 
+_TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
+
 
 def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
     """Return the messages as a model must be shown them: each call with its result, nothing withdrawn, summaries once."""
-    pieces = [piece for row in _shown(messages) for piece in _runs(row)]
+    shown = _shown(messages)
+    if not any(isinstance(part, _TOOL_PARTS) for row in shown for part in row.parts):
+        # Without calls and results nothing can be torn apart, and a long chat is shown at every step.
+        return tuple(row for row in shown if row.parts)
+    pieces = [piece for row in shown for piece in _runs(row)]
     owners = _match([piece.parts for piece in pieces])
     answers = _answers(pieces, owners)
     mended: list[ContextMessage] = []
@@ -33,10 +40,12 @@ def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
         if _is_results(piece):
             mended.extend(_notes(index, piece, owners, names))
             continue
-        names.update({part.id: part.name for part in piece.parts if isinstance(part, ToolCallPart)})
         mended.append(piece)
-        mended.extend(answers.get(index, ()))
-        mended.extend(_missing(piece, answers.get(index, ())))
+        calls = [part for part in piece.parts if isinstance(part, ToolCallPart)]
+        if calls:
+            names.update({call.id: call.name for call in calls})
+            mended.extend(answers.get(index, ()))
+            mended.extend(_missing(piece, calls, answers.get(index, ())))
     return tuple(mended)
 
 
@@ -111,8 +120,9 @@ def _summary(message: Message, text: str) -> ContextMessage:
 
 def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
     """Yield the row in pieces that hold either results or everything else; a row without parts has none."""
-    for _, parts in groupby(row.parts, key=lambda part: isinstance(part, ToolResultPart)):
-        yield replace(row, parts=tuple(parts))
+    runs = [tuple(parts) for _, parts in groupby(row.parts, key=lambda part: isinstance(part, ToolResultPart))]
+    # Nearly every row is of one piece: itself.
+    yield from [row] if len(runs) == 1 else (replace(row, parts=parts) for parts in runs)
 
 
 def _is_results(piece: ContextMessage) -> bool:
@@ -154,16 +164,16 @@ def _answers(
     return answers
 
 
-def _missing(piece: ContextMessage, answers: Iterable[ContextMessage]) -> Iterator[ContextMessage]:
+def _missing(
+    piece: ContextMessage, calls: Iterable[ToolCallPart], answers: Iterable[ContextMessage]
+) -> Iterator[ContextMessage]:
     """Yield a result that says so for each call of the piece without one."""
     results = [part for answer in answers for part in answer.parts if isinstance(part, ToolResultPart)]
     answered = Counter(part.call_id for part in results)
-    for part in piece.parts:
-        if not isinstance(part, ToolCallPart):
-            continue
-        answered[part.id] -= 1
-        if answered[part.id] < 0:
-            result = ToolResultPart(call_id=part.id, content=NO_RESULT, name=part.name, is_error=True)
+    for call in calls:
+        answered[call.id] -= 1
+        if answered[call.id] < 0:
+            result = ToolResultPart(call_id=call.id, content=NO_RESULT, name=call.name, is_error=True)
             yield ContextMessage(role="tool", parts=(result,), created_at=piece.created_at, synthetic=True)
 
 

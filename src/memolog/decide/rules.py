@@ -26,7 +26,7 @@ from memolog.decide.decisions import (
 )
 from memolog.decide.slices import oldest_slice
 from memolog.decide.spans import Stretch, free_stretch, longest_span
-from memolog.decide.state import State
+from memolog.decide.state import Entry, State
 
 __all__ = ["RULES", "Rule", "decide"]
 
@@ -60,19 +60,22 @@ def recover(state: State, config: Config, now: datetime) -> Recover | None:
 
 def activate(state: State, config: Config, now: datetime) -> Activate | None:
     """Move buffered groups into the log once the tail is full, or when that costs no cache."""
-    groups = activatable(state) if state.may_activate else ()
-    if not groups:
+    if not state.may_activate or not state.ready:
         return None
     limit = config.threshold_for(state.log_tokens)
+    is_by_hand = False
     if state.tail_tokens >= limit:
         reason = f"the tail has {state.tail_tokens:,} tokens, the limit is {limit:,}"
     elif "activate" in state.by_hand:
-        return Activate(groups=tuple(group.id for group, _ in groups), reason="asked for by hand")
+        reason, is_by_hand = "asked for by hand", True
     elif state.tail_tokens > config.floor and (why := _free_of_charge(state, config, now)):
         reason = why
     else:
         return None
-    chosen = choose(groups, state.tail_tokens, config.floor)
+    groups = activatable(state)
+    if not groups:
+        return None
+    chosen = [group for group, _ in groups] if is_by_hand else choose(groups, state.tail_tokens, config.floor)
     return Activate(groups=tuple(group.id for group in chosen), reason=reason)
 
 
@@ -118,13 +121,13 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
 
 def observe(state: State, config: Config, now: datetime) -> Observe | None:
     """Wait for an observation, but only far above the limit, with nothing to activate and a model that answers."""
-    if not state.may_wait or breaker_is_open(state.failures, state.retry_at, now) or activatable(state):
+    if not state.may_wait or breaker_is_open(state.failures, state.retry_at, now):
         return None
     limit = config.block_at_for(state.log_tokens)
     if config.buffer_step is None:
         # Nothing is observed ahead of time, so it is observed in time.
         limit = config.threshold_for(state.log_tokens)
-    if state.tail_tokens < limit and "observe" not in state.by_hand:
+    if (state.tail_tokens < limit and "observe" not in state.by_hand) or activatable(state):
         return None
     reason = f"the tail has {state.tail_tokens:,} tokens, a turn waits from {limit:,} on"
     under_way = sorted(state.running("observe"), key=lambda flight: flight.id)
@@ -156,9 +159,10 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
         if not is_urgent and not _all_observed_once(state):
             return None
     groups = oldest_slice(state, config, now)
-    if by_hand and not groups:
+    if by_hand and _is_condensed(groups):
         groups = state.entries
-    if not groups:
+    # What was condensed before, with nothing added to it, is condensed again only if the log would not fit otherwise.
+    if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
         return None
     reason = "asked for by hand" if by_hand else _full(state, config)
     return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait)
@@ -220,6 +224,10 @@ def _is_resting(state: State, now: datetime) -> bool:
 
 def _is_underway(state: State) -> bool:
     return bool(state.ready or [flight for flight in state.flights if flight.kind == "observe"])
+
+
+def _is_condensed(groups: tuple[Entry, ...]) -> bool:
+    return not groups or (len(groups) == 1 and groups[0].is_reflection)
 
 
 def _full(state: State, config: Config) -> str:

@@ -44,7 +44,8 @@ class Tail:
 
     def tokens_in(self, span: Span) -> int:
         """Return what a span of the tail weighs."""
-        return sum(weight.tokens for weight in self.weights if weight.seq in span)
+        first, last = span.first, span.last
+        return sum(weight.tokens for weight in self.weights if first <= weight.seq <= last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Knows what each piece says and costs, and that a word which is kept already is w
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Candidate", "choose"]
 
@@ -13,9 +13,8 @@ _JOINT = 6
 """What it costs to set one more piece apart from the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A piece that may be kept."""
+class Candidate(NamedTuple):
+    """A piece that may be kept; a tuple, since there are as many as there are clauses."""
 
     weights: Mapping[str, float]
     """What each of its words is worth."""

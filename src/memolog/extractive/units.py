@@ -5,17 +5,15 @@ Knows Markdown as people and models write it, and where a sentence or a clause e
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 __all__ = ["Kind", "Unit", "clauses", "sentences", "units_of"]
 
-Kind: TypeAlias = Literal["sentence", "clause", "head", "pair", "row", "code"]
+Kind: TypeAlias = Literal["sentence", "clause", "head", "pair", "row", "code", "source"]
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """The smallest piece that still says something."""
+class Unit(NamedTuple):
+    """The smallest piece that still says something; a tuple, since every clause of every message becomes one."""
 
     text: str
     kind: Kind
@@ -29,7 +27,9 @@ _EMPHASIS: Final = re.compile(r"\*\*|__(?=\S)|(?<=\S)__")
 _LABEL: Final = re.compile(r"((?:\d{1,3}[.)] )?(?:[^.!?:;\n]|\.(?=\w)){2,70}?)(?::| [–—-])\s+(?=\S)")
 _END: Final = re.compile(r"(?<=[^\s.][.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？؟।])\s*")
 # An initial, a title, a common short form: the stop after it ends no sentence.
-_ABBREVIATED: Final = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|e\.g|i\.e|No|approx|Inc|Ltd|Fig|z\.B|ca))\.\Z")
+_ABBREVIATED: Final = re.compile(
+    r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|e\.g|i\.e|No|approx|Inc|Ltd|Fig|z\.B|ca))\.\Z"
+)
 _CLAUSE: Final = re.compile(
     r"; |: | [–—] | - |, (?=(?:and|but|or|so|which|where|while|who|because|including|such as|as well as|like|with|making|offering"
     r"|featuring|allowing|especially|however|then|for example|e\.g\.)\b)|[；，、]"
@@ -42,6 +42,11 @@ _CODE_NAME: Final = re.compile(
     r"(?:\([^)\n]{0,60}\)\s*)?(\w+(?:\([^)\n]{0,60}\))?)",
     re.MULTILINE,
 )
+_SOURCE: Final = re.compile(
+    r"[+-]?\s*(?://|/\*|\*/|@@ |[}\])]+[;,]?\s*\Z)|[+-]{1,3}(?=[\t{}(]| {2,})|(?:diff --git|index [0-9a-f]{7}|#include) "
+    r"|(?:modified|new file|deleted|renamed): {2,}"
+)
+_SOURCE_STARTS: Final = frozenset("+-/*@}])di#mnr")
 _LONG_CLAUSE: Final = 90
 _SHORT_PAIR: Final = 50
 _LEAST: Final = 18
@@ -104,18 +109,31 @@ def _line(line: str, *, fine: bool) -> Iterator[Unit]:
     if line.count("|") >= 2 and line.strip().startswith("|"):  # noqa: PLR2004 - a cell has a bar on each side
         yield _row(line)
         return
+    if _is_source(line):
+        yield Unit(line.strip(), "source")
+        return
     item = _ITEM.match(line)
     number = _NUMBER.match(line) if item else None
-    body = _EMPHASIS.sub("", line[(number.start(1) if number else item.end()) :] if item else line).strip()
+    body = (line[number.start(1) if number else item.end() :] if item else line).strip()
+    if "**" in body or "__" in body:
+        body = _EMPHASIS.sub("", body).strip()
     if not body:
         return
     label = _LABEL.match(body) if item or line.lstrip().startswith("**") else None
     if label:
         yield from _labelled(body, label, fine=fine)
-    elif item and len(body) <= _HEAD_LENGTH or body.endswith(":") and len(body) <= _HEAD_LENGTH:
+    elif (item and len(body) <= _HEAD_LENGTH) or (body.endswith(":") and len(body) <= _HEAD_LENGTH):
         yield Unit(body.rstrip(":"), "head")
     else:
         yield from _prose(body, fine=fine)
+
+
+def _is_source(line: str) -> bool:
+    """Tell whether a line is code, a diff or a listing that stands outside any fence."""
+    bare = line.strip()
+    if bare[-1:] == "{" or ":=" in bare or (bare[-1:] == ";" and ("(" in bare or "=" in bare)):
+        return True
+    return bare[:1] in _SOURCE_STARTS and bool(_SOURCE.match(bare))
 
 
 def _row(line: str) -> Unit:

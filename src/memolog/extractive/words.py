@@ -8,8 +8,7 @@ from typing import Final
 
 __all__ = ["STOP", "is_english", "is_name", "shortened", "weights_of", "words_of"]
 
-STOP: Final = frozenset(
-    """
+_STOP: Final = """
     a about above after again all also am an and any are aren't as at be because been before being below between both but by
     can can't could couldn't did didn't do does doesn't doing don't down during each few for from further get gets getting had
     has have haven't having he he's her here here's hers him his how i i'd i'll i'm i've if in into is isn't it it's its itself
@@ -17,20 +16,19 @@ STOP: Final = frozenset(
     that that's the their them then there there's these they they're this those through to too under until up us very was
     wasn't we we'd we'll we're we've were what what's when where which while who whom why will with won't would wouldn't you
     you'd you'll you're you've your yours
-    """.split()
-)
+    """
+STOP: Final = frozenset(_STOP.split())
 
-_EDGES: Final = " \t\n\r.,;:!?\"'`()[]{}<>*_~#|…“”‘’«»–—-=+/\\"
-_ENGLISH: Final = frozenset(
-    "the and of to with for you my this that it is i'm i have are on be can your from what how was we do".split()
-)
+_EDGES: Final = " \t\n\r.,;:!?\"'`()[]{}<>*|…“”‘’«»–—-=+"
+_COMMON: Final = "the and of to with for you my this that it is i'm i have are on be can your from what how was we do"
+_ENGLISH: Final = frozenset(_COMMON.split())
 _ENGLISH_SHARE: Final = 0.15
 _FEW_WORDS: Final = 3
 # Scripts that write no spaces between words: Thai, Lao, Khmer, kana, Chinese characters.
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _NAME_WEIGHT: Final = 3.0
 _PAIR_WEIGHT: Final = 0.5
-_HAS_DIGIT: Final = re.compile(r"\d")
+_IDENTIFIER: Final = re.compile(r"\d|[_/@#$\\]|\w\.\w|::")
 
 
 def words_of(text: str) -> list[str]:
@@ -40,7 +38,7 @@ def words_of(text: str) -> list[str]:
 
 def is_name(word: str) -> bool:
     """Tell whether a word that does not begin a sentence is a name, a number or an identifier."""
-    return not word.islower() and (word[0].isupper() or any(map(str.isdigit, word)) or not word[1:].islower())
+    return word != word.lower() or bool(_IDENTIFIER.search(word))
 
 
 def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
@@ -49,11 +47,17 @@ def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
         return _pairs(text)
     weights: dict[str, float] = {}
     first = not is_head
-    for word in words_of(text):
+    # Every word of every message passes here: the tests are in the order of what they cost.
+    for token in text.split():
+        word = token.strip(_EDGES)
         lower = word.lower()
-        if lower not in STOP:
-            named = lower != word or not word.isalpha()
-            weights[lower] = _NAME_WEIGHT if named and (not first or not word[1:].islower()) and is_name(word) else 1.0
+        if lower and lower not in STOP:
+            if lower == word and word.isalpha():
+                weights[lower] = 1.0
+            else:
+                # A capital at the beginning says nothing, unless there is more to the word.
+                plain = first and word[1:].isalpha() and word[1:].islower()
+                weights[lower] = _NAME_WEIGHT if not plain and is_name(word) else 1.0
         first = False
     return weights
 
@@ -67,7 +71,7 @@ def _pairs(text: str) -> dict[str, float]:
 
 def is_english(text: str) -> bool | None:
     """Tell whether a text is English; None where it is too short to tell."""
-    words = text[:2_000].lower().split()
+    words = text[:600].lower().split()
     if len(words) < _FEW_WORDS:
         return None
     return sum(word in _ENGLISH for word in words) >= _ENGLISH_SHARE * len(words)
@@ -78,12 +82,15 @@ def is_english(text: str) -> bool | None:
 # What is quoted stays word for word. "am" and "a" can be more than they seem: 8 am, plan a.
 _DROPPED: Final = re.compile(
     r"\"[^\"]*\"|“[^”]*”|`[^`]*`"
-    r"|(?<![\w'’-])(?<!plan )(?<!option )(?<!type )(?<!part )(?<!class )(?<!vitamin )(?:a|an|the|is|are) (?=[\w\"“'$(])"
+    r"|(?<![\w'’-])(?<!plan )(?<!option )(?<!type )(?<!part )(?<!class )(?<!vitamin )(?:a(?! (?:week|day|month|year"
+    r"|couple|few|"
+    r"little|lot|bit|dozen|hundred|thousand|million|half|third|quarter)\b)|an|the(?! way\b)|is|are) (?=[\w\"“'$(])"
     r"|(?<=\bI )am (?=\w)"
 )
 _OPENING: Final = re.compile(
     r"(?:(?:By the way|Btw|BTW|Also|And|So|Oh|Ah|Well|Actually|Anyway|Ok|Okay|OK|Hey|Hi|Hello|Yes|Yeah|Sure|Great|Thanks|"
-    r"Thank you|Speaking of which|Additionally|Furthermore|Moreover|However|Finally|Overall|In addition)(?:[,!] ?|\.\s+| - )){1,3}"
+    r"Thank you|Speaking of which|Additionally|Furthermore|Moreover|However|Finally|Overall|In addition)(?:[,!] ?"
+    r"|\.\s+| - )){1,3}"
     r"(?:(?:and|but|so) )?(?=\S)"
 )
 _LEADING: Final = re.compile(r"\A(?:and|but|so|or|then|which|who|as well as) (?=\w)")

@@ -35,10 +35,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A context, the record of what it holds, and how much of it no span holds yet."""
+    """A context, the record of what it holds, how much the log does not cover, and how much of that no span holds yet."""
 
     context: Context
     record: JsonObject
+    uncovered: int = 0
     unspanned: int = 0
 
 
@@ -52,7 +53,7 @@ class Contexts:
         """Return the context of a request and its record."""
         snapshot = shown.snapshot
         if snapshot is None:
-            return self.without_store(shown, ())
+            return self.without_store(shown, (), ())
         config = shown.config
         tail = tuple(message for message in snapshot.tail if message.state == "live")
         groups, cursor = (snapshot.groups, snapshot.cursor) if config.observe else ((), 0)
@@ -65,7 +66,8 @@ class Contexts:
         view = self._view(shown, snapshot, groups, cursor, tail, repeated, others, snapshot.thread.hints)
         context = build(view)
         record = _record(shown, snapshot, view, context, others)
-        return Made(context=context, record=record, unspanned=_unspanned(snapshot))
+        uncovered, unspanned = _uncovered(snapshot)
+        return Made(context=context, record=record, uncovered=uncovered, unspanned=unspanned)
 
     def _view(
         self,
@@ -103,11 +105,13 @@ class Contexts:
             limit=shown.config.context_tokens,
         )
 
-    def without_store(self, shown: Shown, unsaved: Sequence[NewMessage]) -> Made:
-        """Return a context of what is known without the database: what was read last, and what is not saved yet."""
+    def without_store(self, shown: Shown, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
+        """Return a context of what is known without the database: what was read and saved last, and what is not yet."""
         snapshot = shown.snapshot
+        read = snapshot.thread.last_seq if snapshot else 0
         known = tuple(m for m in snapshot.tail if m.state == "live") if snapshot else ()
-        start = known[-1].seq if known else (snapshot.thread.last_seq if snapshot else 0)
+        known += tuple(m for m in since if m.seq > read)
+        start = max((m.seq for m in known), default=read)
         fresh = tuple(self._as_message(m, start + i, shown) for i, m in enumerate(unsaved, start=1))
         view = View(
             scope=snapshot.scope if snapshot else "thread",
@@ -120,6 +124,7 @@ class Contexts:
                 for g in (snapshot.groups if snapshot else ())
             ),
             cursor=snapshot.cursor if snapshot else 0,
+            alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
             repeated=snapshot.repeated if snapshot else (),
             hints=snapshot.thread.hints if snapshot else Hints(),
@@ -213,11 +218,13 @@ def _record(
     }
 
 
-def _unspanned(snapshot: Snapshot) -> int:
-    """Return how much of the tail neither a buffered group nor a run holds."""
+def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
+    """Return how much the log does not cover, and how much of that neither a buffered group nor a run holds."""
     mine = snapshot.thread.id
     ends = [g.span.last for g in snapshot.buffered if g.thread == mine and g.span]
     ends += [run.span.last for run in snapshot.runs if run.thread == mine and run.span]
     last = max(ends, default=snapshot.cursor)
-    own = sum(message.tokens for message in snapshot.tail if message.seq > last and message.state == "live")
-    return own + sum(row.tokens for row in snapshot.others if row.state == "live")
+    live = [message for message in snapshot.tail if message.state == "live"]
+    others = sum(row.tokens for row in snapshot.others if row.state == "live")
+    uncovered = sum(message.tokens for message in live)
+    return uncovered + others, sum(message.tokens for message in live if message.seq > last) + others

@@ -4,6 +4,7 @@ Knows how each decision is performed. State that matters lives in the store; wha
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -262,8 +263,18 @@ class Core:
             "mode": config.mode,
             "batch": len(spans),
         }
+        # Which hints the observer is shown is fixed too: whoever takes the run over asks the same question.
+        hinted = {row.thread: row.hinted_seq for row in snapshot.others}
+        hinted[snapshot.thread.id] = snapshot.thread.hints.last_seq
         runs = [
-            NewRun(id=self.store.new_id(), kind="observe", thread=s.thread, span=s.span, inputs=inputs) for s in spans
+            NewRun(
+                id=self.store.new_id(),
+                kind="observe",
+                thread=s.thread,
+                span=s.span,
+                inputs=inputs | {"hinted": hinted.get(s.thread, 0)},
+            )
+            for s in spans
         ]
         return await self._launch(runs, snapshot, config)
 
@@ -305,6 +316,8 @@ class Core:
 
     async def _recover(self, decision: Recover, snapshot: Snapshot, config: Config) -> None:
         now = self.clock.now()
+        if await self._is_still_ours(decision.run, now, config):
+            return
         claim = await self.store.runs.take_over(
             decision.run, decision.fence, owner=self.owner, now=now, lease=config.lease
         )
@@ -320,6 +333,16 @@ class Core:
             )
         )
         self._run((claim,), snapshot, config)
+
+    async def _is_still_ours(self, run: str, now: datetime, config: Config) -> bool:
+        """Renew the lease of a run that is under way here: the clock jumped, and nobody else has taken it over."""
+        job = self.runner.job(run)
+        for claim in job.claims if job else ():
+            if claim.run == run:
+                with contextlib.suppress(LeaseLost):
+                    await self.store.runs.heartbeat(claim, now=now, lease=config.lease)
+                    return True
+        return False
 
     async def _observe(self, decision: Observe, snapshot: Snapshot, config: Config, patience: float) -> bool:
         run = decision.run

@@ -1,39 +1,49 @@
 """Drafts to observations: what a parsed answer says, with ids, sources and trust given by code.
 
-Knows that a line cites what it came from, that an uncited line cites all it could have come from, and that trust is the lowest
-of the roles cited.
+Knows that a line cites what it came from, that an uncited line cites all it could have come from, that trust is the lowest
+of the roles cited, and that no secret enters the log. What is checked against sources is checked in `grounding`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
+from memolog.domain.codec import JsonObject
 from memolog.domain.message import Message
-from memolog.domain.observation import Observation, Source, Span, Trust
+from memolog.domain.observation import Observation, Source, Span
 from memolog.domain.run import Run
 from memolog.domain.thread import Hints
+from memolog.grounding import keep_line, lost, lowest, trust_of, trusted_hints
 from memolog.prompt.build import Prompt
-from memolog.prompt.drafts import HintsDraft, Parsed, ParsedReflection, ReflectedDraft
+from memolog.prompt.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
+from memolog.prompt.redact import Redactor
 from memolog.tokens import TokenCounter
 
-__all__ = ["draft_hints", "observations_from", "reflections_from"]
+__all__ = ["draft_hints", "observations_from", "reflections_from", "with_lost", "words_of"]
 
-_TRUST: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
-_TRUST_OF: Final[Mapping[str, Trust]] = {
-    "tool": "tool",
-    "assistant": "assistant",
-    "user": "user",
-    "system": "assistant",
-}
+_MOST_DROPPED: Final = 2_000
 
 
-def draft_hints(new: HintsDraft, old: Hints) -> Hints:
-    """Return the hints of a group: what the answer says, and what is known where it says nothing."""
-    return Hints(
-        current_task=new.current_task or old.current_task,
-        suggested_response=new.suggested_response,
-        title=new.title or old.title,
+def draft_hints(
+    new: HintsDraft,
+    old: Hints,
+    messages: Sequence[Message],
+    redactor: Redactor,
+    foreign: Sequence[Message] = (),
+) -> tuple[Hints, tuple[str, ...]]:
+    """Return the hints of a group, and what was wrong with those of the answer.
+
+    They are what the answer says, as far as people or the model said it too, and what is known where it says nothing.
+    """
+    said = Hints(
+        current_task=_redacted(new.current_task, redactor),
+        suggested_response=_redacted(new.suggested_response, redactor),
+        title=_redacted(new.title, redactor),
     )
+    kept = trusted_hints(said, messages, old, foreign=foreign)
+    hints = replace(kept, current_task=kept.current_task or old.current_task, title=kept.title or old.title)
+    return hints, () if kept == said else ("untrusted_hint",)
 
 
 def observations_from(
@@ -44,6 +54,7 @@ def observations_from(
     run: Run,
     new_id: Callable[[], str],
     counter: TokenCounter,
+    redactor: Redactor,
 ) -> tuple[Observation, ...]:
     """Return the observations of one span."""
     if prompt is None or not messages:
@@ -51,10 +62,10 @@ def observations_from(
     by_seq = {message.seq: message for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
-    for ordinal, draft in enumerate(parsed.observations, start=1):
+    for ordinal, found in enumerate(parsed.observations, start=1):
+        draft = _without_secrets(found, redactor)
         cited = sorted({shown[number] for number in draft.cites if number in shown})
         sources = _sources(run.thread or "", cited or sorted(by_seq))
-        roles: set[Trust] = {_TRUST_OF[by_seq[seq].role] for seq in (cited or by_seq)}
         made.append(
             Observation(
                 id=new_id(),
@@ -68,7 +79,7 @@ def observations_from(
                 parent=None if draft.parent is None else draft.parent + 1,
                 verbatim=draft.verbatim,
                 sources=sources,
-                trust=_lowest(roles),
+                trust=lowest(trust_of(by_seq[seq]) for seq in cited or by_seq),
                 category=draft.category,
                 files=draft.files,
                 metadata=draft.metadata,
@@ -85,11 +96,13 @@ def reflections_from(
     group: str,
     new_id: Callable[[], str],
     counter: TokenCounter,
+    redactor: Redactor,
 ) -> tuple[Observation, ...]:
     """Return the observations of a reflection; each has the sources of what it merges."""
     by_id = {line.id: line for line in lines}
     made: list[Observation] = []
-    for ordinal, draft in enumerate(parsed.lines, start=1):
+    for ordinal, found in enumerate(parsed.lines, start=1):
+        draft = _without_secrets(found, redactor)
         merged = [by_id[prompt.ids[name]] for name in draft.merges if name in prompt.ids]
         # A line that names nothing may come from anything: it keeps every source, so that none is lost.
         roots = merged or list(lines)
@@ -107,7 +120,7 @@ def reflections_from(
                 verbatim=draft.verbatim,
                 sources=_merged_sources(roots),
                 merges=tuple(line.id for line in merged),
-                trust=_lowest(line.trust for line in roots),
+                trust=lowest(line.trust for line in roots),
                 grounded=all(line.grounded for line in roots),
                 category=draft.category,
                 files=tuple(dict.fromkeys(name for line in merged for name in line.files)),
@@ -118,9 +131,77 @@ def reflections_from(
     return tuple(made)
 
 
-def _lowest(trusts: Iterable[Trust]) -> Trust:
-    found = set(trusts)
-    return next(trust for trust in _TRUST if trust in found)
+def words_of(lines: Iterable[ReflectedDraft | Observation]) -> list[str]:
+    """Return the texts of some lines, with what they keep word for word."""
+    return [f"{line.text}\n{line.verbatim or ''}" for line in lines]
+
+
+def with_lost(
+    made: Sequence[Observation],
+    lines: Sequence[Observation],
+    most_tokens: int,
+    new_id: Callable[[], str],
+    counter: TokenCounter,
+) -> tuple[Observation, ...]:
+    """Return the lines of a reflection, with one more that names what none of them names any more.
+
+    It has at most so many tokens. What finds no room in it stands in the metadata of the last line, where it can be found.
+    """
+    names = lost(lines, words_of(made))
+    if not names or not made:
+        return tuple(made)
+    text, rest = keep_line(names, most_tokens, counter)
+    result = list(made)
+    if text:
+        kept = set(names) - set(rest)
+        roots = [
+            line for line, words in zip(lines, words_of(lines), strict=True) if any(name in words for name in kept)
+        ]
+        result.append(_kept(text, roots or list(lines), made[-1], new_id(), counter))
+    if rest:
+        dropped = {"dropped_identifiers": list(rest[:_MOST_DROPPED])}
+        result[-1] = replace(result[-1], metadata={**result[-1].metadata, **dropped})
+    return tuple(result)
+
+
+def _kept(text: str, roots: list[Observation], last: Observation, name: str, counter: TokenCounter) -> Observation:
+    moments = [root.said_at for root in roots if root.said_at is not None]
+    return Observation(
+        id=name,
+        group=last.group,
+        ordinal=last.ordinal + 1,
+        priority="low",
+        text=text,
+        said_at=max(moments, default=None),
+        zone=roots[-1].zone,
+        sources=_merged_sources(roots),
+        merges=tuple(root.id for root in roots),
+        trust=lowest(root.trust for root in roots),
+        grounded=all(root.grounded for root in roots),
+        tokens=counter.count(text),
+    )
+
+
+def _redacted(text: str | None, redactor: Redactor) -> str | None:
+    return redactor.redact(text) if text else text
+
+
+_DraftT = TypeVar("_DraftT", Draft, ReflectedDraft)
+
+
+def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
+    """Return a draft without the secrets that a model may have put together again, or seen before they were known as such."""
+    return replace(
+        draft,
+        text=redactor.redact(draft.text),
+        verbatim=_redacted(draft.verbatim, redactor),
+        files=tuple(map(redactor.redact, draft.files)),
+        metadata=_facts(draft.metadata, redactor),
+    )
+
+
+def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
+    return {name: redactor.redact(value) if isinstance(value, str) else value for name, value in metadata.items()}
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> datetime | None:

@@ -5,6 +5,7 @@ one database are as good as one.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import datetime
@@ -14,20 +15,21 @@ from typing import Any, Self
 from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.clock import Clock
-from memolog.domain.errors import Conflict, StoreClosed
+from memolog.domain.errors import ConfigError, Conflict, StoreClosed
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
-from memolog.runtime.events import Bus, Event, GenerationMade
+from memolog.runtime.events import Bus, Degraded, Event, GenerationMade
 from memolog.runtime.kit import Kit
-from memolog.runtime.model import Model
+from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
+from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_model, models_for
 from memolog.runtime.opening import store_options
 from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
-from memolog.runtime.thinking import ModelThinker
+from memolog.runtime.thinking import Thinking
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
 from memolog.store.snapshot import GroupRow, Snapshot
@@ -35,6 +37,8 @@ from memolog.store.store import open_store
 from memolog.tokens import HeuristicCounter, TokenCounter, count_message
 
 __all__ = ["Memory"]
+
+_log = logging.getLogger("memolog")
 
 
 class Memory:
@@ -47,14 +51,18 @@ class Memory:
         self,
         address: str = "memolog.db",
         *,
-        model: Model,
+        model: ModelSpec | None = None,
         config: Config | None = None,
         clock: Clock | None = None,
         counter: TokenCounter | None = None,
         instructions: str | None = None,
         chance: Callable[[int], int] = system_chance,
     ) -> None:
-        """Name the database and the model that observes; everything else has a default."""
+        """Name the database, and the model that observes; everything has a default.
+
+        A model is `"provider:model"`, an address, an object with `complete` or a function. Without one the embedded observer
+        runs the whole pipeline, on this machine and for nothing.
+        """
         self.address, self.config = address, config or Config()
         self.model, self.clock = model, clock or SystemClock()
         self.counter = counter or HeuristicCounter()
@@ -63,6 +71,7 @@ class Memory:
         self._gate = asyncio.Lock()
         self._is_closed = False
         self._kit: Kit | None = None
+        self._models = ModelPair(observe=None, reflect=None)
 
     # ------------------------------------------------------------ opening and closing
 
@@ -86,8 +95,9 @@ class Memory:
         )
         # Unique among all processes that ever use this database, so that a fence tells owners apart.
         owner = f"{os.getpid()}-{store.new_id()}"
-        thinker = ModelThinker(store, self.model, counter=self.counter)
-        runner = Runner(store, thinker, clock=self.clock)
+        observer, reflector = await self._minds()
+        thinking = Thinking(store, observer, reflector, counter=self.counter)
+        runner = Runner(store, thinking, clock=self.clock)
         core = Core(
             store,
             runner,
@@ -101,6 +111,29 @@ class Memory:
         contexts = Contexts(store, self.counter, self._instructions)
         return Kit(store=store, clock=self.clock, core=core, contexts=contexts, runner=runner)
 
+    async def _minds(self) -> tuple[Mind, Mind]:
+        """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""
+        embedded = ExtractiveMind(self.counter)
+        try:
+            self._models = models_for(self.config, self.model)
+            for model in (self._models.observe, self._models.reflect):
+                if model is not None:
+                    await check_model(model)
+        except ConfigError as error:
+            if self.config.strict:
+                raise
+            now = self.clock.now()
+            self._bus.emit(Degraded(at=now, resource="", thread=None, what="choosing the model", error=str(error)))
+            _log.warning("%s", error)
+            return embedded, embedded
+        observer, reflector = self._models.observe, self._models.reflect
+        if observer is None and reflector is None:
+            _log.info("no model is named, so the embedded observer is used")
+        return (
+            ModelMind(observer, observer, self.counter) if observer else embedded,
+            ModelMind(reflector, reflector, self.counter) if reflector else embedded,
+        )
+
     def _weigh(self, message: NewMessage) -> int:
         return count_message(message, self.counter)
 
@@ -113,6 +146,9 @@ class Memory:
             if self._kit is not None:
                 await self._kit.runner.close(self.config.observation.deadline)
                 await self._kit.store.close()
+                for model in (self._models.observe, self._models.reflect):
+                    if model is not None:
+                        await close_model(model)
             self._bus.close()
 
     async def settled(self) -> None:
@@ -173,12 +209,17 @@ class Memory:
 
     async def observe(self, thread: str, resource: str) -> Status:
         """Observe all that is left and move it into the log, waiting for it."""
+        before = None
         for _ in range(100):
             await self._by_hand(thread, resource, "observe", may_wait=True)
             await self._by_hand(thread, resource, "activate")
             status = await self.status(thread, resource)
-            if status.backlog_tokens == 0 or status.failures or not status.running:
+            # A run may end between the two calls: only what no further round changes is all that can be done.
+            left = (status.cursor, status.messages.tokens, status.backlog_tokens, status.buffered_groups)
+            is_waiting = status.running > 0 and status.backlog_tokens > 0
+            if left == before and not is_waiting:
                 return status
+            before = left
         return await self.status(thread, resource)
 
     async def activate(self, thread: str, resource: str) -> Status:

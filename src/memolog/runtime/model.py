@@ -3,9 +3,11 @@
 Knows what is asked and what is answered. Which provider answers is somebody else's business.
 """
 
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from memolog.domain.codec import nothing
 from memolog.domain.run import Usage
 
 __all__ = ["Model", "ModelReply", "ModelRequest", "Purpose"]
@@ -21,6 +23,12 @@ class ModelRequest:
     system: str
     text: str
     temperature: float = 0.0
+    max_tokens: int | None = None
+    """How long the answer may be; None leaves it to the model."""
+    timeout: float | None = None
+    """How many seconds one attempt may take; None leaves it to the model."""
+    options: Mapping[str, Any] = field(default_factory=nothing)
+    """Whatever else the provider understands, handed on as it is; None as a value takes a setting back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,11 @@ _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
 class RunFault(Exception):
-    """A run's answer cannot be used; says why, and what was spent on it."""
+    """A run's answer cannot be used; says why, what was spent on it, and whether another try could end otherwise."""
 
-    def __init__(self, reason: str, usage: Usage | None = None) -> None:
+    def __init__(self, reason: str, usage: Usage | None = None, *, is_final: bool = False) -> None:
         super().__init__(reason)
-        self.usage = usage
+        self.usage, self.is_final = usage, is_final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,8 @@ class Runner:
         self.tell: Callable[..., Awaitable[None]]
         self.retry_at: Callable[[int, datetime], datetime]
         self._jobs: dict[str, Job] = {}
+        # A job is over before its task is: what follows from it is decided in the same task.
+        self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
     def job(self, run: str) -> Job | None:
@@ -95,24 +97,26 @@ class Runner:
         for claim in claims:
             self._jobs[claim.run] = job
         job.task = asyncio.get_running_loop().create_task(self._carry_out(job), name=f"memolog-run-{claims[0].run}")
+        self._tasks.add(job.task)
+        job.task.add_done_callback(self._tasks.discard)
         return job
 
     async def settled(self) -> None:
         """Wait until no run of this process is in flight, and none follows."""
-        while self._jobs:
-            await asyncio.wait({job.task for job in self._jobs.values()})
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
 
     async def close(self, patience: float) -> None:
         """Let runs finish for so long, then stop them: their leases end and another process takes them over."""
         self._closing = True
-        tasks = {job.task for job in self._jobs.values()}
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=patience)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + patience
+        while self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=max(0.0, end - loop.time()))
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
 
     # ------------------------------------------------------------ one job
 
@@ -124,7 +128,9 @@ class Runner:
                 await self._fail(job, job.claims, f"{type(error).__name__}: {error}", None)
         finally:
             for claim in job.claims:
-                self._jobs.pop(claim.run, None)
+                # A run that was taken over may be carried out here again: that is another job.
+                if self._jobs.get(claim.run) is job:
+                    del self._jobs[claim.run]
         if not self._closing:
             with contextlib.suppress(MemologError):
                 await job.then(job.resource, job.thread, job.config)
@@ -137,22 +143,34 @@ class Runner:
             if work not in done and beat in done:
                 beat.result()
             for thought in _result(work):
-                await self._store_thought(job, thought)
+                try:
+                    await self._store_thought(job, thought)
+                except LeaseLost as lost:
+                    # One thread of a call was deleted or withdrawn: what the others came to is kept.
+                    await self._refused(job, thought.claim, str(lost))
         except RunFault as fault:
-            await self._fail(job, job.claims, str(fault), fault.usage)
+            if fault.is_final:
+                await self._give_up(job, str(fault))
+            else:
+                await self._fail(job, job.claims, str(fault), fault.usage)
         except LeaseLost as lost:
-            await self._refused(job, lost)
+            await self._refused(job, job.claims[0], str(lost))
         finally:
             await _stop(work)
             await _stop(beat)
 
     async def _beat(self, job: Job) -> None:
-        """Renew the leases until one is lost."""
+        """Renew the leases until all are lost."""
+        claims = list(job.claims)
         while True:
             await asyncio.sleep(job.config.heartbeat)
-            for claim in job.claims:
+            for claim in tuple(claims):
                 try:
                     await self._store.runs.heartbeat(claim, now=self._clock.now(), lease=job.config.lease)
+                except LeaseLost:
+                    claims.remove(claim)
+                    if not claims:
+                        raise
                 except StoreError:
                     # A beat that cannot be written is tried again at the next; the lease outlasts two of them.
                     continue
@@ -203,7 +221,7 @@ class Runner:
                 RunFailed(
                     at=now,
                     resource=job.resource,
-                    thread=job.thread,
+                    thread=(run.thread if run else None) or job.thread,
                     run=claim.run,
                     run_kind=run.kind if run else "observe",
                     error=error,
@@ -211,15 +229,21 @@ class Runner:
                 )
             )
 
-    async def _refused(self, job: Job, lost: LeaseLost) -> None:
+    async def _give_up(self, job: Job, why: str) -> None:
+        """End runs for good: to try them again would only hold up the rest of the log."""
+        for claim in job.claims:
+            await self._store.runs.abandon(claim, why, now=self._clock.now())
+            await self._refused(job, claim, why)
+
+    async def _refused(self, job: Job, claim: Claim, why: str) -> None:
         await self._say(
             RunFailed(
                 at=self._clock.now(),
                 resource=job.resource,
                 thread=job.thread,
-                run=job.claims[0].run,
+                run=claim.run,
                 run_kind="observe",
-                error=str(lost),
+                error=why,
                 retry_at=None,
             )
         )

@@ -14,8 +14,8 @@ from typing import Self, TypeVar
 from memolog.config import Config
 from memolog.context import Context
 from memolog.decide import Trim
-from memolog.domain.errors import InputError, MemologError, StoreBusy
-from memolog.domain.message import NewMessage
+from memolog.domain.errors import InputError, MemologError, StoreBusy, ThreadNotFound
+from memolog.domain.message import Message, NewMessage
 from memolog.domain.run import Usage
 from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
@@ -58,8 +58,10 @@ class Turn:
         self.step = 0
         self._unsaved: list[NewMessage] = []
         self._snapshot: Snapshot | None = None
+        # What was saved since the snapshot was read: a context without the database needs both.
+        self._since: list[Message] = []
         self._last: Made | None = None
-        self._unspanned = 0
+        self._unspanned = self._uncovered = 0
         self._is_over = False
 
     async def __aenter__(self) -> Self:
@@ -126,6 +128,9 @@ class Turn:
             gone: WithdrawnRows = await kit.store.withdrawals.withdraw(
                 self.resource, self.thread, self.id, after=0, now=now, render=kit.core.rerender
             )
+        except ThreadNotFound:
+            # Nothing was saved yet, or the thread was deleted with all that was: there is nothing to take back.
+            gone = WithdrawnRows(messages=(), runs=(), groups=(), observations=())
         except MemologError as error:
             # A discard that did not happen must not pass for one that did.
             await kit.core.tell(
@@ -178,11 +183,11 @@ class Turn:
                 trim = outcome.last if isinstance(outcome.last, Trim) else None
             self._snapshot = snapshot
             made = await kit.contexts.build(self._shown(snapshot, ephemeral))
-            self._unspanned = made.unspanned
+            self._unspanned, self._uncovered = made.unspanned, made.uncovered
             await self._after_build(made, trim)
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             await self._degrade("preparing the context", error)
-            return kit.contexts.without_store(self._shown(self._snapshot, ephemeral), self._unsaved)
+            return kit.contexts.without_store(self._shown(self._snapshot, ephemeral), self._since, self._unsaved)
         return made
 
     def _shown(self, snapshot: Snapshot | None, ephemeral: tuple[NewMessage, ...]) -> Shown:
@@ -238,18 +243,27 @@ class Turn:
         store = self._kit.store
         saved = await _in_time(store.messages.save(self.resource, self.thread, self._unsaved, turn=self.id))
         self._unsaved.clear()
-        self._unspanned += sum(message.tokens for message in saved.messages)
+        self._since.extend(saved.messages)
+        tokens = sum(message.tokens for message in saved.messages)
+        self._unspanned += tokens
+        self._uncovered += tokens
 
     async def _leave(self) -> None:
         """Save what is left; start observing if this turn has made that due."""
         await self._save()
         config = self._config
-        step = config.buffer_step
-        is_due = config.buffer_on_idle or (step is not None and self._unspanned >= step // 2)
-        if not config.observe or self._snapshot is None or not is_due:
+        if not config.observe or self._snapshot is None or not self._is_due():
             return
         snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
         await self._kit.core.advance(snapshot, config, Asked(may_activate=False, ending=True))
+
+    def _is_due(self) -> bool:
+        """Tell whether a span may be due by now: most turns end without, and need not read the log to find that out."""
+        config, step = self._config, self._config.buffer_step
+        if config.buffer_on_idle or step is None:
+            return config.buffer_on_idle
+        is_near = self._uncovered >= config.threshold - step
+        return self._unspanned >= (step // 2 if is_near else step)
 
     async def _learn(self, usage: Usage | None) -> None:
         if usage is None:

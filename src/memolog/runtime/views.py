@@ -10,7 +10,7 @@ from itertools import groupby
 
 from memolog.config import Config
 from memolog.decide import Entry, Flight, Ready, ReadyReflection, State, Tail, Weight
-from memolog.domain.message import Message, pairs_of
+from memolog.domain.message import Message, TextPart, pairs_of
 from memolog.store.snapshot import OtherRow, Snapshot
 
 __all__ = ["Asked", "cache_seconds", "state_of"]
@@ -127,7 +127,7 @@ def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight
 def _weight(message: Message, factor: float) -> Weight:
     if message.state != "live":
         return Weight(seq=message.seq, tokens=0, role=message.role, at=message.created_at)
-    calls, results = pairs_of(message.parts) if message.role != "system" else ((), ())
+    calls, results = ((), ()) if _is_plain(message) else pairs_of(message.parts)
     return Weight(
         seq=message.seq,
         tokens=_scaled(message.tokens, factor),
@@ -136,6 +136,12 @@ def _weight(message: Message, factor: float) -> Weight:
         opens=calls,
         closes=results,
     )
+
+
+def _is_plain(message: Message) -> bool:
+    """Tell whether a message can hold no pair: an instruction, or a text alone, as most of a tail is."""
+    parts = message.parts
+    return message.role == "system" or (len(parts) == 1 and type(parts[0]) is TextPart)
 
 
 def _other_tails(rows: Iterable[OtherRow], factor: float) -> Iterable[Tail]:

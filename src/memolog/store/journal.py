@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from memolog.domain.codec import JsonObject, dumps, loads
+from memolog.domain.errors import NotFound
 from memolog.domain.moments import from_micros, to_micros
 from memolog.store.engine import Engine
 from memolog.store.scope import check_id
@@ -102,6 +103,8 @@ class Journal:
         def script() -> Script[int]:
             yield logs.set_last_request(thread_pk=thread_pk, now=at, model=model)
             rows = yield logs.add_context(thread_pk=thread_pk, turn=turn, step=step, now=at, record=text)
+            if not rows:
+                raise NotFound("The thread of this context is gone.", then="Begin a new turn.")
             return rows[0][0]
 
         return await self._engine.write(script, name="journal.add_context")

@@ -18,11 +18,13 @@ from memolog.domain.message import Message
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Generation, Observation, Scope
 from memolog.domain.thread import Hints
+from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_observations
+from memolog.store.recent import Recent
 from memolog.store.rows import message_from_row
 from memolog.store.scope import LAST, check_id
-from memolog.store.snapshot import GroupRow, Snapshot, ensure_log, group_row, reading_snapshot
+from memolog.store.snapshot import GroupRow, Snapshot, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
@@ -62,8 +64,8 @@ class Activated:
 class Logs:
     """The logs of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
-        self._engine, self._clock, self._new_id = engine, clock, new_id
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], recent: Recent) -> None:
+        self._engine, self._clock, self._new_id, self._recent = engine, clock, new_id, recent
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
@@ -80,11 +82,15 @@ class Logs:
         check_id("resource", resource)
         check_id("thread", thread)
         now = self._now()
-        if not create:
-            return await self._engine.read(lambda: reading_snapshot(resource, thread, scope, None, now, newest=newest))
-        return await self._engine.write(
-            lambda: reading_snapshot(resource, thread, scope, self._new_id, now), name="logs.snapshot"
-        )
+        new_id = self._new_id if create else None
+
+        def script() -> Script[Snapshot]:
+            return reading_snapshot(resource, thread, scope, new_id, now, self._recent, newest=newest)
+
+        read = self._engine.write(script, name="logs.snapshot") if create else self._engine.read(script)
+        snapshot = await read
+        snapshot.keep(self._recent)
+        return snapshot
 
     async def observations(self, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
         """Return the observations of some groups, with their sources and what they merge."""
@@ -103,37 +109,29 @@ class Logs:
 
     async def history(self, resource: str, thread: str | None) -> tuple[Generation, ...]:
         """Return the generations of a thread's log, or of the shared one (None), oldest first."""
+        check_id("resource", resource)
 
         def script() -> Script[tuple[Generation, ...]]:
-            log = yield from self._log(resource, thread)
-            rows = yield q.generations(log_pk=log.pk)
+            log_pk = yield from _find_log(resource, thread)
+            rows = yield q.generations(log_pk=log_pk)
             return tuple(map(_generation, rows))
 
-        return await self._engine.write(script, name="logs.history")
+        return await self._engine.read(script)
 
     async def as_of(self, resource: str, thread: str | None, at: datetime) -> tuple[GroupRow, ...]:
         """Return the groups that the log consisted of at a moment."""
+        check_id("resource", resource)
         moment = to_micros(at)
 
         def script() -> Script[tuple[GroupRow, ...]]:
-            log = yield from self._log(resource, thread)
-            found = yield q.generation_at(log_pk=log.pk, at=moment)
+            log_pk = yield from _find_log(resource, thread)
+            found = yield q.generation_at(log_pk=log_pk, at=moment)
             if found[0][0] is None:
                 return ()
-            rows = yield q.entries_at(log_pk=log.pk, generation=found[0][0], at=moment)
+            rows = yield q.entries_at(log_pk=log_pk, generation=found[0][0], at=moment)
             return tuple(map(group_row, rows))
 
-        return await self._engine.write(script, name="logs.as_of")
-
-    def _log(self, resource: str, thread: str | None) -> Script[Any]:
-        check_id("resource", resource)
-        thread_pk = None
-        if thread is not None:
-            rows = yield q.thread_head(resource=resource, thread=thread)
-            if not rows:
-                raise ThreadNotFound(thread)
-            thread_pk = rows[0][0]
-        return (yield from ensure_log(resource, thread_pk, self._new_id, self._now()))
+        return await self._engine.read(script)
 
     async def others(
         self, resource: str, log_pk: int, thread_pk: int, *, threads: int = 8, newest: int = 30
@@ -248,8 +246,8 @@ class Logs:
 
         def script() -> Script[Generation]:
             yield from _take(log.pk, log.version)
-            old = [group_row(row) for row in (yield q.active_groups(log_pk=log.pk, generation=generation))]
-            covered = yield from _leaves(log.pk, old)
+            old = yield from reading_standing(log.pk, generation)
+            covered = yield from reading_leaves(log.pk, old)
             since = [row for row in (yield q.observer_groups(log_pk=log.pk)) if row[1] not in covered]
             yield q.void_buffered_reflections(log_pk=log.pk)
             yield q.abandon_reflections(log_pk=log.pk, now=at)
@@ -278,6 +276,18 @@ class Logs:
 
 
 # ---------------------------------------------------------------- pieces of scripts
+
+
+def _find_log(resource: str, thread: str | None) -> Script[int]:
+    """Return the key of a thread's log, or of the shared one (None); 0, which no log has, where there is none yet."""
+    thread_pk = 0
+    if thread is not None:
+        rows = yield q.thread_head(resource=resource, thread=thread)
+        if not rows:
+            raise ThreadNotFound(thread)
+        thread_pk = rows[0][0]
+    found = yield q.find_log(resource=resource, thread_pk=thread_pk)
+    return found[0][0] if found else 0
 
 
 def _take(log_pk: int, version: int) -> Script[int]:
@@ -348,23 +358,6 @@ def new_generation(
         tokens_before=before,
         tokens_after=after,
     )
-
-
-def _leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
-    """Return the observer groups that these groups stand for, through every reflection."""
-    found: set[str] = set()
-    todo = [(group.id, group.pk, group.kind) for group in groups]
-    while todo:
-        group_id, group_pk, kind = todo.pop()
-        if kind != "reflection":
-            found.add(group_id)
-            continue
-        inputs = yield q.covers(group_pk=group_pk)
-        names: list[str] = loads(inputs[0][0]).get("groups", []) if inputs else []
-        if names:
-            rows = yield q.group_keys(log_pk=log_pk, groups=names)
-            todo += [(row[0], row[1], row[2]) for row in rows]
-    return found
 
 
 def _generation(row: Row) -> Generation:

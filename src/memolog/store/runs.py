@@ -52,10 +52,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A run and the key of the log it belongs to."""
+    """A run and the keys of the log and the thread (0: none) it belongs to."""
 
     run: Run
     log_pk: int
+    thread_pk: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +220,7 @@ class Runs:
 
         def script() -> Script[Work | None]:
             rows = yield q.get_run(resource=resource, id=run)
-            return Work(run=_run(rows[0]), log_pk=rows[0][20]) if rows else None
+            return Work(run=_run(rows[0]), log_pk=rows[0][20], thread_pk=rows[0][22] or 0) if rows else None
 
         return await self._engine.read(script)
 

@@ -16,8 +16,8 @@ from memolog.domain.message import Message
 from memolog.domain.moments import from_micros
 from memolog.domain.observation import Scope, Span
 from memolog.domain.thread import Hints
+from memolog.store.recent import Known, Recent, reading_tail
 from memolog.store.rows import message_from_row
-from memolog.store.scope import LAST
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = [
@@ -52,6 +52,7 @@ class ThreadHead:
     last_model: str | None
     overrides: JsonObject
     title: str | None
+    created_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +159,24 @@ class Snapshot:
     buffered: tuple[BufferedRow, ...]
     runs: tuple[RunRow, ...]
     others: tuple[OtherRow, ...]
+    known: Known
+    """The rows of the tail that need not be read again."""
+
+    def keep(self, recent: Recent) -> None:
+        """Remember what the next snapshot need not read again. Only once this one is committed."""
+        recent.tails.put(_tail_key(self.log, self.thread), self.known)
+        recent.groups.put(_groups_key(self.log), self.groups)
 
 
 def reading_snapshot(
-    resource: str, thread: str, scope: Scope, new_id: Callable[[], str] | None, now: int, *, newest: int | None = None
+    resource: str,
+    thread: str,
+    scope: Scope,
+    new_id: Callable[[], str] | None,
+    now: int,
+    recent: Recent,
+    *,
+    newest: int | None = None,
 ) -> Script[Snapshot]:
     """Read the snapshot; makes the log and the cursor where there are none yet, if it is given ids for them.
 
@@ -176,9 +191,12 @@ def reading_snapshot(
         log = yield from ensure_log(resource, owner, new_id, now)
     cursor, alias = yield from _cursor(log.pk, head.pk, create=new_id is not None)
     start = cursor if newest is None else max(cursor, head.last_seq - newest)
-    tail = yield messages.after(resource=resource, thread=thread, after=start, up_to=LAST, limit=LAST)
+    known = recent.tails.get(_tail_key(log, head)) or {}
+    tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
     repeated = yield from _repeated(head.pk, cursor, tail)
-    groups = yield q.active_groups(log_pk=log.pk, generation=log.generation)
+    groups = recent.groups.get(_groups_key(log))
+    if groups is None:
+        groups = tuple(map(group_row, (yield q.active_groups(log_pk=log.pk, generation=log.generation))))
     buffered = yield q.buffered_groups(log_pk=log.pk)
     runs = yield q.open_runs(log_pk=log.pk)
     others: Any = ()
@@ -191,19 +209,30 @@ def reading_snapshot(
         log=log,
         cursor=cursor,
         alias=alias,
-        tail=tuple(map(message_from_row, tail)),
+        tail=tail,
         repeated=repeated,
-        groups=tuple(map(group_row, groups)),
+        groups=groups,
         buffered=tuple(map(_buffered_row, buffered)),
         runs=tuple(map(_run_row, runs)),
         others=tuple(map(_other_row, others)),
+        known=known,
     )
 
 
-def _repeated(thread_pk: int, cursor: int, tail: Sequence[Row]) -> Script[tuple[Message, ...]]:
+def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
+    # A thread that is made anew may get the key of a deleted one, but not its beginning.
+    return log.id, thread.pk, thread.created_at
+
+
+def _groups_key(log: LogHead) -> tuple[str, int, int]:
+    # Whatever changes the log or what it consists of changes its version.
+    return log.id, log.version, log.generation
+
+
+def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tuple[Message, ...]]:
     """Return the request that the tail goes on from; it depends on rows alone, so it stays until the next activation."""
-    first = next((row for row in tail if row[8] == "live"), None)
-    if cursor == 0 or (first is not None and first[5] == "user"):
+    first = next((message for message in tail if message.state == "live"), None)
+    if cursor == 0 or (first is not None and first.role == "user"):
         return ()
     rows = yield messages.last_user(thread_pk=thread_pk, up_to=cursor)
     return tuple(map(message_from_row, rows))
@@ -251,6 +280,7 @@ def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
         last_model=row[8],
         overrides=loads(row[9]) if row[9] != "{}" else {},
         title=unpack(row[10]),
+        created_at=row[11],
     )
 
 

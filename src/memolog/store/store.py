@@ -23,6 +23,7 @@ from memolog.store.leases import Leases
 from memolog.store.logs import Logs
 from memolog.store.messages import Messages, Saved, Weigh
 from memolog.store.postgres_address import PostgresOptions
+from memolog.store.recent import Recent
 from memolog.store.runs import Runs
 from memolog.store.snapshot import Snapshot, reading_snapshot
 from memolog.store.sql import Script
@@ -70,7 +71,8 @@ class Store:
         self.messages = Messages(engine, clock, new_id, weigh, options.max_message_bytes)
         self.leases = Leases(engine, clock)
         self.ledger = Ledger(engine, clock)
-        self.logs = Logs(engine, clock, new_id)
+        self._recent = Recent()
+        self.logs = Logs(engine, clock, new_id, self._recent)
         self.runs = Runs(engine)
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
@@ -91,10 +93,14 @@ class Store:
 
         def script() -> Script[tuple[Saved, Snapshot]]:
             saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
-            snapshot = yield from reading_snapshot(resource, thread, scope, self.new_id, now, newest=newest)
+            snapshot = yield from reading_snapshot(
+                resource, thread, scope, self.new_id, now, self._recent, newest=newest
+            )
             return saved, snapshot
 
-        return await self.engine.write(script, name="store.save_and_snapshot")
+        saved, snapshot = await self.engine.write(script, name="store.save_and_snapshot")
+        snapshot.keep(self._recent)
+        return saved, snapshot
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""

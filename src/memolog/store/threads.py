@@ -20,6 +20,7 @@ from memolog.store.engine import Engine
 from memolog.store.rows import thread_from_row
 from memolog.store.scope import LAST, Page, check_id, check_limit, page_key, page_token
 from memolog.store.sql import Script, load_queries
+from memolog.store.withdrawals import taking_out
 
 __all__ = ["Threads"]
 
@@ -200,11 +201,14 @@ class Threads:
         """Delete a thread with all that hangs on it; returns how many messages went. Raises ThreadNotFound."""
         check_id("resource", resource)
         check_id("thread", thread)
+        now = self._now()
 
         def script() -> Script[int]:
-            gone = yield q.delete_thread(resource=resource, thread=thread)
-            if not gone:
+            locked = yield q.lock_thread(resource=resource, thread=thread)
+            if not locked:
                 raise ThreadNotFound(thread)
+            yield from taking_out(locked[0][0], now)
+            gone = yield q.delete_thread(resource=resource, thread=thread)
             return gone[0][0]
 
         return await self._engine.write(script, name="threads.delete")

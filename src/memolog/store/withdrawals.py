@@ -6,7 +6,7 @@ deleted from the log, through every reflection. Its row stays as a tombstone and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from memolog.domain.codec import loads, pack
 from memolog.domain.errors import ThreadNotFound
 from memolog.domain.moments import to_micros
 from memolog.domain.observation import Observation
+from memolog.store.coverage import reading_members
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_observations
 from memolog.store.logs import new_generation
@@ -87,29 +88,45 @@ def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
+def taking_out(thread_pk: int, at: int) -> Script[None]:
+    """Take a thread that is about to be deleted out of the logs that it shares with others."""
+    for log_pk, _, owner in (yield q.logs_of_thread(thread_pk=thread_pk)):
+        if owner is not None:
+            continue
+        rows = yield q.groups_of_thread(log_pk=log_pk, thread_pk=thread_pk)
+        if rows:
+            yield from _rewrite(log_pk, {row[0]: row[1] for row in rows}, at, None)
+        else:
+            yield q.touch_version(log_pk=log_pk)
+
+
 def _forget_activated(where: dict[str, int], at: int, render: Render) -> Script[list[str]]:
     """Delete the observations that cite a range, and rewrite the logs they stand in."""
     deleted: list[str] = []
-    touched: dict[int, set[int]] = {}
-    for group_pk, _, log_pk in (yield q.active_groups_over(**where)):
+    touched: dict[int, dict[int, str]] = {}
+    for group_pk, name, log_pk in (yield q.active_groups_over(**where)):
         rows = yield q.delete_observations_citing(group_pk=group_pk, **where)
         deleted += [row[0] for row in rows]
-        touched.setdefault(log_pk, set()).add(group_pk)
-    for log_pk, group_pks in touched.items():
-        yield from _rewrite(log_pk, group_pks, at, render)
+        touched.setdefault(log_pk, {})[group_pk] = name
+    for log_pk, groups in touched.items():
+        yield from _rewrite(log_pk, groups, at, render)
     return deleted
 
 
-def _rewrite(log_pk: int, group_pks: set[int], at: int, render: Render) -> Script[None]:
-    """Make a generation without what was deleted: groups rendered anew, reflections over them taken apart."""
+def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render | None) -> Script[None]:
+    """Make a generation without what was deleted: reflections over touched groups are taken apart.
+
+    The touched groups are rendered anew or, without a renderer, left out.
+    """
     rows = yield q.touch_version(log_pk=log_pk)
     number = rows[0][1]
     groups = [group_row(row) for row in (yield q.active_groups(log_pk=log_pk, generation=number))]
     before = sum(group.tokens for group in groups)
+    apart = yield from _void_reflections(log_pk, set(touched.values()))
     order: list[int] = []
     after = 0
     for group in groups:
-        for pk, tokens in (yield from _taken_apart(log_pk, group, group_pks, render)):
+        for pk, tokens in (yield from _what_is_left(log_pk, group, touched, apart, render)):
             order.append(pk)
             after += tokens
     yield q.void_buffered_reflections(log_pk=log_pk)
@@ -117,29 +134,42 @@ def _rewrite(log_pk: int, group_pks: set[int], at: int, render: Render) -> Scrip
     yield from new_generation(log_pk, number + 1, "forget", order, at, before=before, after=after)
 
 
-def _taken_apart(log_pk: int, group: GroupRow, touched: set[int], render: Render) -> Script[list[tuple[int, int]]]:
-    """Return what stands for a group now: itself, rendered anew, or what a reflection over a touched group covered."""
-    if group.kind != "reflection":
-        if group.pk not in touched:
-            return [(group.pk, group.tokens)]
-        left = yield from reading_observations(log_pk, [group.id])
-        alias = yield from reading_alias(log_pk, group.thread_pk)
-        text, tokens = render(group, [o for o in left if o.state != "deleted"], alias)
-        yield q.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
-        return [(group.pk, tokens)]
-    members = yield from _members(log_pk, group)
-    inside: list[tuple[int, int]] = []
-    is_touched = False
-    for member in members:
-        inside += yield from _taken_apart(log_pk, member, touched, render)
-        is_touched = is_touched or member.pk in touched
-    if not is_touched and {pk for pk, _ in inside} == {member.pk for member in members}:
+def _void_reflections(log_pk: int, names: set[str]) -> Script[set[int]]:
+    """Void every reflection over these groups, also those of older generations: a restore must not bring them back."""
+    voided: set[int] = set()
+    # A reflection is younger than all that it covers.
+    for group_pk, name, inputs in (yield q.reflections(log_pk=log_pk)):
+        if names.isdisjoint(loads(inputs).get("groups", [])):
+            continue
+        names.add(name)
+        voided.add(group_pk)
+        yield q.set_group_text(group_pk=group_pk, text="", tokens=0)
+        yield q.set_group_state(group_pk=group_pk, state="void")
+        yield q.delete_observations(group_pk=group_pk)
+    return voided
+
+
+def _what_is_left(
+    log_pk: int, group: GroupRow, touched: Mapping[int, str], apart: set[int], render: Render | None
+) -> Script[list[tuple[int, int]]]:
+    """Return what stands for a group now: itself, rendered anew, or what a reflection that is taken apart covered."""
+    if group.pk in apart:
+        inside: list[tuple[int, int]] = []
+        for member in (yield from reading_members(log_pk, group)):
+            inside += yield from _what_is_left(log_pk, member, touched, apart, render)
+        for pk, _ in inside:
+            yield q.set_group_state(group_pk=pk, state="active")
+            yield q.revive(group_pk=pk)
+        return inside
+    if group.pk not in touched:
         return [(group.pk, group.tokens)]
-    yield q.set_group_state(group_pk=group.pk, state="covered")
-    for pk, _ in inside:
-        yield q.set_group_state(group_pk=pk, state="active")
-        yield q.revive(group_pk=pk)
-    return inside
+    if render is None:
+        return []
+    left = yield from reading_observations(log_pk, [group.id])
+    alias = yield from reading_alias(log_pk, group.thread_pk)
+    text, tokens = render(group, [o for o in left if o.state != "deleted"], alias)
+    yield q.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
+    return [(group.pk, tokens)]
 
 
 def reading_alias(log_pk: int, thread_pk: int | None) -> Script[str | None]:
@@ -148,13 +178,3 @@ def reading_alias(log_pk: int, thread_pk: int | None) -> Script[str | None]:
         return None
     rows = yield q.alias_of(log_pk=log_pk, thread_pk=thread_pk)
     return f"t{rows[0][0]}" if rows else None
-
-
-def _members(log_pk: int, group: GroupRow) -> Script[list[GroupRow]]:
-    inputs = yield q.covers(group_pk=group.pk)
-    names: list[str] = loads(inputs[0][0]).get("groups", []) if inputs else []
-    if not names:
-        return []
-    rows = yield q.groups_by_id(log_pk=log_pk, groups=names)
-    by_id = {row[1]: group_row(row) for row in rows}
-    return [by_id[name] for name in names if name in by_id]

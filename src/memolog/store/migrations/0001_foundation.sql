@@ -1,6 +1,7 @@
 -- Every table of Memolog, in the words that both engines share. {identity} is the one thing they spell differently.
 -- Moments are whole microseconds since 1970 in UTC, flags are 0 or 1, JSON is text, money is billionths of a dollar.
--- `pk` is internal and never leaves the store; `id` is what callers know.
+-- `pk` is internal and never leaves the store; `id` is what callers know. Where a process may hold a key while somebody
+-- deletes its row, the key is a lasting one: it is never given again, so that it cannot come to mean another row.
 
 CREATE TABLE tasks (
   pk {identity},
@@ -59,7 +60,7 @@ CREATE TABLE task_changes (
 CREATE INDEX task_changes_task ON task_changes (task_pk, pk);
 
 CREATE TABLE threads (
-  pk {identity},
+  pk {lasting_identity},
   resource TEXT NOT NULL CHECK (resource <> ''),
   id TEXT NOT NULL CHECK (id <> ''),
   last_seq BIGINT NOT NULL DEFAULT 0 CHECK (last_seq >= 0),
@@ -139,7 +140,7 @@ CREATE INDEX task_messages_message ON task_messages (thread_pk, seq);
 
 -- One log a thread, or one (without a thread) that a resource's threads share.
 CREATE TABLE logs (
-  pk {identity},
+  pk {lasting_identity},
   id TEXT NOT NULL UNIQUE,
   resource TEXT NOT NULL CHECK (resource <> ''),
   thread_pk BIGINT REFERENCES threads (pk) ON DELETE CASCADE,

@@ -246,6 +246,21 @@ WHERE group_pk = :group_pk AND pk IN (SELECT s.observation_pk FROM observation_s
   WHERE s.thread_pk = :thread_pk AND s.first_seq <= :last_seq AND s.last_seq >= :first_seq)
 RETURNING id
 
+-- delete_observations --
+UPDATE observations SET state = 'deleted', text = '', verbatim = NULL, files = '[]', metadata = '{}' WHERE group_pk = :group_pk
+
+-- reflections --
+SELECT g.pk, g.id, r.inputs FROM groups g JOIN runs r ON r.pk = g.run_pk
+WHERE g.log_pk = :log_pk AND g.kind = 'reflection' AND g.state <> 'void'
+ORDER BY g.pk
+
+-- void_reflections --
+SELECT pk FROM groups WHERE log_pk = :log_pk AND kind = 'reflection' AND state = 'void'
+
+-- groups_of_thread --
+SELECT pk, id FROM groups
+WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND kind = 'observer' AND state IN ('active', 'covered')
+
 -- set_group_text --
 UPDATE groups SET text = :text, tokens = :tokens WHERE pk = :group_pk
 
@@ -256,10 +271,11 @@ SELECT l.pk, l.resource, l.thread_pk FROM cursors c JOIN logs l ON l.pk = c.log_
 UPDATE threads SET last_request_at = :now, last_model = COALESCE(:model, last_model) WHERE pk = :thread_pk
 
 -- add_context --
+-- No row if the thread was deleted meanwhile.
 INSERT INTO contexts (thread_pk, number, turn, step, at, record)
-SELECT CAST(:thread_pk AS BIGINT), COALESCE(MAX(c.number), 0) + 1, CAST(:turn AS TEXT), CAST(:step AS BIGINT),
-  CAST(:now AS BIGINT), CAST(:record AS TEXT)
-FROM contexts c WHERE c.thread_pk = :thread_pk
+SELECT t.pk, COALESCE((SELECT MAX(c.number) FROM contexts c WHERE c.thread_pk = t.pk), 0) + 1, CAST(:turn AS TEXT),
+  CAST(:step AS BIGINT), CAST(:now AS BIGINT), CAST(:record AS TEXT)
+FROM threads t WHERE t.pk = :thread_pk
 RETURNING number
 
 -- get_context --

@@ -46,6 +46,14 @@ WHERE t.resource = :resource AND t.id = :thread AND m.seq > :after AND m.seq <= 
 ORDER BY m.seq
 LIMIT :limit
 
+-- tail --
+-- From `known` on every row; before it only those that may differ from what was saved. Whoever knows the others need not
+-- read them again.
+{select_messages}
+WHERE m.thread_pk = :thread_pk AND m.seq > :after
+  AND (m.seq >= :known OR m.state <> 'live' OR m.level <> 0 OR m.pruned <> 0 OR m.task_pk IS NOT NULL)
+ORDER BY m.seq
+
 -- before --
 {select_messages}
 WHERE t.resource = :resource AND t.id = :thread AND m.seq < :before

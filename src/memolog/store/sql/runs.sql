@@ -40,7 +40,8 @@ RETURNING failures
 
 -- get_run --
 SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
-  r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation
+  r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation,
+  r.thread_pk
 FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.thread_pk
 WHERE l.resource = :resource AND r.id = :id
 

@@ -1,0 +1,406 @@
+"""What the embedded observer keeps: real conversations in, the log out, and how much of what matters is still in it.
+
+Knows the definitions of the data's README and measures the text that a prefix would show. Needs the data, which is no part of
+the project: without it, it says so and ends well. The last line is one JSON object.
+"""
+
+import argparse
+import gzip
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from memolog.context import closed_cuts, last_date, render_group
+from memolog.domain.message import (
+    Message,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from memolog.domain.observation import Observation
+from memolog.extractive import observe, reflect
+from memolog.prompt.build import ObserveInput, ReflectInput
+from memolog.prompt.drafts import Parsed
+from memolog.tokens import HeuristicCounter, count_parts
+from table import table
+
+CHAT = "longmemeval_oracle_dev.json.gz"
+CODING = "coding_sessions_dev.json.gz"
+SPAN_TOKENS = 6_000
+COUNTER = HeuristicCounter()
+
+STOP = frozenset(
+    """
+    a about above after again against all also am an and any are aren't as at be because been before being below between both
+    but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each few for from further had
+    hadn't has hasn't have haven't having he her here hers herself him himself his how i i'd i'll i'm i've if in into is isn't
+    it it's its itself just let's me more most my myself no nor not now of off on once only or other our ours ourselves out
+    over own same she should shouldn't so some such than that that's the their theirs them themselves then there there's
+    these they they're this those through to too under until up very was wasn't we we'd we'll we're we've were weren't what
+    what's when where which while who whom why will with won't would wouldn't you you'd you'll you're you've your yours
+    yourself
+    """.replace("'", "").split()
+)
+
+
+# ---------------------------------------------------------------- words, as the data's README defines them
+
+
+def bare(word: str) -> str:
+    """Return a word in lower case without punctuation."""
+    return re.sub(r"[\W_]", "", word).lower()
+
+
+def words(text: str) -> set[str]:
+    """Return the words of a text."""
+    return {word for token in text.split() if (word := bare(token))}
+
+
+def entities(text: str) -> set[str]:
+    """Return the words that hold a digit or are capitalised inside a sentence."""
+    found: set[str] = set()
+    for sentence in re.split(r"(?<=[.!?:])\s+|\n", text):
+        for place, token in enumerate(sentence.split()):
+            letters = token.lstrip("\"'“‘(*[`_")
+            if any(map(str.isdigit, token)) or (place and letters[:1].isupper() and bare(token) not in STOP):
+                found.add(bare(token))
+    return found - {""}
+
+
+def share(wanted: set[str], kept: set[str]) -> float | None:
+    """Return how much of what was wanted is there, in percent; None where nothing was."""
+    return 100 * len(wanted & kept) / len(wanted) if wanted else None
+
+
+def mean(values: Iterable[float | None]) -> float:
+    """Return the mean of what could be measured."""
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else float("nan")
+
+
+# ---------------------------------------------------------------- the pipeline
+
+
+def spans(messages: Sequence[Message]) -> Iterator[tuple[Message, ...]]:
+    """Yield consecutive spans of about 6,000 tokens, cut where no tool call waits for its result."""
+    cuts = [cut for cut in closed_cuts(messages) if 0 < cut < len(messages)]
+    start = 0
+    for cut, after in zip(cuts, [*cuts[1:], len(messages)], strict=True):
+        if sum(row.tokens for row in messages[start:after]) > SPAN_TOKENS:
+            yield tuple(messages[start:cut])
+            start = cut
+    yield tuple(messages[start:])
+
+
+@dataclass
+class Kept:
+    """What is left of some messages."""
+
+    raw: int = 0
+    text: str = ""
+    reflected: str = ""
+    lost: list[str] = field(default_factory=list[str])
+    seconds: float = 0.0
+    observed: int = 0
+
+    def add(self, other: "Kept") -> None:
+        """Count another conversation in."""
+        self.raw += other.raw
+        self.text += other.text
+        self.reflected += other.reflected
+        self.lost += other.lost
+        self.seconds += other.seconds
+        self.observed += other.observed
+
+
+def observations(parsed: Parsed, group: str, thread: str) -> tuple[Observation, ...]:
+    """Return drafts as the engine would store them."""
+    return tuple(
+        Observation(
+            id=f"{thread}-{group}-{ordinal}",
+            group=group,
+            ordinal=ordinal,
+            priority=draft.priority,
+            text=draft.text,
+            said_at=draft.said_at,
+            about=draft.about,
+            parent=None if draft.parent is None else draft.parent + 1,
+            category=draft.category,
+            files=draft.files,
+            tokens=COUNTER.count(draft.text),
+        )
+        for ordinal, draft in enumerate(parsed.observations, 1)
+    )
+
+
+def plain(text: str) -> str:
+    """Return rendered text with its entities as the characters they stand for."""
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def keep(messages: Sequence[Message], thread: str) -> Kept:
+    """Return what the log shows of a conversation, before and after a reflection to half its size."""
+    kept = Kept(raw=sum(len(text_of(message)) for message in messages))
+    lines: list[Observation] = []
+    previous: date | None = None
+    for number, span in enumerate(spans(messages), 1):
+        start = time.process_time()
+        parsed = observe(ObserveInput(messages=span), COUNTER)
+        kept.seconds += time.process_time() - start
+        kept.observed += sum(len(text_of(message).encode("utf-8", "replace")) for message in span)
+        made = observations(parsed, f"g{number}", thread)
+        shown = render_group(handle=f"g{number}", observations=made, previous=previous, alias=None, is_reflection=False)
+        kept.text += plain(shown) + "\n"
+        previous = last_date(made) or previous
+        lines.extend(made)
+    if lines:
+        kept.reflected, kept.lost = condensed(lines)
+    return kept
+
+
+def condensed(lines: Sequence[Observation]) -> tuple[str, list[str]]:
+    """Return a log condensed to half, and the identifiers of which no trace is left."""
+    size = sum(line.tokens for line in lines)
+    parsed = reflect(ReflectInput(observations=tuple(lines), target_tokens=size // 2), COUNTER)
+    made = tuple(
+        replace(
+            lines[0],
+            ordinal=ordinal,
+            priority=line.priority,
+            text=line.text,
+            said_at=min(
+                (moment for name in line.merges if (moment := lines[int(name[1:]) - 1].said_at)),
+                default=lines[0].said_at,
+            ),
+            about=line.about,
+            parent=None if line.parent is None else line.parent + 1,
+        )
+        for ordinal, line in enumerate(parsed.lines, 1)
+    )
+    text = plain(render_group(handle="r1", observations=made, previous=None, alias=None, is_reflection=True))
+    before = {name for line in lines for name in names(line.text) if name}
+    return text + "\n", sorted(name for name in before if name not in text)
+
+
+NAMES = re.compile(
+    r"[\w.@~+-]*(?:/[\w.@~+-]+)+|\b\w+\.[a-z]\w{1,4}\b|\b[a-z]+[A-Z]\w*|\b\w*[a-z]\w*_\w+|\b[A-Z][a-z]+[A-Z]\w+"
+    r"|\b\d+(?:[.:,-]\d+)*\b"
+)
+
+
+def names(text: str) -> set[str]:
+    """Return the identifiers of a text: paths, symbols and numbers."""
+    return {hit.strip(".,-:+~") for hit in NAMES.findall(re.sub(r"\(meaning [^)]*\)", "", text))}
+
+
+def text_of(message: Message) -> str:
+    """Return everything a message says, as characters."""
+    pieces: list[str] = []
+    for part in message.parts:
+        match part:
+            case TextPart() | ReasoningPart():
+                pieces.append(part.text)
+            case ToolCallPart():
+                pieces.append(part.arguments if isinstance(part.arguments, str) else json.dumps(part.arguments))
+            case ToolResultPart():
+                pieces.append(part.content if isinstance(part.content, str) else json.dumps(part.content))
+            case _:
+                pass
+    return "\n".join(pieces)
+
+
+def message(seq: int, role: Role, parts: tuple[Part, ...], at: datetime) -> Message:
+    """Return a stored message."""
+    tokens = count_parts(role, parts, COUNTER)
+    return Message(
+        id=f"m{seq}", resource="bench", thread="t", seq=seq, role=role, parts=parts, created_at=at, tokens=tokens
+    )
+
+
+# ---------------------------------------------------------------- chat
+
+
+def chat_messages(session: list[dict[str, Any]], when: str) -> list[Message]:
+    """Return one session of the chat data."""
+    at = datetime.strptime(re.sub(r" \(\w+\)", "", when), "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
+    return [
+        message(seq, cast("Role", turn["role"]), (TextPart(text=turn["content"]),), at)
+        for seq, turn in enumerate(session, 1)
+    ]
+
+
+def chat(questions: Sequence[dict[str, Any]]) -> tuple[dict[str, float], Kept]:
+    """Measure the chat data."""
+    rows: list[tuple[float | None, ...]] = []
+    total = Kept()
+    for question in questions:
+        kept = Kept()
+        turns = [turn for session in question["haystack_sessions"] for turn in session]
+        for session, when in zip(question["haystack_sessions"], question["haystack_dates"], strict=True):
+            kept.add(keep(chat_messages(session, when), question["question_id"]))
+        gold = "\n".join(turn["content"] for turn in turns if turn.get("has_answer"))
+        wanted, content, there = entities(gold), words(gold) - STOP, words(kept.text)
+        answer: float | None = None
+        if question["question_type"] == "single-session-assistant":
+            said = words("\n".join(turn["content"] for turn in turns))
+            answer = share((words(str(question["answer"])) - STOP) & said, there)
+        rows.append((share(wanted, there), share(content, there), answer, share(wanted, words(kept.reflected))))
+        total.add(kept)
+    columns = list(zip(*rows, strict=True))
+    found = {
+        "questions": len(rows),
+        "ratio": total.raw / len(total.text),
+        "entities_kept": mean(columns[0]),
+        "words_kept": mean(columns[1]),
+        "assistant_answer_words_kept": mean(columns[2]),
+        "reflected_share": len(total.reflected) / len(total.text),
+        "reflected_entities_kept": mean(columns[3]),
+        "reflected_identifiers_lost": len(total.lost),
+    }
+    return found, total
+
+
+# ---------------------------------------------------------------- coding
+
+EDITS = re.compile(r"edit|write|create|patch", re.IGNORECASE)
+CHANGED = re.compile(
+    r"[Ff]ile (?:created successfully at: )?(/?[\w./@+-]+\.\w+) has been (?:updated|created|written)"
+    r"|created successfully at: (\S+)"
+)
+FAILED = re.compile(r"\A\s*(?:```\w*\n)?\s*(?:Exit code [1-9]|<tool_use_error>|Error\b)")
+ERROR_LINE = re.compile(
+    r"^[^\n]*(?:error|exception|fail|panic|undefined|cannot|not found|no such)[^\n]*$", re.MULTILINE | re.IGNORECASE
+)
+
+PRINTED = re.compile(
+    r"^(?:--- FAIL[^\n]*|FAIL\b[^\n]*|panic: [^\n]*|fatal: [^\n]*|[Ee]rror: [^\n]*|ERROR[^\n]*"
+    r"|[\w./-]+\.go:\d+:\d+: [^\n]*)$",
+    re.MULTILINE,
+)
+
+
+def coding_messages(session: dict[str, Any]) -> list[Message]:
+    """Return one session of the coding data."""
+    made: list[Message] = []
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    for seq, row in enumerate(session["messages"], 1):
+        parts: list[Part] = []
+        if row["role"] == "tool":
+            parts.append(ToolResultPart(call_id=row["tool_call_id"], content=row.get("content") or ""))
+        else:
+            if row.get("reasoning"):
+                parts.append(ReasoningPart(text=row["reasoning"]))
+            if row.get("content"):
+                parts.append(TextPart(text=row["content"]))
+            if call := row.get("tool_call"):
+                parts.append(ToolCallPart(id=call["id"], name=call["name"], arguments=call["arguments"]))
+        # A few rows carry no time: they are taken to follow the row before at once.
+        at = datetime.fromisoformat(row["at"]) if row["at"] else at
+        made.append(message(seq, cast("Role", row["role"]), tuple(parts), at))
+    return made
+
+
+def edited_paths(messages: Iterable[Message]) -> set[str]:
+    """Return the files that were edited or created, as far as call or result name them."""
+    found: set[str] = set()
+    for part in (part for row in messages for part in row.parts):
+        if isinstance(part, ToolResultPart) and isinstance(part.content, str):
+            found.update(one or other for one, other in CHANGED.findall(part.content[:2_000]))
+        if isinstance(part, ToolCallPart) and EDITS.search(part.name) and isinstance(part.arguments, dict):
+            arguments = cast("dict[str, object]", part.arguments)
+            found.update(str(arguments[key]) for key in ("file_path", "path") if key in arguments)
+    return found
+
+
+def error_names(messages: Iterable[Message]) -> set[str]:
+    """Return the identifiers in error lines: of results that failed, and of what programs print when something is wrong."""
+    found: set[str] = set()
+    calls = {part.id: part for row in messages for part in row.parts if isinstance(part, ToolCallPart)}
+    for part in (part for row in messages for part in row.parts):
+        if isinstance(part, ToolResultPart) and isinstance(part.content, str):
+            pattern = ERROR_LINE if part.is_error or FAILED.match(part.content) else PRINTED
+            # What a file or a search shows is no error of this session, whatever words are in it.
+            if pattern is PRINTED and (part.call_id not in calls or calls[part.call_id].name != "Bash"):
+                continue
+            for line in pattern.findall(re.sub(r"</?tool_use_error>", "", part.content)):
+                found.update(names(line[:1_000]))
+    return found - {""}
+
+
+def coding(sessions: Sequence[dict[str, Any]]) -> tuple[dict[str, float], Kept]:
+    """Measure the coding data."""
+    total = Kept()
+    paths: list[bool] = []
+    errors: list[bool] = []
+    after: list[bool] = []
+    for session in sessions:
+        messages = coding_messages(session)
+        kept = keep(messages, session["session"])
+        edited, failing = edited_paths(messages), error_names(messages)
+        paths += [path in kept.text for path in edited]
+        errors += [name in kept.text for name in failing]
+        after += [path in kept.reflected for path in edited]
+        total.add(kept)
+    found = {
+        "sessions": len(sessions),
+        "ratio": total.raw / len(total.text),
+        "edited_paths": len(paths),
+        "edited_paths_kept": 100 * mean(paths),
+        "error_identifiers": len(errors),
+        "error_identifiers_kept": 100 * mean(errors),
+        "reflected_share": len(total.reflected) / len(total.text),
+        "reflected_edited_paths_kept": 100 * mean(after),
+        "reflected_identifiers_lost": len(total.lost),
+    }
+    return found, total
+
+
+# ---------------------------------------------------------------- running
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a data file."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, and print a table for people and one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    here = Path(__file__).resolve().parents[1]
+    parser.add_argument("--data", type=Path, default=here.parent / "shared" / "data", help="the folder with the data")
+    parser.add_argument("--questions", type=int, default=0, help="only so many questions; 0: all")
+    given = parser.parse_args(arguments)
+    missing = [name for name in (CHAT, CODING) if not (given.data / name).is_file()]
+    if missing:
+        print(f"The data is not there: {', '.join(missing)}. Name its folder with --data; nothing was measured.")
+        print(json.dumps({"skipped": f"no {', '.join(missing)}"}))
+        return
+    questions = [row for row in load(given.data / CHAT) if not row["question_id"].endswith("_abs")]
+    said, talk = chat(questions[: given.questions or None])
+    done, work = coding(load(given.data / CODING))
+    observed, seconds = talk.observed + work.observed, talk.seconds + work.seconds
+    speed = observed / 1e6 / max(seconds, 1e-9)
+    print(table(["chat (LongMemEval, development half)", "value"], said.items()))
+    print()
+    print(table(["coding sessions", "value"], done.items()))
+    print(f"\n{speed:.2f} MB a second and core, observing {observed / 1e6:.1f} MB")
+    print(json.dumps({"chat": rounded(said), "coding": rounded(done), "mb_per_s": round(speed, 2)}))
+
+
+def rounded(values: dict[str, float]) -> dict[str, float]:
+    """Return the figures as they are worth reading."""
+    return {name: round(value, 2) for name, value in values.items()}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

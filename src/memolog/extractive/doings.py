@@ -1,0 +1,173 @@
+"""What was done: each tool call and what came of it, one line for both.
+
+Knows which result answers which call, and joins calls of a kind that follow one another. Knows nothing of what was said; what
+our own memory answered is not read.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.message import Message, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.observation import Priority
+from memolog.extractive.calls import Target, is_edit, is_read, target_of
+from memolog.extractive.outcomes import Outcome, outcome_of
+from memolog.prompt.escape import clean, one_line
+from memolog.prompt.redact import REDACTION
+
+__all__ = ["Doing", "doings_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """One line about one call, or about several of a kind."""
+
+    number: int
+    """The message that it stands with."""
+    tool: str
+    text: str
+    cites: tuple[int, ...]
+    priority: Priority = "medium"
+    category: str | None = None
+    files: tuple[str, ...] = ()
+    joins: bool = False
+    """True where the line only names what was looked at, so that the next such line can be added to it."""
+
+
+_NAME: Final = 60
+_MOST_JOINED: Final = 500
+_QUERY: Final = 160
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
+
+
+def doings_of(messages: Sequence[Message]) -> dict[int, list[Doing]]:
+    """Return the lines about tools, by the number of the message that they stand with."""
+    found: list[Doing] = []
+    for doing in _doings(messages):
+        last = found[-1] if found else None
+        is_same = (
+            last is not None
+            and last.tool == doing.tool
+            and last.joins
+            and doing.joins
+            and last.category == doing.category
+        )
+        if is_same and last and _spoke(messages, last.number, doing.number) is False and len(last.text) < _MOST_JOINED:
+            found[-1] = _joined(last, doing)
+        else:
+            found.append(doing)
+    by_number: dict[int, list[Doing]] = {}
+    for doing in found:
+        by_number.setdefault(doing.number, []).append(doing)
+    return by_number
+
+
+def _spoke(messages: Sequence[Message], first: int, last: int) -> bool:
+    """Tell whether a user spoke between two messages."""
+    return any(message.role == "user" and message.text for message in messages[first:last])
+
+
+def _joined(last: Doing, doing: Doing) -> Doing:
+    added = doing.text.removeprefix(doing.tool).lstrip(": ")
+    return replace(
+        last,
+        # What is done twice in the same words is said once; every call is cited.
+        text=last.text if added in last.text else f"{last.text}; {added}",
+        cites=(*last.cites, *doing.cites),
+        files=tuple(dict.fromkeys((*last.files, *doing.files))),
+    )
+
+
+def _doings(messages: Sequence[Message]) -> Iterator[Doing]:
+    results: dict[str, tuple[int, ToolResultPart, bool]] = {}
+    called: set[str] = set()
+    for number, message in enumerate(messages, 1):
+        for part in message.parts:
+            if isinstance(part, ToolResultPart):
+                results.setdefault(part.call_id, (number, part, message.own))
+            elif isinstance(part, ToolCallPart):
+                called.add(part.id)
+    for number, message in enumerate(messages, 1):
+        for part in message.parts:
+            if isinstance(part, ToolCallPart):
+                yield _call(number, part, results.get(part.id), own=message.own)
+            elif isinstance(part, ToolResultPart) and part.call_id not in called and not message.own:
+                yield _answered(number, (number,), part.name or "tool", Target(""), part)
+            elif isinstance(part, TextPart) and message.role == "tool" and not message.own and part.text.strip():
+                yield _line("tool", Target(""), _read("tool", part.text, is_error=False), number, (number,))
+
+
+def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> Doing:
+    name = REDACTION.redact(one_line(call.name, _NAME)) or "tool"
+    if own or (result is not None and result[2]):
+        cites = (number,) if result is None else (number, result[0])
+        return Doing(number, name, _own(name, call.arguments), cites, "low")
+    target = target_of(name, call.arguments)
+    if result is None:
+        return _line(name, target, Outcome("no result", "finding"), number, (number,))
+    answer_number, part, _ = result
+    return _answered(number, tuple(dict.fromkeys((number, answer_number))), name, target, part)
+
+
+def _answered(number: int, cites: tuple[int, ...], name: str, target: Target, part: ToolResultPart) -> Doing:
+    name = REDACTION.redact(one_line(name, _NAME)) or "tool"
+    outcome = _read(name, _text_of(part.content), is_error=part.is_error)
+    return _line(name, target, outcome, number, cites)
+
+
+def _read(name: str, text: str, *, is_error: bool) -> Outcome:
+    return outcome_of(text, name=name, is_error=is_error, reads=is_read(name), edits=is_edit(name))
+
+
+def _line(name: str, target: Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> Doing:
+    files = tuple(dict.fromkeys((*target.files, *outcome.files)))
+    is_plain = is_read(name) and outcome.category == "finding"
+    said = outcome.text
+    if outcome.category == "change" and target.files and set(outcome.files) <= set(target.files):
+        said = said.split(" ", 1)[0] if outcome.files else said
+    if is_plain and target.text and ("lines: " in said or said == target.text):
+        # What a file holds can be read again; that it was looked at is all that happened.
+        return Doing(number, name, f"{name} {target.text}", cites, "medium", "finding", files, joins=True)
+    text = f"{name} {target.text}: {said}" if target.text else f"{name}: {said}"
+    return Doing(number, name, text, cites, "medium", outcome.category, files, joins=outcome.category == "change")
+
+
+def _own(name: str, arguments: JsonValue) -> str:
+    """Return one line: what the memory answered is in the log already."""
+    value = arguments
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+    query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
+    if isinstance(query, str) and query.strip():
+        return f"searched for “{REDACTION.redact(one_line(query, _QUERY))}”"
+    return f"used {name}"
+
+
+def _text_of(value: JsonValue) -> str:
+    """Return the text of a tool's answer: as it is, the texts of its parts, or JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        texts = [_part_text(item) for item in cast("list[object]", value)]
+        if texts and None not in texts:
+            return "\n".join(filter(None, texts))
+    try:
+        return dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+def _part_text(item: object) -> str | None:
+    if isinstance(item, Mapping):
+        part = cast("Mapping[str, object]", item)
+        text = part.get("text")
+        if part.get("type") in _TEXT_TYPES and isinstance(text, str):
+            return clean(text)
+    return None

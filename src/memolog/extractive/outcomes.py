@@ -1,0 +1,235 @@
+"""What came of a tool call: errors first, then tests, changed files, sizes; one line whatever the output.
+
+Knows how compilers, linters, test runners and file tools talk. What a tool says is the tool's word: nothing here speaks for
+the user.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memolog.extractive.choosing import Candidate, choose
+from memolog.extractive.units import units_of
+from memolog.extractive.words import shortened, weights_of
+from memolog.prompt.escape import clean, one_line
+from memolog.prompt.redact import REDACTION
+
+__all__ = ["Outcome", "outcome_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool's answer comes to."""
+
+    text: str
+    category: str
+    files: tuple[str, ...] = ()
+
+
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_FENCE: Final = re.compile(r"\A\s*```\w*\n|\n?```\s*\Z")
+_TAGS: Final = re.compile(r"</?tool_use_error>")
+_FAILED: Final = re.compile(
+    r"\A\s*(?:Exit code:? [1-9]|<tool_use_error>|error\b|\w*(?:Error|Exception)\b[:(]|fatal:|Traceback \()",
+    re.IGNORECASE,
+)
+_EXIT: Final = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?:? ([1-9]\d{0,2})\b", re.IGNORECASE)
+# How errors begin when nobody says that the call failed: strict, since code is full of the word.
+_STRICT: Final = re.compile(
+    r"^(?:E {2,}|(?:[\w.]+\.)?\w*(?:Error|Exception)(?::| *\()|error(?:\[\w+\])?: |fatal: |panic: |FAIL\b|FAILED\b"
+    r"|ERROR[: ]|npm ERR!|"
+    r"\s*--- FAIL|make(?:\[\d+\])?: \*\*\*|\S{1,80}(?: line \d{1,6})?: (?:[^\n:]{1,60}: )?(?i:command not found"
+    r"|no such file|permission denied)|thread '.{1,80}' panicked)[^\n]*",
+    re.MULTILINE,
+)
+_LINT: Final = re.compile(
+    r"^(?P<file>(?:[A-Za-z]:)?[\w./\\@+-]+\.\w{1,8})[:(](?P<line>\d{1,6})(?:[:,](?P<column>\d{1,5}))?\)?:? +(?P<words>\S[^\n]*)",
+    re.MULTILINE,
+)
+_LOOSE: Final = re.compile(
+    r"^[^\n]*(?:error|exception|fail|panic|fatal|undefined|not found|cannot|can't|unable|unexpected|expected|denied"
+    r"|missing|invalid"
+    r"|refused|unknown|no such|mismatch|rejected|timed? ?out|abort|traceback|warning|unresolved|conflict"
+    r"|\S+\.\w{1,5}:\d+)[^\n]*",
+    re.MULTILINE | re.IGNORECASE,
+)
+_TESTS: Final = re.compile(
+    r"^[^\n]*(?:\b\d+ (?:passed|failed|passing|failing|tests?\b|errors?\b|skipped)|\bRan \d+ tests?|\btest result: "
+    r"|\bTests: )[^\n]*"
+    r"|^(?:ok|FAIL|PASS)(?:[ \t]+\S+[^\n]*|)$",
+    re.MULTILINE,
+)
+_PATH: Final = r"[`'\"]?((?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.\w{1,8})[`'\"]?"
+_CHANGED: Final = re.compile(
+    rf"[Ff]ile {_PATH} (?:has been |was )?(?P<verb>updated|created|written|deleted|edited|modified|overwritten|renamed)"
+    rf"|\b(?P<did>[Cc]reated|[Uu]pdated|[Ww]rote|[Dd]eleted|[Mm]odified"
+    rf"|[Ee]dited)(?: successfully)?(?: file)?(?: at| to)?:? {_PATH}"
+)
+_REFUSED: Final = re.compile(
+    r"(?:tool use was rejected|doesn't want to proceed|interrupted by user|user (?:rejected|declined|denied))"
+)
+_DIFF: Final = re.compile(r"^diff --git a/(\S+)", re.MULTILINE)
+_SCANNED: Final = 200_000
+_ENDS: Final = 2_000
+_MOST_LINES: Final = 12
+_MOST_ERROR: Final = 1_200
+_LINE: Final = 200
+_ERROR_LINE: Final = 300
+_NAME: Final = re.compile(r"[\w.@~+:-]*(?:/[\w.@~+-]+)+|\b\w+\.\w+\b|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z]+[A-Z]\w*|\b\w+_\w+")
+_SHORT: Final = 160
+_PROSE: Final = 400
+_MOST_PROSE: Final = 600
+_GROUPED: Final = 3
+
+
+def outcome_of(raw: str, *, name: str, is_error: bool, reads: bool, edits: bool) -> Outcome:
+    """Return what an output comes to; `reads` says that it shows what was there before."""
+    text = _FENCE.sub("", clean(_ANSI.sub("", _bounded(raw))))
+    if _REFUSED.search(text[:_ENDS]):
+        return Outcome("rejected, not done", "error")
+    if is_error or _FAILED.match(text):
+        return Outcome(_failure(_TAGS.sub("", text)), "error")
+    if not text.strip():
+        return Outcome("no output", "finding")
+    if edits:
+        return _edited(text)
+    if reads:
+        return _shown(text)
+    return _printed(text, name)
+
+
+def _bounded(raw: str) -> str:
+    """Return the two ends of a huge output: what matters about it stands first or last."""
+    return raw if len(raw) <= _SCANNED else f"{raw[: _SCANNED // 2]}\n{raw[-_SCANNED // 2 :]}"
+
+
+def _line(text: str, most: int = _LINE) -> str:
+    return REDACTION.redact(one_line(text, most))
+
+
+# ---------------------------------------------------------------- errors
+
+
+def _error(text: str) -> str:
+    """Return an error on one line; of what is too long to stand there, the names."""
+    text = REDACTION.redact(one_line(text, _MOST_ERROR * 4))
+    if len(text) <= _ERROR_LINE:
+        return text
+    names = dict.fromkeys(
+        hit.strip(".,-") for hit in _NAME.findall(text[_ERROR_LINE:]) if hit not in text[:_ERROR_LINE]
+    )
+    return _cut(
+        f"{_cut(text, _ERROR_LINE)} [{', '.join(names)}]" if names else _cut(text, _ERROR_LINE), 2 * _ERROR_LINE
+    )
+
+
+def _failure(text: str) -> str:
+    exit_code = _EXIT.search(text[:_ENDS])
+    rest = text[exit_code.end() :] if exit_code and exit_code.start() == 0 else text
+    lines = _error_lines(rest, _LOOSE) or _ends(rest)
+    head = f"exit {exit_code[1]}" if exit_code else "error"
+    return "; ".join(filter(None, [head, *lines]))
+
+
+def _error_lines(text: str, pattern: re.Pattern[str]) -> list[str]:
+    """Return the lines that say what is wrong, those of one file together."""
+    groups: dict[str, list[str]] = {}
+    for hit in pattern.finditer(text):
+        line = hit[0].strip()
+        lint = _LINT.match(line)
+        if lint:
+            place = f"{lint['line']}:{lint['column']}" if lint["column"] else lint["line"]
+            groups.setdefault(_line(lint["file"]), []).append(f"{place} {_error(lint['words'])}")
+        else:
+            groups.setdefault("", []).append(_error(line))
+    return _fitted(groups)
+
+
+def _fitted(groups: dict[str, list[str]]) -> list[str]:
+    found: list[str] = []
+    room = _MOST_ERROR
+    # A few lines of every file rather than all of the first.
+    each = max(_MOST_LINES // max(len(groups), 1), _GROUPED)
+    for file, said in groups.items():
+        lines = list(dict.fromkeys(said))
+        most = each if file else _MOST_LINES
+        more = f" (+{len(lines) - most} more)" if len(lines) > most else ""
+        text = f"{file}: {', '.join(lines[:most])}{more}" if file else "; ".join(lines[:most]) + more
+        if room <= 0:
+            found.append(f"+{len(groups) - len(found)} more files")
+            break
+        found.append(_cut(text, max(room, _LINE)))
+        room -= len(text)
+    return found
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1].rsplit(' ', 1)[0]}…"
+
+
+def _ends(text: str) -> list[str]:
+    lines = [line for line in text[:_ENDS].split("\n") if line.strip()][:3]
+    last = [line for line in text[-_ENDS:].split("\n") if line.strip()][-2:]
+    return list(dict.fromkeys(_error(line) for line in [*lines, *last]))
+
+
+# ---------------------------------------------------------------- what went well
+
+
+def _edited(text: str) -> Outcome:
+    found = [(hit[1] or hit[4], (hit["verb"] or hit["did"]).lower()) for hit in _CHANGED.finditer(text[:_ENDS])]
+    files = tuple(dict.fromkeys(_line(file) for file, _ in found))
+    if files:
+        return Outcome(f"{found[0][1]} {', '.join(files)}", "change", files)
+    return Outcome(_line(text) if len(text) <= _SHORT else _size(text), "change")
+
+
+def _shown(text: str) -> Outcome:
+    if len(text) <= _SHORT:
+        return Outcome(_line(text), "finding")
+    return Outcome(_prose(text) if _is_prose(text) else _size(text), "finding")
+
+
+def _printed(text: str, name: str) -> Outcome:
+    errors = _error_lines(text, _STRICT)
+    tests = list(dict.fromkeys(_line(hit[0]) for hit in _TESTS.finditer(text)))
+    if errors:
+        return Outcome("; ".join([*errors, *[line for line in tests[-2:] if line not in errors]]), "error")
+    if tests:
+        return Outcome("; ".join(tests[-_GROUPED:]), "test")
+    changed = _edited(text)
+    if changed.files:
+        return changed
+    if len(text) <= _SHORT:
+        return Outcome(_line(text), "finding")
+    if lint := _error_lines(text, _LINT) if "lint" in name.lower() else []:
+        return Outcome("; ".join(lint), "finding")
+    if diffs := _DIFF.findall(text):
+        return Outcome(_cut(f"diff of {', '.join(dict.fromkeys(diffs))}", 2 * _LINE), "finding")
+    if text.lstrip()[:1] in {"{", "["}:
+        return Outcome(_line(re.sub(r"[\"{}\[\]]+", " ", text[:_ENDS]), 2 * _LINE), "finding")
+    return Outcome(_prose(text) if _is_prose(text) else _size(text), "finding")
+
+
+def _size(text: str) -> str:
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    return f"{text.count(chr(10)) + 1} lines: {_line(first, 80)}"
+
+
+def _is_prose(text: str) -> bool:
+    """Tell whether a text has sentences for people rather than lines for machines."""
+    stops = text.count(". ") + text.count(".\n") + text.count("。")
+    code = text.count("{") + text.count(";\n") + text.count("\t") + text.count("()") + text.count("→")
+    return len(text) > _PROSE and stops * 200 > len(text) and stops > code
+
+
+def _prose(text: str) -> str:
+    pieces = [(shortened(unit.text), unit.kind) for unit in units_of(REDACTION.redact(text), fine=True)]
+    candidates = [Candidate(weights_of(piece), len(piece), 1.5 if kind == "head" else 1.0) for piece, kind in pieces]
+    chosen = choose(candidates, min(len(text) / 10, _MOST_PROSE), set())
+    return one_line("; ".join(_texts(pieces, chosen)), _MOST_PROSE)
+
+
+def _texts(pieces: Sequence[tuple[str, str]], chosen: set[int]) -> list[str]:
+    return [pieces[index][0] for index in sorted(chosen)]

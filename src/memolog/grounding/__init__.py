@@ -1,0 +1,31 @@
+"""Grounding: what a model made of memory is checked against where it came from, by code.
+
+Pure: no clock, no store, no model. Finds what can be checked in a text, looks it up in the sources, and says whose word a line
+is; never rewrites one.
+"""
+
+from memolog.grounding.check import ungrounded
+from memolog.grounding.evidence import Evidence, is_found
+from memolog.grounding.identifiers import Kind, Mention, mentions
+from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
+from memolog.grounding.loss import keep_line, lost
+from memolog.grounding.trust import lowest, speaks_for_user, trust_of, trusted_hints
+
+__all__ = [
+    "Evidence",
+    "Judged",
+    "Kind",
+    "Mention",
+    "Policy",
+    "is_found",
+    "judge",
+    "judge_reflection",
+    "keep_line",
+    "lost",
+    "lowest",
+    "mentions",
+    "speaks_for_user",
+    "trust_of",
+    "trusted_hints",
+    "ungrounded",
+]

@@ -1,0 +1,205 @@
+"""Evidence: a text in which things are looked up, prepared once for any number of questions.
+
+Knows how one thing is written in several ways. Says only whether it is there; what follows from that is decided elsewhere.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from memolog.grounding.figures import Day, days_in, minutes_in, values_in, values_of
+from memolog.grounding.folding import folded, squeezed, with_escapes_undone
+from memolog.grounding.identifiers import Kind, Mention
+
+__all__ = ["Evidence", "is_found"]
+
+_SAMPLE: Final = 20_000
+_LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_SEGMENTS: Final = re.compile(r"[/\\]+")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SCHEME: Final = re.compile(r"\A[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|\Awww\.")
+_ELLIPSIS: Final = re.compile(r"…|\.{3}|\[\.\.\.\]")
+_SHORTEST_HASH: Final = 7
+_SHORTEST_STEM: Final = 3
+_MOST_ENDING: Final = 2
+_MOST_SEGMENTS: Final = 64
+
+
+class Evidence:
+    """A text in which things are looked up."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def literal(self) -> str:
+        """The text, folded."""
+        return folded(with_escapes_undone(self._text))
+
+    @cached_property
+    def words_apart(self) -> str:
+        """The text as words between points."""
+        return squeezed(self.literal)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every word, once."""
+        return frozenset(self.words_apart.split("."))
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """The values of its numbers."""
+        return values_in(self.literal)
+
+    @cached_property
+    def days(self) -> frozenset[Day]:
+        """The days it names."""
+        return days_in(self.literal)
+
+    @cached_property
+    def minutes(self) -> frozenset[int]:
+        """The times of day it names."""
+        return minutes_in(self.literal)
+
+    @cached_property
+    def is_latin(self) -> bool | None:
+        """Whether it is written in Latin letters, for the greater part; None if there are no letters."""
+        sample = self.literal[:_SAMPLE]
+        letters = len(_LETTER.findall(sample))
+        return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
+
+    def has(self, squeezed_text: str) -> bool:
+        """Tell whether words between points occur here, side by side."""
+        return squeezed_text in self.words_apart
+
+
+def is_found(mention: Mention, texts: Sequence[Evidence]) -> bool:
+    """Tell whether something occurs in one of the texts, in any of the ways in which it may be written."""
+    return _FINDERS[mention.kind](mention.text, texts)
+
+
+def _has(needle: str, texts: Sequence[Evidence]) -> bool:
+    return needle in {"..", "."} or any(text.has(needle) for text in texts)
+
+
+def _has_word(word: str, texts: Sequence[Evidence]) -> bool:
+    return any(word in text.words for text in texts)
+
+
+def _singular(needle: str) -> list[str]:
+    """Return a needle also without the ending of a plural."""
+    return [
+        needle,
+        *(
+            f"{needle[: -1 - len(end)]}."
+            for end in ("s", "es")
+            if needle.endswith(f"{end}.") and len(needle) > len(end) + 4
+        ),
+    ]
+
+
+def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
+    needle = squeezed(folded(text))
+    humps = squeezed(folded(_HUMP.sub(" ", text)))
+    return any(
+        _has(form, texts) or _has_word(form.replace(".", ""), texts) or _has(f"{form[:-1]}s.", texts)
+        for whole in (needle, humps)
+        for form in _singular(whole)
+    )
+
+
+def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
+    """Tell whether a path occurs: as it is, within a longer one, or as the end of one whose beginning is told elsewhere."""
+    parts = [part for part in _SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
+    if not parts:
+        return True
+    for start in range(len(parts)):
+        rest = parts[:start]
+        if _has(squeezed("/".join(parts[start:])), texts):
+            return all(_has(squeezed(part), texts) for part in rest)
+    return False
+
+
+def _has_hash(text: str, texts: Sequence[Evidence]) -> bool:
+    needle = folded(text)
+    if _has(squeezed(needle), texts):
+        return True
+    if any(f".{needle}" in one.words_apart for one in texts):
+        return True
+    return any(_has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
+
+
+def _has_literal(needle: str, texts: Sequence[Evidence]) -> bool:
+    pattern = re.compile(rf"(?<![\w-]){re.escape(needle)}(?![\w-])")
+    return any(needle in text.literal and pattern.search(text.literal) for text in texts)
+
+
+def _has_quote(piece: str, texts: Sequence[Evidence]) -> bool:
+    needle = squeezed(folded(piece))
+    if needle.strip("."):
+        return any(_has(form, texts) for form in _singular(needle))
+    return not piece.strip() or any(folded(piece).strip() in text.literal for text in texts)
+
+
+def _has_name(word: str, texts: Sequence[Evidence]) -> bool:
+    forms = {word, f"{word}s", word.removesuffix("s"), word.removesuffix("es")}
+    if any(_has(f".{form}.", texts) for form in forms if form):
+        return True
+    if word.isascii():
+        return False
+    # Many languages inflect names: then all but the ending is the same.
+    stem = word[: max(len(word) - _MOST_ENDING, _SHORTEST_STEM)]
+    return len(word) > _SHORTEST_STEM + 1 and any(f".{stem}" in text.words_apart for text in texts)
+
+
+def _is_day(day: Day, text: Evidence) -> bool:
+    same = (other for other in text.days if (other.month, other.day) == (day.month, day.day))
+    return any(day.year == other.year or not day.year or not other.year for other in same)
+
+
+def _has_url(text: str, texts: Sequence[Evidence]) -> bool:
+    return _has(squeezed(_SCHEME.sub("", folded(text))), texts)
+
+
+def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
+    return _has_literal(folded(text), texts)
+
+
+def _has_number(text: str, texts: Sequence[Evidence]) -> bool:
+    values = values_of(folded(text))
+    return not values or any(not values.isdisjoint(one.values) for one in texts)
+
+
+def _has_quotes(text: str, texts: Sequence[Evidence]) -> bool:
+    return all(_has_quote(piece, texts) for piece in _ELLIPSIS.split(text))
+
+
+def _has_names(text: str, texts: Sequence[Evidence]) -> bool:
+    return all(_has_name(word, texts) for word in squeezed(folded(text)).strip(".").split("."))
+
+
+def _has_date(text: str, texts: Sequence[Evidence]) -> bool:
+    return any(_is_day(day, one) for day in days_in(folded(text)) for one in texts)
+
+
+def _has_time(text: str, texts: Sequence[Evidence]) -> bool:
+    minutes = minutes_in(text)
+    return any(not minutes.isdisjoint(one.minutes) for one in texts)
+
+
+_FINDERS: Final[Mapping[Kind, Callable[[str, Sequence[Evidence]], bool]]] = {
+    "path": _has_path,
+    "symbol": _has_symbol,
+    "command": _has_symbol,
+    "version": _has_symbol,
+    "url": _has_url,
+    "hash": _has_hash,
+    "flag": _has_flag,
+    "number": _has_number,
+    "quote": _has_quotes,
+    "name": _has_names,
+    "date": _has_date,
+    "time": _has_time,
+}

@@ -1,0 +1,77 @@
+"""Folding: two spellings of one thing become the same text.
+
+Knows case, escapes, separators and scripts without spaces. Knows nothing of what a text says. Every step takes time in
+proportion to the text.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+__all__ = ["UNSPACED", "content_words", "folded", "squeezed", "unescaped", "with_escapes_undone"]
+
+UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+"""Letters of scripts in which words are not set off by spaces, or carry particles without one; a range for a class."""
+
+_ENTITY: Final = re.compile(r"&(?:amp;)*+(lt|gt|quot|apos|#39|nbsp);|&amp;", re.IGNORECASE)
+_ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "nbsp": " "}
+_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+_ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
+_APART: Final = re.compile(rf"[{UNSPACED}]")
+_SEPARATORS: Final = re.compile(r"[\W_]+")
+_SHORTEST: Final = 3
+# Words that say nothing about where a sentence comes from.
+_EMPTY_WORDS: Final = """
+    about after all also and any are because been before being both but can could did does doing done each for from
+    going had has have her here him his how into its itself just let lets may more most must not now off once only other
+    our out over own per please same shall she should some such than that the their them then there these they this those
+    through too under until upon use used very via was were what when where which while who whom why will with would yes
+    yet you your user users assistant assistants tool tools agent message messages"""
+_EMPTY: Final = frozenset(_EMPTY_WORDS.split())
+
+
+def unescaped(text: str) -> str:
+    """Return the text with the entities undone that were put in when it was shown, however often."""
+    if "&" not in text:
+        return text
+    return _ENTITY.sub(lambda hit: _ENTITIES.get((hit[1] or "").lower(), "&"), text)
+
+
+def folded(text: str) -> str:
+    """Return the text without differences that mean nothing: case, width, entities, invisible characters."""
+    text = unescaped(text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+    return text.casefold()
+
+
+def squeezed(plain: str) -> str:
+    """Return a folded text as words between points: `.src.auth.ts.`, whatever stood between them.
+
+    So a path, a dotted name, a name in snake case and the same words apart are alike, and a search for one that begins and
+    ends with a point finds whole words only.
+    """
+    if not plain.isascii():
+        plain = _APART.sub(r".\g<0>.", plain)
+    return f".{_SEPARATORS.sub('.', plain).strip('.')}."
+
+
+def with_escapes_undone(text: str) -> str:
+    """Return the text, and once more without the escapes of JSON inside it, which would be read as letters."""
+    return f"{text}\n{_ESCAPED.sub(' ', text)}" if "\\" in text else text
+
+
+def content_words(text: str) -> tuple[str, ...]:
+    """Return the words that say something, each once, in order; of unspaced scripts the pairs of neighbours."""
+    words = squeezed(folded(text)).strip(".").split(".")
+    found: dict[str, None] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if _APART.match(word):
+            if _APART.match(following):
+                found[f"{word}.{following}"] = None
+        elif len(word) >= _SHORTEST and word not in _EMPTY:
+            found[word] = None
+    return tuple(found)

@@ -1,0 +1,246 @@
+"""Minds: what observes and reflects. One asks a model, one is embedded.
+
+Knows how a question becomes a parsed answer. Knows no rows: what is asked about, and what becomes of an answer, is the thinker's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from memolog.domain.observation import Observation
+from memolog.domain.run import Usage
+from memolog.extractive import observe, reflect
+from memolog.grounding import lost
+from memolog.prompt.build import (
+    ObserveInput,
+    Prompt,
+    ReflectInput,
+    observer_batch_prompt,
+    observer_prompt,
+    reflector_prompt,
+)
+from memolog.prompt.drafts import Parsed, ParsedReflection
+from memolog.prompt.parse import failure, parse_batch, parse_observations
+from memolog.prompt.redact import Redactor
+from memolog.prompt.reflection import parse_reflection
+from memolog.prompt.transcript import Shown
+from memolog.runtime.drafting import words_of
+from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
+from memolog.runtime.runner import RunFault
+from memolog.tokens import TokenCounter
+
+__all__ = ["ExtractiveMind", "Mind", "ModelMind", "Observed", "Reflected"]
+
+_LEVELS: Final = 5
+_TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
+_EXTRACTIVE: Final = "extractive-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The answer about one span, and the prompt whose numbers it cites."""
+
+    parsed: Parsed
+    prompt: Prompt
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reflected:
+    """A valid answer of a reflector, and the prompt whose ids it merges."""
+
+    parsed: ParsedReflection
+    prompt: Prompt
+    usage: Usage | None = None
+
+
+class Mind(Protocol):
+    """Observes and reflects."""
+
+    @property
+    def name(self) -> str:
+        """Return how it is called in runs and the ledger."""
+        ...
+
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+        """Return an answer for each span; raises RunFault if the whole of it cannot be used."""
+        ...
+
+    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+        """Return fewer lines than were given: below `size`, if possible below `most`; raises RunFault."""
+        ...
+
+
+class ExtractiveMind:
+    """The embedded observer and reflector: no model, no key, no network, and nothing to pay."""
+
+    name = "extractive"
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+        """Select and shorten what was said."""
+        del redactor  # What enters the log is redacted when the lines become observations.
+        return [self._observed(given) for given in inputs]
+
+    def _observed(self, given: ObserveInput) -> Observed:
+        shown = tuple(
+            Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=m.created_at)
+            for number, m in enumerate((m for m in given.messages if m.state == "live"), start=1)
+        )
+        prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
+        return Observed(parsed=observe(given, self._counter), prompt=prompt)
+
+    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+        """Merge, and drop what matters least."""
+        del most
+        ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
+        parsed = reflect(given, self._counter)
+        length = sum(self._counter.count(line.text) for line in parsed.lines)
+        if not 0 < length < size:
+            raise RunFault("nothing can be left out without losing what was said")
+        return Reflected(parsed=parsed, prompt=Prompt(system="", text="", version=_EXTRACTIVE, ids=ids))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Condensed:
+    """A valid answer of the reflector, and what it was asked."""
+
+    parsed: ParsedReflection
+    prompt: Prompt
+    given: ReflectInput
+    tokens: int
+
+
+class ModelMind:
+    """Asks a model, and reads what it answers."""
+
+    def __init__(self, observer: Model, reflector: Model, counter: TokenCounter) -> None:
+        self._models: dict[Purpose, Model] = {"observe": observer, "reflect": reflector}
+        self._counter = counter
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model that observes."""
+        return self._models["observe"].name
+
+    # ------------------------------------------------------------ observing
+
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+        """Ask about one span, or about several threads' short ones in one call."""
+        if len(inputs) == 1:
+            return [await self._observe_one(inputs[0], redactor)]
+        named = [replace(given, alias=f"c{number}") for number, given in enumerate(inputs, start=1)]
+        prompt = observer_batch_prompt(named, self._counter, redactor=redactor)
+        reply = await self._ask("observe", prompt)
+        answers = parse_batch(
+            reply.text,
+            prompt.shown,
+            aliases={given.alias: old.alias for given, old in zip(named, inputs, strict=True)},
+            base=inputs[0].messages[0].created_at,
+            zone=inputs[0].zone,
+        )
+        # One call, one bill: the first carries it.
+        return [
+            Observed(parsed=answers.get(given.alias, Parsed()), prompt=prompt, usage=None if n else reply.usage)
+            for n, given in enumerate(inputs)
+        ]
+
+    async def _observe_one(self, given: ObserveInput, redactor: Redactor) -> Observed:
+        """Ask, and ask once more if the answer runs away."""
+        prompt = observer_prompt(given, self._counter, redactor=redactor)
+        spent: Usage | None = None
+        parsed = Parsed()
+        for _ in range(2):
+            reply = await self._ask("observe", prompt)
+            spent = _sum(spent, reply.usage)
+            parsed = parse_observations(reply.text, prompt.shown, base=given.messages[0].created_at, zone=given.zone)
+            if not any(fault.kind == "degenerate" for fault in parsed.faults):
+                break
+        problem = None if parsed.nothing else failure(parsed)
+        if problem is not None:
+            raise RunFault(problem, spent)
+        return Observed(parsed=parsed, prompt=prompt, usage=spent)
+
+    # ------------------------------------------------------------ reflecting
+
+    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+        """Ask for less and less until it fits, then once more for what got lost."""
+        best, spent, problem = await self._condense(given, size)
+        if best is None:
+            raise RunFault(problem or "no answer was shorter than what it stands for", spent)
+        best, more = await self._ask_for_lost(given.observations, best, most, size)
+        return Reflected(parsed=best.parsed, prompt=best.prompt, usage=_sum(spent, more))
+
+    async def _condense(self, asked: ReflectInput, size: int) -> tuple[_Condensed | None, Usage | None, str | None]:
+        """Ask for less and less until it fits; returns the shortest valid answer, what all cost, and the last fault."""
+        best: _Condensed | None = None
+        best_size, spent, problem = size, None, None
+        last = ""
+        for level in range(_LEVELS):
+            given = replace(asked, level=level)
+            prompt = reflector_prompt(given)
+            reply = await self._ask("reflect", prompt)
+            spent = _sum(spent, reply.usage)
+            if reply.text == last:
+                break
+            last = reply.text
+            parsed = parse_reflection(reply.text, prompt.ids)
+            problem = failure(parsed)
+            if problem is not None:
+                continue
+            length = self._length(parsed)
+            # An empty or larger answer never takes the place of memory.
+            if 0 < length < best_size:
+                best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
+                best_size = length
+            if best is not None and best_size <= asked.target_tokens:
+                break
+        return best, spent, problem
+
+    async def _ask_for_lost(
+        self, lines: Sequence[Observation], best: _Condensed, most: int, size: int
+    ) -> tuple[_Condensed, Usage | None]:
+        """Ask once more for what the answer lost; returns the better of the two answers, and what the second cost."""
+        missing = lost(lines, words_of(best.parsed.lines))
+        if not missing:
+            return best, None
+        given = replace(best.given, missing=missing)
+        prompt = reflector_prompt(given)
+        try:
+            reply = await self._ask("reflect", prompt)
+        except RunFault:
+            # The answer in hand is valid, and code names what it lost.
+            return best, None
+        parsed = parse_reflection(reply.text, prompt.ids)
+        length = self._length(parsed)
+        is_fit = failure(parsed) is None and 0 < length < size and length <= max(most, best.tokens)
+        if is_fit and len(lost(lines, words_of(parsed.lines))) < len(missing):
+            best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
+        return best, reply.usage
+
+    def _length(self, parsed: ParsedReflection) -> int:
+        return sum(self._counter.count(line.text) for line in parsed.lines)
+
+    async def _ask(self, purpose: Purpose, prompt: Prompt) -> ModelReply:
+        request = ModelRequest(
+            purpose=purpose, system=prompt.system, text=prompt.text, temperature=_TEMPERATURE[purpose]
+        )
+        try:
+            return await self._models[purpose].complete(request)
+        except Exception as error:
+            raise RunFault(f"the model failed: {type(error).__name__}: {error}") from error
+
+
+def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
+    if one is None or other is None:
+        return one or other
+    return replace(
+        one,
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        cache_read_tokens=one.cache_read_tokens + other.cache_read_tokens,
+        cache_write_tokens=one.cache_write_tokens + other.cache_write_tokens,
+        cost=one.cost + other.cost,
+    )

@@ -1,0 +1,312 @@
+"""The default client: any provider that pydantic-ai knows, and any OpenAI-compatible endpoint.
+
+Knows that library's words, and is the only module that does: settings go in, a reply, its usage and its cost come out, errors
+become ours. The library is imported at the first call, in a worker thread: it takes seconds, and nobody waits for it at start.
+"""
+
+import asyncio
+import importlib.util
+import re
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from memolog.domain.errors import ConfigError, MemologError
+from memolog.domain.run import Usage
+from memolog.prompt.redact import REDACTION
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.models.errors import ModelRefused, ModelUnavailable
+from memolog.runtime.models.managed import Managed
+from memolog.runtime.models.price import Price
+from memolog.runtime.models.retry import DEFAULT_RETRY, Retry, in_time
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.models import Model as Client
+
+__all__ = ["SECONDS", "ModelAt", "PydanticModel"]
+
+SECONDS: Final = 90.0
+"""How long one attempt may take unless it is said."""
+
+_STAND_IN: Final = "Until then the embedded observer goes on working."
+_INSTALL: Final = 'Run: pip install "memolog[llm]". '
+_SHOWN: Final = 300
+_VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
+# Providers whose variable is not simply their name.
+_KEYS: Final = {"azure": "AZURE_OPENAI_API_KEY", "cohere": "CO_API_KEY", "gateway": "PYDANTIC_AI_GATEWAY_API_KEY"}
+_KINDS: Final = re.compile(r"-(?:chat|responses|cloud)$|/.*$")
+# Too early, too slow, too many; everything from 500 on is the server's own fault.
+_PASSING: Final = frozenset({408, 409, 425, 429})
+_SERVER_FAULT: Final = 500
+_NOT_ALLOWED: Final = frozenset({401, 403})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAt:
+    """A model behind an OpenAI-compatible address, such as a local server. No key from the environment is sent there."""
+
+    base_url: str
+    name: str
+    api_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urllib.parse.urlsplit(self.base_url)
+        except ValueError:
+            parts = None
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.netloc or not self.name.strip():
+            raise ConfigError(
+                "This is not the address of a model: it needs http:// or https://, a host, and the name of a model.",
+                then='Write "http://127.0.0.1:8000/v1#model-name", or ModelAt(base_url=…, name=…).',
+            )
+
+    @property
+    def label(self) -> str:
+        """Return the address and the name, without what may be secret in it."""
+        parts = urllib.parse.urlsplit(self.base_url)
+        shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
+        return f"{urllib.parse.urlunsplit(shown)}#{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Self | str":
+        """Read `"http://…#name"` as an address, and check that any other text is `"provider:model"`."""
+        if text.startswith(("http://", "https://")):
+            base_url, _, name = text.partition("#")
+            return cls(base_url=base_url, name=name)
+        provider, _, name = text.partition(":")
+        if not provider.strip() or not name.strip():
+            raise ConfigError(
+                f"{text!r} is not the name of a model.",
+                then='Write "provider:model", such as "openai:gpt-5-mini", or "extractive" for none.',
+            )
+        return text
+
+
+class PydanticModel(Managed):
+    """Asks a provider through pydantic-ai: `PydanticModel("anthropic:…")`, or `PydanticModel(ModelAt(…))`.
+
+    `settings` is handed to the provider as it is: `thinking`, `extra_body`, `openai_reasoning_effort`, `anthropic_thinking` and
+    so on. It beats what a request asks for; the request's own `options` beat both.
+    """
+
+    def __init__(
+        self,
+        model: str | ModelAt,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        timeout: float = SECONDS,
+        max_tokens: int | None = None,
+        price: Price | None = None,
+        retry: Retry | None = DEFAULT_RETRY,
+    ) -> None:
+        """Name the model; `timeout` is for one attempt, `price` for a model that no price list knows."""
+        self._address = ModelAt.parse(model) if isinstance(model, str) else model
+        self._settings, self._timeout = dict(settings or {}), timeout
+        self._max_tokens, self._price, self._retry = max_tokens, price, retry or Retry(attempts=1)
+        self._client: Client | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name under which the model was given."""
+        return self._address if isinstance(self._address, str) else self._address.label
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the provider's answer; asks again where the way to it failed."""
+        client = await self._ready()
+        most = self._timeout if request.timeout is None else request.timeout
+
+        async def ask(left: float) -> ModelReply:
+            seconds = min(left, most)
+            return await in_time(self._ask(client, request, seconds), seconds, self.name)
+
+        return await self._retry.run(ask)
+
+    async def check(self) -> None:
+        """Raise ConfigError if a key, a package or the provider itself is missing; makes no call."""
+        await self._ready()
+
+    async def aclose(self) -> None:
+        """Let go of the connections; the next call opens them again."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            # The library lets go of its connections when a client is left.
+            async with client:
+                pass
+
+    # ------------------------------------------------------------ one attempt
+
+    async def _ask(self, client: "Client", request: ModelRequest, seconds: float) -> ModelReply:
+        from pydantic_ai.direct import model_request  # noqa: PLC0415 - an extra
+        from pydantic_ai.messages import ModelRequest as Question  # noqa: PLC0415
+
+        question = Question.user_text_prompt(request.text, instructions=request.system)
+        settings: Any = self._settings_for(client, request, seconds)
+        try:
+            response = await model_request(client, [question], model_settings=settings)
+        except Exception as error:
+            known = self._translated(error, client)
+            if known is None:
+                raise
+            raise known from error
+        return ModelReply(text=response.text or "", usage=self._usage(response, request))
+
+    def _settings_for(self, client: "Client", request: ModelRequest, seconds: float) -> dict[str, Any]:
+        asked: dict[str, Any] = {
+            "temperature": request.temperature,
+            "max_tokens": request.max_tokens or self._max_tokens,
+            "timeout": seconds,
+            # Retries are ours: two that wait for each other take too long.
+            "max_retries": 0,
+        }
+        given = {**self._settings, **request.options}
+        if not _takes_temperature(client, given):
+            del asked["temperature"]
+        # What a client cannot do it is not asked for, or it would complain at every call.
+        asked = {name: value for name, value in asked.items() if name not in client.unsupported_settings}
+        return {name: value for name, value in {**asked, **given}.items() if value is not None}
+
+    def _usage(self, response: "ModelResponse", request: ModelRequest) -> Usage:
+        counted = response.usage
+        read, write = counted.cache_read_tokens, counted.cache_write_tokens
+        usage = Usage(
+            model=self.name,
+            # The library counts cached tokens as input too; our ledger keeps them apart.
+            input_tokens=max(0, counted.input_tokens - read - write),
+            output_tokens=counted.output_tokens,
+            cache_read_tokens=read,
+            cache_write_tokens=write,
+            kind=request.purpose,
+        )
+        return replace(usage, cost=self._price.cost(usage) if self._price else _cost(response))
+
+    # ------------------------------------------------------------ the client
+
+    async def _ready(self) -> "Client":
+        """Return the client for this event loop: connections cannot move from one to another."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            client = await asyncio.to_thread(self._made)
+            if self._client is None or self._loop is not loop:
+                self._client, self._loop = client, loop
+        return self._client
+
+    def _made(self) -> "Client":
+        if importlib.util.find_spec("pydantic_ai") is None:
+            raise ConfigError(
+                f"The model {self.name} needs pydantic-ai-slim, which is not installed.",
+                why="Model providers are an extra.",
+                then=_INSTALL + _STAND_IN,
+            )
+        try:
+            return _client_for(self._address)
+        except Exception as error:
+            raise self._misconfigured(error) from error
+
+    def _misconfigured(self, error: Exception) -> ConfigError:
+        what = f"The model {self.name} cannot be used as it is configured."
+        if isinstance(error, ImportError):
+            return ConfigError(what, why=_text(error), then=_STAND_IN)
+        variables = " or ".join(dict.fromkeys(_VARIABLE.findall(str(error))))
+        if variables:
+            return ConfigError(
+                f"The model {self.name} has no key or address.",
+                why=f"{variables} is not set.",
+                then=f"Set {variables} in the environment of this process. {_STAND_IN}",
+            )
+        return ConfigError(what, why=_text(error), then=_STAND_IN)
+
+    def _translated(self, error: Exception, client: "Client") -> MemologError | None:
+        """Return our error for one of the library's; None for what is not the library's."""
+        from pydantic_ai import exceptions as theirs  # noqa: PLC0415 - an extra
+
+        final = (theirs.ModelRequestRejectedError, theirs.ModelQuotaExceededError)
+        match error:
+            case theirs.ModelHTTPError():
+                is_passing = error.status_code in _PASSING or error.status_code >= _SERVER_FAULT
+                what = f"The model {self.name} answered with HTTP {error.status_code}."
+                why = _text(_said(error.body), _key_of(client))
+                if is_passing and not isinstance(error, final):
+                    return ModelUnavailable(what, why=why, retry_after=error.retry_after)
+                return ModelRefused(what, why=why, then=self._advice(error.status_code))
+            case theirs.ModelAPIError():
+                what, why = f"The model {self.name} gave no answer.", _text(error, _key_of(client))
+                if isinstance(error, final):
+                    return ModelRefused(what, why=why)
+                return ModelUnavailable(what, why=why, retry_after=error.retry_after)
+            case theirs.UserError():
+                return self._misconfigured(error)
+            case theirs.AgentRunError():
+                return ModelRefused(f"The answer of the model {self.name} cannot be read.", why=_text(error))
+            case _:
+                return None
+
+    def _advice(self, status: int) -> str:
+        if status not in _NOT_ALLOWED:
+            return ""
+        if isinstance(self._address, ModelAt):
+            return "Check its api_key."
+        provider = _KINDS.sub("", self._address.partition(":")[0])
+        variable = _KEYS.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
+        return f"Check the key in {variable}."
+
+
+def _client_for(address: str | ModelAt) -> "Client":
+    if isinstance(address, str):
+        from pydantic_ai.models import infer_model  # noqa: PLC0415 - an extra
+
+        return infer_model(address)
+    from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
+
+    provider = OpenAICompatibleProvider(name="compatible", base_url=address.base_url, api_key=address.api_key)
+    return OpenAIChatModel(address.name, provider=provider)
+
+
+def _takes_temperature(client: "Client", given: Mapping[str, Any]) -> bool:
+    """Tell whether the model accepts a temperature; many that think do not."""
+    profile: Mapping[str, Any] = dict(client.profile)
+    thinks = profile.get("openai_supports_reasoning") and profile.get("thinking_enabled_by_default")
+    efforts = (value for name, value in given.items() if "thinking" in name or "reasoning" in name)
+    is_asked_to = any(value not in (None, False, "none") for value in efforts)
+    return not (thinks or is_asked_to or profile.get("anthropic_disallows_sampling_settings"))
+
+
+def _cost(response: "ModelResponse") -> float:
+    """Return the price of a call in dollars; zero where no price list knows the model."""
+    if response.usage.cost is not None:
+        return float(response.usage.cost)
+    try:
+        return float(response.cost().total_price)
+    except (AssertionError, LookupError, ValueError):
+        return 0.0
+
+
+def _key_of(client: "Client") -> str:
+    """Return the key that a client sends, which a provider may repeat in its errors; empty if there is none."""
+    inner: Any = getattr(client.provider, "client", None)
+    key: object = getattr(inner, "api_key", None)
+    return key if isinstance(key, str) else ""
+
+
+def _said(body: object) -> object:
+    """Return what a provider's error says, without the JSON around it."""
+    while isinstance(body, dict):
+        table = cast("dict[str, object]", body)
+        inner = table.get("error") or table.get("message")
+        if not inner:
+            break
+        body = inner
+    return "" if body is None else cast("object", body)
+
+
+def _text(value: object, key: str = "") -> str:
+    """Return a value as one short sentence without secrets."""
+    text = str(value)
+    if key:
+        text = text.replace(key, "[redacted]")
+    text = " ".join(REDACTION.redact(text).split())
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -1,0 +1,105 @@
+"""Retries: the same question again, when the way to the model failed.
+
+Knows how long to wait and when to give up. Only transport errors are retried: what a provider refuses it refuses again. A
+cancelled call is never repeated. Whoever asked bounds the whole: a run that fails here is tried again much later.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from memolog.runtime.model import Model, ModelReply, ModelRequest
+from memolog.runtime.models.errors import ModelUnavailable, is_transport_error
+from memolog.runtime.models.managed import Managed, check_model, close_model
+
+__all__ = ["DEFAULT_RETRY", "Retry", "RetryingModel", "in_time"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often, how long, and how far apart the attempts of one call are."""
+
+    attempts: int = 4
+    first: float = 0.5
+    """Seconds before the second attempt; each further wait is twice as long."""
+    longest: float = 8.0
+    total: float = 100.0
+    """Seconds for all attempts and the waits between them; a run gives up at 120."""
+    chance: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    time: Callable[[], float] = time.monotonic
+
+    async def run(self, ask: Callable[[float], Awaitable[T]]) -> T:
+        """Return what `ask` returns, which is told how many seconds are left; ask again after a transport error."""
+        end = self.time() + self.total
+        attempt = 1
+        while True:
+            try:
+                return await ask(max(0.0, end - self.time()))
+            except Exception as error:
+                if attempt >= self.attempts or not is_transport_error(error):
+                    raise
+                wait = self.wait(attempt, error)
+                if self.time() + wait >= end:
+                    raise
+            await self.sleep(wait)
+            attempt += 1
+
+    def wait(self, attempt: int, error: BaseException) -> float:
+        """Return the seconds to wait after this many attempts: jittered, and after what the provider asked for."""
+        base = min(self.longest, self.first * 2.0 ** min(attempt - 1, 20))
+        jittered = base * (0.5 + 0.5 * self.chance())
+        asked = error.retry_after if isinstance(error, ModelUnavailable) else None
+        return jittered + max(0.0, asked or 0.0)
+
+
+DEFAULT_RETRY: Final = Retry()
+
+
+async def in_time(call: Awaitable[T], seconds: float, name: str) -> T:
+    """Return what a call returns, unless it takes too long; it is then cancelled."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await call
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise ModelUnavailable(
+            f"The model {name} did not answer within {seconds:g} s.",
+            then="It is asked again later; if that happens often, give it more time or less to read.",
+        ) from error
+
+
+class RetryingModel(Managed):
+    """Asks a model again when the way to it failed. For models that do not retry by themselves."""
+
+    def __init__(self, model: Model, retry: Retry = DEFAULT_RETRY) -> None:
+        self._model, self._retry = model, retry
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model that is asked."""
+        return self._model.name
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the answer of the first attempt that succeeds."""
+
+        async def ask(left: float) -> ModelReply:
+            seconds = left if request.timeout is None else min(left, request.timeout)
+            return await in_time(self._model.complete(replace(request, timeout=seconds)), seconds, self.name)
+
+        return await self._retry.run(ask)
+
+    async def check(self) -> None:
+        """Check the model that is asked."""
+        await check_model(self._model)
+
+    async def aclose(self) -> None:
+        """Close the model that is asked."""
+        await close_model(self._model)

@@ -1,0 +1,80 @@
+"""What was read before of a log, so that the next snapshot reads only what is new.
+
+Knows which rows stay as they are: a live message that is not compacted, and the groups of a log until its version changes.
+Only what was committed is kept, and all of it can be lost at any moment.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from memolog.domain.message import Message
+from memolog.store.rows import message_from_row
+from memolog.store.sql import Row, Script, load_queries
+
+__all__ = ["Known", "Recent", "Tail", "reading_tail"]
+
+messages = load_queries("messages")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Known: TypeAlias = Mapping[int, Message]
+"""Messages by sequence number: short ones that are as they were saved."""
+Tail: TypeAlias = tuple[tuple[Message, ...], Known]
+"""Every row after the cursor, and those of them that need not be read again."""
+
+# A few megabytes in all: the tails and the logs of the threads that were active last, without long messages.
+_TAILS = 32
+_LOGS = 16
+_SHORT_CHARACTERS = 16_384
+
+
+class _Latest(Generic[K, V]):
+    """Keeps the latest values; the oldest makes room. Any thread may use it."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._gate = most, Lock()
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        return self._values.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        with self._gate:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+
+
+class Recent:
+    """The latest tails, by log and thread, and the latest groups, by log and version."""
+
+    def __init__(self) -> None:
+        self.tails = _Latest[tuple[object, ...], Known](_TAILS)
+        self.groups = _Latest[tuple[str, int, int], tuple[Any, ...]](_LOGS)
+
+
+def reading_tail(thread_pk: int, start: int, last_seq: int, known: Known) -> Script[Tail]:
+    """Read the rows after `start`: what is new, and what is no longer as it was saved. The rest is known."""
+    newest = max(known, default=0)
+    rows = yield messages.tail(thread_pk=thread_pk, after=start, known=newest)
+    fresh = {row[2]: message_from_row(row) for row in rows}
+    kept = {seq: message for seq, message in known.items() if seq > start and seq not in fresh}
+    is_same = newest <= start or (newest in fresh and fresh[newest].id == known[newest].id)
+    if not is_same or len(kept) + len(fresh) != last_seq - start:
+        # Something is missing, or the thread is another one under the same key: all of it is read.
+        rows = yield messages.tail(thread_pk=thread_pk, after=start, known=0)
+        fresh, kept = {row[2]: message_from_row(row) for row in rows}, {}
+    tail = {**kept, **fresh}
+    kept.update({row[2]: fresh[row[2]] for row in rows if _is_lasting(row)})
+    return tuple(tail[seq] for seq in sorted(tail)), kept
+
+
+def _is_lasting(row: Row) -> bool:
+    """Tell whether a row is short, live, not compacted and without a task: as long as it is that, it does not change."""
+    return row[8] == "live" and row[10] == 0 and row[13] is None and len(row[15]) <= _SHORT_CHARACTERS

@@ -1,0 +1,507 @@
+"""The default client against a real server on this machine: whatever it does, no turn fails, an event says what, and it recovers.
+
+The server speaks the OpenAI chat completions protocol over plain sockets. Nothing here leaves the loopback interface.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, ObservationConfig, UserMessage
+from memolog.domain.errors import ConfigError
+from memolog.domain.run import Usage
+from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelRequest
+from memolog.runtime.models import (
+    BudgetedModel,
+    BudgetSpent,
+    FallbackModel,
+    Limit,
+    ModelAt,
+    ModelRefused,
+    ModelUnavailable,
+    Price,
+    PydanticModel,
+    Retry,
+)
+from memolog.testing import observations_of
+
+Reply: TypeAlias = tuple[int, dict[str, str], dict[str, Any]]
+Handler: TypeAlias = Callable[[dict[str, Any]], Awaitable[Reply]]
+
+SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200))
+ASKED = ModelRequest(purpose="observe", system="Be brief.", text="Hello.", temperature=0.3)
+KEY = "a-key-of-no-known-shape"
+# Attempts follow each other at once: what is tested is that there are several, not how far apart.
+PROMPT = Retry(attempts=3, first=0.0)
+
+
+async def well(body: dict[str, Any]) -> Reply:
+    """Answer as a dutiful observer would."""
+    text = body["messages"][-1]["content"]
+    request = ModelRequest(purpose="observe", system="", text=text)
+    return completion(observations_of(request), body["model"])
+
+
+def completion(text: str, model: str) -> Reply:
+    """Return a chat completion as the protocol has it."""
+    message = {"role": "assistant", "content": text}
+    usage = {
+        "prompt_tokens": 120,
+        "completion_tokens": 30,
+        "total_tokens": 150,
+        "prompt_tokens_details": {"cached_tokens": 100},
+    }
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    body = {"id": "c1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice], "usage": usage}
+    return 200, {}, body
+
+
+def failing(status: int, message: str, **headers: str) -> Handler:
+    """Return a handler that always answers with an error."""
+
+    async def handle(body: dict[str, Any]) -> Reply:
+        del body
+        return status, headers, {"error": {"message": message, "type": "test"}}
+
+    return handle
+
+
+async def hanging(body: dict[str, Any]) -> Reply:
+    """Never answer."""
+    await asyncio.Event().wait()
+    return await well(body)
+
+
+@dataclass
+class Server:
+    """An OpenAI-compatible server. It answers from its script first, then as `handler` does."""
+
+    handler: Handler = well
+    script: list[Handler] = field(default_factory=list[Handler])
+    bodies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    port: int = 0
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set["asyncio.Task[None]"])
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def model(self, **options: Any) -> PydanticModel:
+        """Return the default client for this server."""
+        given: dict[str, Any] = {"retry": PROMPT, "timeout": 30.0, **options}
+        return PydanticModel(ModelAt(base_url=self.address, name="m", api_key=KEY), **given)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            lines = head.split("\r\n")
+            assert lines[0] == "POST /v1/chat/completions HTTP/1.1"
+            headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines[1:] if line)}
+            body = json.loads(await reader.readexactly(int(headers["content-length"])))
+            self.headers.append(headers)
+            self.bodies.append(body)
+            self.asked.set()
+            handler = self.script.pop(0) if self.script else self.handler
+            status, extra, answer = await handler(body)
+            data = json.dumps(answer).encode()
+            fields = {"content-type": "application/json", "content-length": str(len(data)), "connection": "close"}
+            rows = "".join(f"{name}: {value}\r\n" for name, value in {**fields, **extra}.items())
+            writer.write(f"HTTP/1.1 {status} X\r\n{rows}\r\n".encode() + data)
+            await writer.drain()
+        finally:
+            self.tasks.discard(task)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    """Start a server on a free port of the loopback interface; close it and its calls at the end."""
+    made = Server()
+    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        listening.close()
+        calls = tuple(made.tasks)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await listening.wait_closed()
+
+
+@dataclass
+class Talk:
+    """A memory, what it told, and a way to hold turns."""
+
+    memory: Memory
+    clock: FakeClock
+    events: list[Event] = field(default_factory=list[Event])
+
+    async def turns(self, number: int, minutes: float = 0.01) -> None:
+        """Hold turns; each must come back with the user's own words in its context."""
+        for index in range(number):
+            async with self.memory.turn("t1", "alice") as turn:
+                context = await turn.prepare(UserMessage(f"question {index} " + "about the weather " * 10))
+                assert f"question {index} " in context.render_without_edge()
+                await turn.record(AssistantMessage(f"answer {index} " + "it will rain " * 15))
+            await self.memory.settled()
+            self.clock.advance(minutes=minutes)
+
+    def failures(self) -> list[str]:
+        """Return what the events of failed runs say."""
+        return [event.error for event in self.events if isinstance(event, RunFailed)]
+
+    async def recovers(self) -> None:
+        """Wait out every back-off, and find the memory well again."""
+        self.clock.advance(hours=2)
+        await self.turns(8)
+        status = await self.memory.status("t1", "alice")
+        assert (status.health, status.breaker_open, status.failures) == ("ok", False, 0)
+        assert status.last_success_at is not None
+        assert status.cursor > 0
+        rows = await (await self.memory.open()).store.messages.after("alice", "t1", 0)
+        assert [row.seq for row in rows] == list(range(1, status.last_seq + 1))
+
+
+@contextlib.asynccontextmanager
+async def talk(model: PydanticModel | FallbackModel, clock: FakeClock) -> AsyncGenerator[Talk]:
+    """Open a memory on a model; close both."""
+    async with Memory(":memory:", model=model, config=SMALL, clock=clock) as memory:
+        made = Talk(memory=memory, clock=clock)
+        memory.subscribe(made.events.append)
+        yield made
+    await model.aclose()
+
+
+# ---------------------------------------------------------------- the client by itself
+
+
+async def test_an_answer_with_its_usage(server: Server) -> None:
+    """Text, tokens and cost come back; cached tokens are counted apart; the price is the one that was given."""
+    model = server.model(price=Price(input=10.0, output=100.0, cache_read=1.0))
+    reply = await model.complete(ASKED)
+    await model.aclose()
+    assert "Nothing worth keeping." in reply.text
+    assert reply.usage == Usage(
+        model=f"{server.address}#m",
+        input_tokens=20,
+        output_tokens=30,
+        cache_read_tokens=100,
+        cost=(20 * 10 + 30 * 100 + 100 * 1) / 1_000_000,
+        kind="observe",
+    )
+
+
+async def test_what_goes_over_the_wire(server: Server) -> None:
+    """Instructions, text, temperature, limit, key and any option arrive unchanged; a request's option beats the model's."""
+    model = server.model(settings={"seed": 7, "extra_body": {"top_k": 5}, "top_p": 0.5}, max_tokens=111)
+    await model.complete(ASKED)
+    await model.complete(
+        ModelRequest(
+            purpose="reflect", system="Be brief.", text="Hello.", max_tokens=99, options={"seed": 8, "top_p": None}
+        )
+    )
+    await model.aclose()
+    first, second = server.bodies
+    assert [message["content"] for message in first["messages"]] == ["Be brief.", "Hello."]
+    assert (first["model"], first["temperature"], first["seed"], first["top_k"]) == ("m", 0.3, 7, 5)
+    assert (first["max_completion_tokens"], first["top_p"]) == (111, 0.5)
+    assert (second["temperature"], second["seed"], second["max_completion_tokens"]) == (0.0, 8, 99)
+    assert "top_p" not in second
+    assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_model_that_is_asked_to_think_gets_no_temperature(server: Server) -> None:
+    """Providers refuse the two together; the effort itself is passed on."""
+    model = server.model(settings={"openai_reasoning_effort": "high"})
+    await model.complete(ASKED)
+    await model.aclose()
+    assert "temperature" not in server.bodies[0]
+    assert server.bodies[0]["reasoning_effort"] == "high"
+
+
+async def test_no_key_of_another_provider_is_sent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address without a key gets none, whatever is in the environment."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-for-somebody-else")
+    model = PydanticModel(f"{server.address}#m", retry=PROMPT)
+    await model.complete(ASKED)
+    await model.aclose()
+    assert "sk-for-somebody-else" not in json.dumps(server.headers)
+
+
+async def test_a_key_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider's own variables work: `openai-chat:` with a base URL and a key."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.address)
+    server.script = [failing(403, f"{KEY} may not do this")]
+    model = PydanticModel("openai-chat:gpt-4.1-mini", retry=PROMPT)
+    with pytest.raises(ModelRefused, match=r"HTTP 403.*Check the key in OPENAI_API_KEY") as caught:
+        await model.complete(ASKED)
+    assert KEY not in str(caught.value)
+    reply = await model.complete(ASKED)
+    await model.aclose()
+    assert server.headers[-1]["authorization"] == f"Bearer {KEY}"
+    assert reply.usage is not None
+    assert reply.usage.model == "openai-chat:gpt-4.1-mini"
+    # A model of a known provider has a price in the list that comes with the client.
+    assert reply.usage.cost > 0
+
+
+async def test_too_many_requests_then_success(server: Server) -> None:
+    """A 429 is asked again once the provider's Retry-After has passed, with the same question."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    server.script = [failing(429, "slow down", **{"retry-after": "3"}), well]
+    model = server.model(retry=Retry(first=1.0, chance=lambda: 1.0, sleep=sleep))
+    reply = await model.complete(ASKED)
+    await model.aclose()
+    assert reply.usage is not None
+    assert slept == [4.0]
+    assert server.bodies[0] == server.bodies[1]
+
+
+@pytest.mark.parametrize(
+    ("status", "calls", "kind"),
+    [
+        (500, 3, ModelUnavailable),
+        (503, 3, ModelUnavailable),
+        (529, 3, ModelUnavailable),
+        (408, 3, ModelUnavailable),
+        (400, 1, ModelRefused),
+        (404, 1, ModelRefused),
+        (422, 1, ModelRefused),
+    ],
+)
+async def test_which_statuses_are_asked_again(server: Server, status: int, calls: int, kind: type[Exception]) -> None:
+    """The server's own faults and slowness are; what it refuses is not. The error says the status and the reason."""
+    server.handler = failing(status, "it is broken")
+    model = server.model()
+    with pytest.raises(kind, match=rf"HTTP {status}\. it is broken\."):
+        await model.complete(ASKED)
+    await model.aclose()
+    assert len(server.bodies) == calls
+
+
+async def test_a_quota_that_is_used_up_is_not_asked_again(server: Server) -> None:
+    """Some providers say 429 when the account is empty: waiting does not fill it."""
+
+    async def empty(body: dict[str, Any]) -> Reply:
+        del body
+        return 429, {}, {"error": {"message": "no credit", "type": "insufficient_quota", "code": "insufficient_quota"}}
+
+    server.handler = empty
+    model = server.model()
+    with pytest.raises(ModelRefused, match="no credit"):
+        await model.complete(ASKED)
+    await model.aclose()
+    assert len(server.bodies) == 1
+
+
+async def test_nobody_listens() -> None:
+    """A refused connection is a transport error that names the model."""
+    closed = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    port = closed.sockets[0].getsockname()[1]
+    closed.close()
+    await closed.wait_closed()
+    model = PydanticModel(f"http://127.0.0.1:{port}/v1#m", retry=PROMPT)
+    with pytest.raises(ModelUnavailable, match=rf"127\.0\.0\.1:{port}/v1#m gave no answer"):
+        await model.complete(ASKED)
+    await model.aclose()
+
+
+async def test_an_answer_that_is_no_completion(server: Server) -> None:
+    """A proxy that answers something else makes an error of ours, not one of the library's."""
+
+    async def nonsense(body: dict[str, Any]) -> Reply:
+        del body
+        return 200, {}, {"hello": "world"}
+
+    server.handler = nonsense
+    model = server.model()
+    with pytest.raises(ModelRefused, match="cannot be read"):
+        await model.complete(ASKED)
+    await model.aclose()
+
+
+async def test_a_cancelled_call_is_given_up(server: Server) -> None:
+    """Cancelling the caller ends the call, no other is made, and the client still works."""
+    server.script = [hanging]
+    model = server.model()
+    task = asyncio.create_task(model.complete(ASKED))
+    await server.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(server.bodies) == 1
+    assert (await model.complete(ASKED)).usage is not None
+    await model.aclose()
+
+
+async def test_a_closed_client_opens_again(server: Server) -> None:
+    """Closing lets go of connections and nothing else; closing twice is harmless."""
+    model = server.model()
+    await model.complete(ASKED)
+    await model.aclose()
+    await model.aclose()
+    assert (await model.complete(ASKED)).usage is not None
+    await model.aclose()
+
+
+def test_one_model_on_two_event_loops() -> None:
+    """A client made on one loop is made anew on the next: connections cannot move."""
+    local = Server()
+    made: list[PydanticModel] = []
+
+    async def once() -> None:
+        listening = await asyncio.start_server(local.serve, "127.0.0.1", local.port)
+        local.port = listening.sockets[0].getsockname()[1]
+        made.append(made[0] if made else local.model())
+        await made[-1].complete(ASKED)
+        await made[-1].complete(ASKED)
+        listening.close()
+        await listening.wait_closed()
+
+    asyncio.run(once())
+    asyncio.run(once())
+    assert made[0] is made[1]
+    assert len(local.bodies) == 4
+
+
+async def test_a_budget_around_the_client(server: Server) -> None:
+    """The cost of a call is known as soon as it is made; the next is stopped before anything is sent."""
+
+    async def nothing_yet() -> float:
+        return 0.0
+
+    model = server.model(price=Price(input=1_000_000.0, output=0.0, cache_read=0.0))
+    guarded = BudgetedModel(model, Limit(of="run", dollars=20.0, spent=nothing_yet))
+    await guarded.complete(ASKED)
+    with pytest.raises(BudgetSpent, match=r"20\.0000 so far"):
+        await guarded.complete(ASKED)
+    await guarded.aclose()
+    assert len(server.bodies) == 1
+
+
+# ---------------------------------------------------------------- a memory on the client
+
+
+async def test_a_memory_on_a_server_that_is_well(server: Server, clock: FakeClock) -> None:
+    """Turns are observed through the client; the ledger knows what it cost."""
+    async with talk(server.model(price=Price(input=1.0, output=1.0)), clock) as told:
+        await told.turns(20)
+        status = await told.memory.status("t1", "alice")
+        assert told.failures() == []
+        assert any(isinstance(event, RunEnded) and event.input_tokens == 20 for event in told.events)
+        assert status.cursor > 0
+        assert status.usage.requests == len(server.bodies) > 0
+        assert status.usage.cost == pytest.approx(150e-6 * len(server.bodies))
+
+
+async def test_a_memory_while_the_server_is_busy(server: Server, clock: FakeClock) -> None:
+    """A 429 within a call is waited out there: no run fails, and no turn notices."""
+    server.script = [failing(429, "slow down")]
+    async with talk(server.model(), clock) as told:
+        await told.turns(12)
+        assert len(server.bodies) > 1
+        assert told.failures() == []
+        assert (await told.memory.status("t1", "alice")).health == "ok"
+        await told.recovers()
+
+
+async def test_a_memory_while_the_server_fails(server: Server, clock: FakeClock) -> None:
+    """The breaker opens: turns go on without waiting or asking, and when the server is well again so is the memory."""
+    server.handler = failing(500, "the disk is full")
+    async with talk(server.model(), clock) as told:
+        await told.turns(20)
+        # All that is due again is tried, and fails again; from here on the clock stands still.
+        clock.advance(hours=2)
+        await told.turns(1, minutes=0)
+        status = await told.memory.status("t1", "alice")
+        assert (status.breaker_open, status.health, status.cursor) == (True, "failing", 0)
+        assert status.last_error is not None
+        assert "HTTP 500. the disk is full." in status.last_error
+        assert all("ModelUnavailable" in error and "the disk is full" in error for error in told.failures())
+        assert told.failures()
+        # While it is open a turn asks nobody and waits for nothing.
+        calls, before = len(server.bodies), len(told.events)
+        await told.turns(1, minutes=0)
+        assert len(server.bodies) == calls
+        assert not any(isinstance(event, Degraded | RunFailed) for event in told.events[before:])
+        server.handler = well
+        await told.recovers()
+
+
+async def test_a_memory_while_the_server_hangs(server: Server, clock: FakeClock) -> None:
+    """A turn waits until its deadline and goes on; the call ends at its own, and an event tells of each."""
+    server.handler = hanging
+    model = server.model(timeout=0.5, retry=None)
+    async with talk(model, clock) as told:
+        # All in one turn, so that the tail is past the point where a turn may wait while the call hangs.
+        settings = {"observation": {"deadline": 0.2}}
+        async with told.memory.turn("t1", "alice", settings=settings) as turn:
+            for number in range(24):
+                await turn.prepare(UserMessage(f"question {number} " + "about the weather " * 10))
+        await told.memory.settled()
+        waits = [event for event in told.events if isinstance(event, Degraded)]
+        assert any(event.what == "waiting for the model" for event in waits)
+        assert any("did not answer within 0.5 s" in error for error in told.failures())
+        assert (await told.memory.status("t1", "alice")).breaker_open
+        # A slow machine must not make the answers late that are meant to come.
+        server.handler, model._timeout = well, 30.0
+        await told.recovers()
+
+
+async def test_a_memory_with_a_wrong_key(server: Server, clock: FakeClock) -> None:
+    """A 401 is not asked again within the call; the event says so without the key, and a good key mends it."""
+    server.handler = failing(401, f"Incorrect API key provided: {KEY}")
+    async with talk(server.model(), clock) as told:
+        await told.turns(12)
+        errors = told.failures()
+        assert errors
+        assert all("ModelRefused" in error and "HTTP 401" in error and "Check its api_key" in error for error in errors)
+        assert KEY not in json.dumps([event.data() for event in told.events])
+        assert len(server.bodies) == len(errors)
+        assert (await told.memory.status("t1", "alice")).health == "failing"
+        server.handler = well
+        await told.recovers()
+
+
+async def test_a_memory_with_a_second_model(server: Server, clock: FakeClock) -> None:
+    """While the first fails its stand-in answers: no run fails at all."""
+    nobody = ModelAt(base_url="http://127.0.0.1:1/v1", name="gone")
+    async with talk(FallbackModel(PydanticModel(nobody, retry=None), server.model()), clock) as told:
+        await told.turns(12)
+        assert told.failures() == []
+        assert len(server.bodies) > 0
+        await told.recovers()
+
+
+async def test_a_memory_without_a_key(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns go on, and the events name the variable that is missing."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    async with talk(PydanticModel("openai:gpt-5-mini"), clock) as told:
+        await told.turns(12)
+        errors = told.failures()
+        assert errors
+        assert all(ConfigError.__name__ in error and "Set OPENAI_API_KEY" in error for error in errors)
+        assert (await told.memory.status("t1", "alice")).last_seq == 24

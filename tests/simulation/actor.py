@@ -1,0 +1,201 @@
+"""An actor: one turn of one thread in one process, call by call, checked at each.
+
+Knows what must hold of every call: no error but the application's own comes out of it, and each context is right.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from memolog.domain.errors import StoreError
+from memolog.domain.message import NewMessage, parts_to_json
+from memolog.runtime.events import Degraded
+from memolog.runtime.turn import Turn
+from simulation.checker import Broken, Checker
+from simulation.expected import Expected
+from simulation.faults import Crash, Struck
+from simulation.model import MARKER, MARKERS
+from simulation.process import Process
+from simulation.seen import Request, Seen
+from simulation.turns import BodyError
+
+__all__ = ["Actor", "Conversation", "Stage"]
+
+_FILLER = "the quick brown fox jumps over the lazy dog while nobody is looking "
+
+
+@dataclass(slots=True, eq=False)
+class Conversation:
+    """A thread, and who is in it."""
+
+    resource: str
+    name: str
+    open_calls: list[str] = field(default_factory=list[str])
+    active: int = 0
+    crowded: bool = False
+    mine: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """The markers of what each turn has handed in."""
+
+
+class Stage(Protocol):
+    """What an actor needs of the world."""
+
+    rng: random.Random
+    struck: Struck
+    expected: Expected
+    checker: Checker
+    seen: Seen
+    window: int
+    threads: list[Conversation]
+    shapes: Counter[str]
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        ...
+
+    def fail(self, text: str) -> None:
+        """Note that an invariant is broken."""
+        ...
+
+    def number(self) -> int:
+        """Return a number that was not given before."""
+        ...
+
+    async def wait_for_turn(self, actor: "Actor") -> None:
+        """Wait until the world lets an actor go on."""
+        ...
+
+
+class Actor:
+    """Plays one shape of a turn."""
+
+    def __init__(
+        self, stage: Stage, process: Process, thread: Conversation, shape: Callable[..., Awaitable[None]]
+    ) -> None:
+        self._stage, self.process, self.thread, self._shape = stage, process, thread, shape
+        self.rng, self.window = stage.rng, stage.window
+        self.number = stage.number()
+        self.task: asyncio.Task[Any]
+
+    def __str__(self) -> str:
+        return f"a{self.number} {self.process.name} {self.thread.resource}/{self.thread.name} {self._shape.__name__}"
+
+    async def play(self) -> None:
+        """Play the turn to its end, whatever end that is."""
+        self._stage.shapes[self._shape.__name__] += 1
+        try:
+            await self._shape(self)
+        except (Crash, asyncio.CancelledError, BodyError):
+            pass
+        except Exception as error:
+            self._stage.fail(f"{self} was broken by {error!r}")
+        self._stage.note(f"{self} ends")
+
+    # ------------------------------------------------------------ what shapes use
+
+    @asynccontextmanager
+    async def turn(self, thread: Any = None) -> AsyncGenerator[Turn]:
+        """Begin a turn."""
+        where: Conversation = thread or self.thread
+        model = self.rng.choice((None, None, "small", "large"))
+        where.crowded = where.crowded or where.active > 0
+        where.active += 1
+        try:
+            async with self.process.memory.turn(where.name, where.resource, model=model) as turn:
+                where.mine[turn.id] = []
+                yield turn
+        finally:
+            where.active -= 1
+
+    def words(self, tokens: int) -> str:
+        """Return text with a marker of its own and the word of the resource."""
+        animal = MARKERS[int(self.thread.resource[1:])]
+        text = _FILLER * (tokens * 4 // len(_FILLER) + 1)
+        return f"k{self._stage.number()}k {animal} {text[: tokens * 4]}"
+
+    def new_id(self) -> str:
+        """Return a new id."""
+        return f"m{self._stage.number()}"
+
+    async def point(self) -> None:
+        """Wait until the world lets this turn go on."""
+        await self._stage.wait_for_turn(self)
+
+    def sibling(self) -> Conversation:
+        """Return a thread of the same resource, this one too."""
+        return self.rng.choice([t for t in self._stage.threads if t.resource == self.thread.resource])
+
+    def struck(self, kind: str) -> None:
+        """Count a fault."""
+        self._stage.struck.note(kind)
+
+    async def prepare(self, turn: Turn, *messages: NewMessage, ephemeral: tuple[NewMessage, ...] = ()) -> None:
+        """Prepare, and check what the model would see."""
+        stage, process = self._stage, self.process
+        where = self._where(turn)
+        mine = self._offer(turn, messages)
+        rows = stage.checker.rows(
+            "SELECT pk, last_seq FROM threads WHERE resource = ? AND id = ?", turn.resource, turn.thread
+        )
+        before, began = len(process.degraded), asyncio.get_running_loop().time()
+        is_alone = where.active == 1 and not where.crowded
+        context = await turn.prepare(*messages, ephemeral=ephemeral)
+        told = [event for event in process.degraded[before:] if _is_about(event, turn)]
+        request = Request(
+            resource=turn.resource,
+            thread=turn.thread,
+            turn=turn.id,
+            step=turn.step,
+            mine=list(mine),
+            last_seq=rows[0][1] if rows else 0,
+            thread_pk=rows[0][0] if rows else 0,
+            is_degraded=any(event.what == "preparing the context" for event in told),
+            has_waited=any(event.what == "waiting for the model" for event in told)
+            or asyncio.get_running_loop().time() - began >= process.memory.config.observation.deadline,
+            is_repeatable=not ephemeral,
+            is_alone=is_alone and not where.crowded,
+        )
+        if where.active == 1:
+            where.crowded = False
+        stage.note(f"{self} prepared step {turn.step}{' degraded' if request.is_degraded else ''}")
+        try:
+            stage.seen.check(context, request)
+        except Broken as broken:
+            stage.fail(str(broken))
+
+    async def record(self, turn: Turn, *messages: NewMessage) -> None:
+        """Record."""
+        self._offer(turn, messages)
+        await turn.record(*messages)
+        self._stage.note(f"{self} recorded")
+
+    async def discard(self, turn: Turn) -> None:
+        """Discard; the one call that may say that the database is away."""
+        self._stage.struck.note("turn discarded")
+        self._where(turn).mine[turn.id].clear()
+        self._stage.seen.forget(turn.resource, turn.thread)
+        try:
+            await turn.discard()
+        except StoreError as error:
+            self._stage.note(f"{self} could not discard: {error}")
+        else:
+            self._stage.note(f"{self} discarded")
+
+    # ------------------------------------------------------------ inside
+
+    def _where(self, turn: Turn) -> Conversation:
+        return next(t for t in self._stage.threads if (t.resource, t.name) == (turn.resource, turn.thread))
+
+    def _offer(self, turn: Turn, messages: tuple[NewMessage, ...]) -> list[str]:
+        self._stage.expected.offer(turn.resource, turn.thread, messages)
+        mine = self._where(turn).mine[turn.id]
+        mine.extend(word for message in messages for word in MARKER.findall(parts_to_json(message.parts)))
+        return mine
+
+
+def _is_about(event: Degraded, turn: Turn) -> bool:
+    return (event.resource, event.thread) == (turn.resource, turn.thread)

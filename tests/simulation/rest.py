@@ -1,0 +1,167 @@
+"""Coming to rest: the faults have ended, and everything must be as if there had been none.
+
+Knows what is owed once nothing fails any more: no run is left undone, little is left to observe, every thread can be used.
+"""
+
+import asyncio
+import json
+from typing import Any, Protocol
+
+from simulation.actor import Actor, Conversation, Stage
+from simulation.faults import Rates
+from simulation.process import Process
+from simulation.turns import chat
+
+__all__ = ["Rest"]
+
+# Longer than any back-off, any lease, and any clock's jump.
+_NIGHT = 900.0
+_MOST_NIGHTS = 12
+
+
+class Tired(Stage, Protocol):
+    """The world, as far as its rest is concerned."""
+
+    rates: Rates
+    processes: list[Process]
+    sweeper: Process
+    config: Any
+    actors: list[Actor]
+    _waiting: dict[Actor, Any]
+
+    async def start(self, process: Process) -> None:
+        """Start a process again."""
+        ...
+
+    def let_go_on(self, actor: Actor) -> None:
+        """Let a waiting actor make its next call."""
+        ...
+
+    async def finish_chores(self) -> None:
+        """Wait until nothing is done by hand."""
+        ...
+
+    def chore(self, process: Process, what: str, thread: Conversation, after: float = 0.0) -> "asyncio.Task[Any]":
+        """Do something by hand."""
+        ...
+
+    def play(self, process: Process, thread: Conversation, shape: Any) -> Actor:
+        """Start a turn."""
+        ...
+
+    def check(self) -> None:
+        """Raise if anything is broken."""
+        ...
+
+
+class Rest:
+    """Brings a world to rest."""
+
+    def __init__(self, world: Tired) -> None:
+        self._world = world
+        self._all = [*world.processes, world.sweeper]
+
+    async def come(self) -> None:
+        """End the faults, let everything finish, and look at what is left."""
+        world = self._world
+        world.rates.stop()
+        for process in self._all:
+            process.paused_until = process.busy_until = 0.0
+            process.armed = None
+        await self._finish_turns()
+        for process in self._all:
+            if not process.is_up:
+                await world.start(process)
+        for night in range(_MOST_NIGHTS):
+            await self._sweep()
+            world.check()
+            if not self._undone():
+                break
+            world.note(f"night {night}: {self._undone()}")
+            await asyncio.sleep(_NIGHT)
+        if undone := self._undone():
+            world.fail(f"after {_MOST_NIGHTS} nights without faults: {undone}")
+        await self._use_every_thread()
+
+    async def _finish_turns(self) -> None:
+        world = self._world
+        for _ in range(2_000):
+            if not world.actors:
+                break
+            for actor in list(world._waiting):
+                world.let_go_on(actor)
+            await asyncio.sleep(1.0)
+        if world.actors:
+            world.fail(f"turns that never end: {[str(actor) for actor in world.actors]}")
+        await world.finish_chores()
+
+    async def _sweep(self) -> None:
+        world = self._world
+        for resource in sorted({thread.resource for thread in world.threads}):
+            thread = next(t for t in world.threads if t.resource == resource)
+            await world.chore(world.sweeper, "sweep", thread)
+        for process in self._all:
+            await process.memory.settled()
+
+    async def _use_every_thread(self) -> None:
+        """Hold a plain turn in every thread: nothing may be in its way."""
+        world = self._world
+        for number, thread in enumerate(world.threads):
+            process = world.processes[number % len(world.processes)]
+            degraded = world.seen.degraded
+            await world.play(process, thread, _patient_chat).task
+            if world.seen.degraded != degraded:
+                world.fail(f"{thread.resource}/{thread.name} cannot be used: {process.degraded[-1]}")
+        for process in self._all:
+            await process.memory.settled()
+
+    def _undone(self) -> list[str]:
+        """Return what is still to be done though nothing stands in its way."""
+        rows = self._world.checker.rows
+        left = [
+            f"run {run} ({kind}, {status}, try {attempt}): {error}"
+            for run, kind, status, attempt, error in rows(
+                "SELECT id, kind, status, attempt, error FROM runs WHERE status IN ('running', 'failed')"
+            )
+        ]
+        step = self._world.config.buffer_step or self._world.config.threshold
+        for pk, resource, name, cursor in rows(
+            "SELECT t.pk, t.resource, t.id, COALESCE(MAX(c.seq), 0) FROM threads t "
+            "LEFT JOIN cursors c ON c.thread_pk = t.pk GROUP BY t.pk"
+        ):
+            backlog = self._backlog(pk, cursor)
+            if backlog >= step:
+                left.append(f"{resource}/{name}: {backlog} tokens are unobserved, a step is {step}")
+        return left
+
+    def _backlog(self, thread: int, cursor: int) -> int:
+        rows = self._world.checker.rows
+        spans = rows(
+            "SELECT first_seq, last_seq FROM groups WHERE thread_pk = ? AND kind = 'observer' AND state <> 'void'",
+            thread,
+        )
+        total = closed = 0
+        opened: set[str] = set()
+        for seq, tokens, role, pairs in rows(
+            "SELECT seq, tokens, role, pairs FROM messages WHERE thread_pk = ? AND seq > ? AND state = 'live' ORDER BY seq",
+            thread,
+            cursor,
+        ):
+            calls, results = json.loads(pairs) if pairs else ((), ())
+            if role == "user" and not results:
+                opened.clear()
+            opened.difference_update(results)
+            opened.update(calls)
+            total += 0 if any(first <= seq <= last for first, last in spans) else tokens
+            if not opened:
+                closed = total
+        return closed
+
+
+async def _patient_chat(talk: Any) -> None:
+    talk.point = _no_wait
+    await chat(talk)
+
+
+async def _no_wait() -> None:
+    await asyncio.sleep(0.1)

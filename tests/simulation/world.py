@@ -1,0 +1,503 @@
+"""The world: some processes on one database, turns and sweeps in them, and faults; one seed decides all of it.
+
+Each step lets one actor make one call, starts something, or lets a fault strike; then virtual time passes, and the invariants
+are checked. At the end the faults stop, and everything must come to rest.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import shutil
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from memolog import Config, ObservationConfig, ReflectionConfig
+from memolog.config.kinds import KeepRecent
+from memolog.domain.errors import MemologError
+from memolog.runtime.opening import open_store
+from memolog.store import sqlite
+from memolog.store.messages import Saved
+from simulation.actor import Actor, Conversation
+from simulation.checker import Broken, Checker
+from simulation.expected import Expected
+from simulation.faults import CRASH_POINTS, Crash, Rates, Struck
+from simulation.loop import VirtualLoop
+from simulation.process import Process, owned_tasks
+from simulation.rest import Rest
+from simulation.seen import Seen
+from simulation.turns import SHAPES
+
+__all__ = ["Outcome", "Violation", "World", "simulate"]
+
+_LEASE = 30.0
+_MOST_ACTORS = 5
+_SHORT, _MIDDLE, _LONG = (0.0, 0.4), (0.5, 8.0), (20.0, 90.0)
+_ENDLESS = 400.0
+
+
+class Violation(AssertionError):
+    """A simulation broke an invariant; says which seed, and what happened last."""
+
+    def __init__(self, seed: int, problem: str, trace: list[str]) -> None:
+        super().__init__(f"seed {seed}: {problem}\n" + "\n".join(trace[-40:]) + f"\nseed {seed}: {problem}")
+        self.seed, self.problem, self.trace = seed, problem, trace
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a run came to."""
+
+    seed: int
+    steps: int
+    struck: Counter[str]
+    decisions: Counter[str]
+    shapes: Counter[str]
+    counts: Counter[str]
+    trace: list[str]
+
+
+def drawn_config(rng: random.Random) -> Config:
+    """Return small windows, so that everything happens often."""
+    window = rng.randrange(600, 2_000)
+    buffer: Any = rng.choice((0.2, 0.2, 0.3, False))
+    return Config(
+        observation=ObservationConfig(
+            message_tokens=window,
+            buffer_tokens=buffer,
+            previous_tokens=rng.choice((0, 200)),
+            parallel=rng.choice((1, 2, 3)),
+            deadline=rng.choice((2.0, 30.0)),
+        ),
+        reflection=ReflectionConfig(
+            observation_tokens=rng.randrange(500, 1_500),
+            keep_recent=rng.choice((KeepRecent(), KeepRecent(hours=0, observations=3))),
+        ),
+        scope=rng.choice(("thread", "thread", "resource")),
+        buffer_on_idle=bool(buffer) and rng.random() < 0.2,
+        share_token_budget=rng.random() < 0.1,
+        activate_after_idle=rng.choice(("auto", "auto", 30.0, False)),
+        context_tokens=window * 6 if rng.random() < 0.1 else None,
+        lease=_LEASE,
+        heartbeat=10.0,
+    )
+
+
+class World:
+    """Everything that one seed decides."""
+
+    def __init__(self, seed: int, path: str, loop: asyncio.AbstractEventLoop, *, verbose: bool = False) -> None:
+        self.seed, self.path, self._loop, self._verbose = seed, path, loop, verbose
+        self.rng = random.Random(seed)
+        self.rates = Rates.drawn(self.rng)
+        self.config = drawn_config(self.rng)
+        self.window = self.config.threshold
+        self.struck, self.decisions, self.shapes = Struck(), Counter[str](), Counter[str]()
+        self.expected = Expected()
+        self.checker = Checker(path, self.expected)
+        self.seen = Seen(self.checker, self.expected, self.config)
+        self.threads = [
+            Conversation(f"r{resource}", f"t{number}")
+            for resource in range(self.rng.choice((1, 2, 2)))
+            for number in range(self.rng.choice((1, 2, 3)))
+        ]
+        self.processes = [Process(self, f"p{number}", loop) for number in range(self.rng.choice((1, 2, 3)))]
+        self.sweeper = Process(self, "sweeper", loop)
+        self.trace: deque[str] = deque(maxlen=400)
+        self.step = 0
+        self.failures: list[str] = []
+        self.actors: list[Actor] = []
+        self._waiting: dict[Actor, asyncio.Future[None]] = {}
+        self._chores: set[asyncio.Task[Any]] = set()
+        self._numbers = 0
+
+    # ------------------------------------------------------------ what others tell it
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        line = f"{self.step:4} {self._loop.time():9.2f}  {text}"
+        self.trace.append(line)
+        if self._verbose:
+            print(line)  # noqa: T201 - a replay is read by a person
+
+    def fail(self, text: str) -> None:
+        """Note that an invariant is broken; the step that broke it ends the run."""
+        self.note(f"BROKEN {text}")
+        self.failures.append(text)
+
+    def number(self) -> int:
+        """Return a number that was not given before."""
+        self._numbers += 1
+        return self._numbers
+
+    def saved(self, saved: Saved) -> None:
+        """Learn that rows were committed."""
+        self.expected.acknowledge(saved)
+
+    def asked(self, process: Process, words: list[str]) -> None:
+        """Check that no model is asked about messages that have been observed already."""
+        for word in {words[0], words[-1]} if words else ():
+            found = self.checker.rows(
+                "SELECT r.id, r.owner, r.fence FROM messages m JOIN groups g ON g.thread_pk = m.thread_pk "
+                "AND g.kind = 'observer' AND g.state <> 'void' AND m.seq BETWEEN g.first_seq AND g.last_seq "
+                "JOIN runs r ON r.pk = g.run_pk WHERE m.id = ? AND m.state = 'live' AND INSTR(m.parts, ?)",
+                self.expected.of_marker[word],
+                word,
+            )
+            for run, owner, fence in found:
+                # Who lost its lease to another may not know it yet.
+                if owner == process.owner or fence == 1:
+                    self.fail(f"{process.name} asks about {word} again, which run {run} has observed")
+
+    async def wait_for_turn(self, actor: Actor) -> None:
+        """Wait until the world lets an actor go on."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting[actor] = future
+        try:
+            await future
+        finally:
+            self._waiting.pop(actor, None)
+
+    # ------------------------------------------------------------ steps
+
+    async def run(self, steps: int) -> None:
+        """Live through so many steps, then come to rest."""
+        for process in (*self.processes, self.sweeper):
+            await process.open()
+        for self.step in range(1, steps + 1):
+            await self._act()
+            await asyncio.sleep(self._pause())
+            self.check()
+        self.note("the faults end")
+        await Rest(self).come()
+        self.check(full=True)
+
+    def check(self, *, full: bool = False) -> None:
+        """Raise Violation if anything is broken."""
+        if not self.failures:
+            try:
+                self.checker.check(full=full)
+                if full:
+                    self.checker.check_acknowledged()
+            except Broken as broken:
+                self.fail(str(broken))
+        if self.failures:
+            raise Violation(self.seed, self.failures[0], list(self.trace))
+
+    def _pause(self) -> float:
+        chance = self.rng.random()
+        if chance < 0.6:
+            return self.rng.uniform(*_SHORT)
+        if chance < 0.93:
+            return self.rng.uniform(*_MIDDLE)
+        return self.rng.uniform(*_LONG) if chance < 0.99 else _ENDLESS
+
+    async def _act(self) -> None:
+        rng = self.rng
+        if rng.random() < self.rates.world:
+            self._strike()
+        for process in (*self.processes, self.sweeper):
+            if not process.is_up and not process.tasks and rng.random() < 0.4:
+                await self.start(process)
+        if rng.random() < 0.06:
+            self._start_chore()
+        if len(self.actors) < _MOST_ACTORS and (not self._waiting or rng.random() < 0.3):
+            self._start_turn()
+        elif self._waiting:
+            self.let_go_on(rng.choice(list(self._waiting)))
+
+    async def start(self, process: Process) -> None:
+        """Start a process again."""
+        await process.open()
+        self.note(f"{process.name} starts again")
+
+    def let_go_on(self, actor: Actor) -> None:
+        """Let a waiting actor make its next call."""
+        future = self._waiting.pop(actor)
+        if not future.done():
+            future.set_result(None)
+
+    def up(self) -> list[Process]:
+        """Return the processes that can hold turns now."""
+        return [process for process in self.processes if process.is_up]
+
+    def _start_turn(self) -> None:
+        rng, up = self.rng, self.up()
+        if not up:
+            return
+        busy = [thread for thread in self.threads if thread.active]
+        thread = rng.choice(busy) if busy and rng.random() < 0.25 else rng.choice(self.threads)
+        shape = rng.choices([s for s, _ in SHAPES], [w for _, w in SHAPES])[0]
+        self.play(rng.choice(up), thread, shape)
+
+    def play(self, process: Process, thread: Conversation, shape: Callable[..., Any]) -> Actor:
+        """Start a turn."""
+        actor = Actor(self, process, thread, shape)
+        self.note(f"{actor} begins")
+        actor.task = process.spawn(actor.play(), str(actor))
+        self.actors.append(actor)
+        actor.task.add_done_callback(lambda _: self.actors.remove(actor))
+        return actor
+
+    # ------------------------------------------------------------ chores
+
+    def _start_chore(self) -> None:
+        rng = self.rng
+        process = self.sweeper if rng.random() < 0.5 else rng.choice(self.processes)
+        if not process.is_up:
+            return
+        thread = rng.choice(self.threads)
+        what = (
+            "sweep"
+            if process is self.sweeper
+            else rng.choice(("sweep", "observe", "activate", "buffer", "reflect", "restore", "status", "seen", "seen"))
+        )
+        self.chore(process, what, thread)
+
+    def chore(self, process: Process, what: str, thread: Conversation, after: float = 0.0) -> "asyncio.Task[Any]":
+        """Do something by hand, in the background."""
+        task = process.spawn(self._chore(process, what, thread, after), f"{what} in {process.name}")
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+        return task
+
+    async def _chore(self, process: Process, what: str, thread: Conversation, after: float) -> None:
+        await asyncio.sleep(after)
+        memory = process.memory
+        try:
+            match what:
+                case "sweep":
+                    result: object = await memory.sweep(thread.resource)
+                case "restore":
+                    count = len(await memory.history(thread.name, thread.resource))
+                    result = await memory.restore(thread.name, thread.resource, self.rng.randrange(count or 1))
+                    result = f"generation {result.number} of {result.restored_from}"
+                case "seen":
+                    result = await self._see_again(process, thread)
+                case _:
+                    await getattr(memory, what)(thread.name, thread.resource)
+                    result = "done"
+        except MemologError as error:
+            # Who works by hand is told what is wrong, and tries again.
+            result = error
+        except (Crash, asyncio.CancelledError):
+            return
+        except Exception as error:
+            self.fail(f"{what} of {thread.resource}/{thread.name} in {process.name} raised {error!r}")
+            return
+        self.note(f"{process.name} {what} {thread.resource}/{thread.name}: {result}")
+
+    async def _see_again(self, process: Process, thread: Conversation) -> object:
+        """Build the last context of a thread again: it is what the model saw."""
+        number = self.seen.number(thread.resource, thread.name)
+        if number is None:
+            return None
+        context = await process.memory.seen(thread.name, thread.resource, number)
+        try:
+            self.seen.check_again(thread.resource, thread.name, number, context)
+        except Broken as broken:
+            self.fail(str(broken))
+        return number
+
+    async def finish_chores(self) -> None:
+        """Wait until nothing is done by hand."""
+        while self._chores:
+            await asyncio.wait(set(self._chores))
+
+    # ------------------------------------------------------------ faults
+
+    def _strike(self) -> None:
+        kinds = (self._crash_at_commit, self._crash_at_commit, self._crash, self._freeze, self._freeze)
+        others = (self._lock, self._jump_back, self._delete, self._restart, self._cancel)
+        self.rng.choice((*kinds, *others))()
+
+    def _any_up(self) -> Process | None:
+        up = [process for process in (*self.processes, self.sweeper) if process.is_up]
+        return self.rng.choice(up) if up else None
+
+    def _crash_at_commit(self) -> None:
+        if (process := self._any_up()) is not None:
+            moment = self.rng.choice(("before", "after"))
+            process.armed = (self.rng.choice(CRASH_POINTS), moment, self._loop.time() + 120)
+
+    def _crash(self) -> None:
+        busy = [p for p in (*self.processes, self.sweeper) if p.is_up and p.tasks]
+        if busy:
+            self.rng.choice(busy).die("crash anywhere")
+
+    def _freeze(self) -> None:
+        """Pause a process that holds a lease for longer than it lasts; another looks at its work meanwhile."""
+        owners = {row[0] for row in self.checker.rows("SELECT owner FROM runs WHERE status = 'running'")}
+        holders = [p for p in (*self.processes, self.sweeper) if p.is_up and p.owner in owners]
+        if not holders:
+            return
+        process = self.rng.choice(holders)
+        process.pause(self.rng.uniform(_LEASE + 5, 3 * _LEASE))
+        self.note(f"{process.name} is paused until {process.paused_until:.1f}")
+        others = [p for p in (*self.processes, self.sweeper) if p.is_up and p is not process]
+        for resource in sorted({thread.resource for thread in self.threads}) if others else ():
+            thread = next(t for t in self.threads if t.resource == resource)
+            self.chore(self.rng.choice(others), "sweep", thread, after=_LEASE + 4)
+
+    def _lock(self) -> None:
+        if (process := self._any_up()) is not None:
+            process.busy_until = self._loop.time() + self.rng.uniform(0.5, 20)
+            self.note(f"the database is busy for {process.name} until {process.busy_until:.1f}")
+
+    def _jump_back(self) -> None:
+        if (process := self._any_up()) is not None:
+            jump = self.rng.choice((0.5, 20.0, 200.0))
+            process.clock.skew -= jump
+            self.struck.note("clock jumps back")
+            self.note(f"the clock of {process.name} jumps back by {jump} s")
+
+    def _delete(self) -> None:
+        keys = self.checker.rows(
+            "SELECT DISTINCT t.resource, t.id FROM runs r JOIN threads t ON t.pk = r.thread_pk WHERE r.status = 'running'"
+        )
+        found = [thread for thread in self.threads if (thread.resource, thread.name) in keys]
+        process = self._any_up()
+        if found and process is not None:
+            process.spawn(self._deleting(process, self.rng.choice(found)), "delete")
+
+    async def _deleting(self, process: Process, thread: Conversation) -> None:
+        query = "SELECT pk FROM threads WHERE resource = ? AND id = ?"
+        before = self.checker.rows(query, thread.resource, thread.name)
+        try:
+            store = (await process.memory.open()).store
+            await store.threads.delete(thread.resource, thread.name)
+        except (MemologError, Crash) as error:
+            self.note(f"{process.name} could not delete {thread.resource}/{thread.name}: {error!r}")
+        finally:
+            if before and self.checker.rows(query, thread.resource, thread.name) != before:
+                self._deleted(process, thread)
+
+    def _deleted(self, process: Process, thread: Conversation) -> None:
+        self.struck.note("thread deleted during a run")
+        self.note(f"{process.name} deleted {thread.resource}/{thread.name}")
+        self.expected.delete(thread.resource, thread.name)
+        self.checker.start_over()
+        for conversation in self.threads:
+            if conversation.resource == thread.resource:
+                # A shared log is rewritten for every thread that it serves.
+                self.seen.forget(conversation.resource, conversation.name)
+        thread.open_calls.clear()
+        for mine in thread.mine.values():
+            mine.clear()
+
+    def _restart(self) -> None:
+        idle = [p for p in self.processes if p.is_up and not any(actor.process is p for actor in self.actors)]
+        if idle:
+            process = self.rng.choice(idle)
+            self.struck.note("restart")
+            self.note(f"{process.name} restarts")
+            process.is_up = False
+            self._chores.add(task := self._loop.create_task(self._restarting(process)))
+            task.add_done_callback(self._chores.discard)
+
+    async def _restarting(self, process: Process) -> None:
+        process.is_up = True
+        await process.leave()
+
+    def _cancel(self) -> None:
+        if self.actors:
+            actor = self.rng.choice(self.actors)
+            self.struck.note("turn cancelled")
+            self.note(f"{actor} is cancelled")
+            actor.task.cancel()
+
+
+# ---------------------------------------------------------------- running
+
+
+@cache
+def _folder() -> Path:
+    """Return where databases live: in memory where there is such a place."""
+    shared = Path("/dev/shm")  # noqa: S108 - looked at, not relied on
+    return shared if shared.is_dir() else Path(tempfile.gettempdir())
+
+
+@cache
+def _template() -> bytes:
+    """Return an empty database with its tables, made once."""
+    with tempfile.TemporaryDirectory(dir=_folder(), prefix="memolog-sim-") as folder:
+        path = Path(folder) / "memolog.db"
+
+        async def make() -> None:
+            async with await open_store(str(path)):
+                pass
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(make())
+        return path.read_bytes()
+
+
+@contextlib.contextmanager
+def _one_order() -> Generator[None]:
+    """Take real time and other threads out of the engine: what is left is decided by the seed."""
+    before = sqlite._BREATH_SECONDS, sqlite._COMMITS_BETWEEN_LOOKS
+    logger = logging.getLogger("memolog")
+    was_disabled, logger.disabled = logger.disabled, True
+    setattr(sqlite, "_BREATH_SECONDS", float("inf"))  # noqa: B010 - a constant to everybody else
+    setattr(sqlite, "_COMMITS_BETWEEN_LOOKS", 1 << 60)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(sqlite, "_BREATH_SECONDS", before[0])  # noqa: B010
+        setattr(sqlite, "_COMMITS_BETWEEN_LOOKS", before[1])  # noqa: B010
+        logger.disabled = was_disabled
+
+
+def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Let what a dead process left behind be: what matters is noted where it happens."""
+
+
+async def _live(seed: int, steps: int, path: str, *, verbose: bool) -> Outcome:
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(owned_tasks)
+    loop.set_exception_handler(_ignore)
+    world = World(seed, path, loop, verbose=verbose)
+    try:
+        await world.run(steps)
+    finally:
+        for process in (*world.processes, world.sweeper):
+            if process.is_up:
+                process.is_up = False
+                process._bury()
+        world.checker.close()
+    counts = Counter(
+        contexts=world.seen.contexts,
+        degraded=world.seen.degraded,
+        extended=world.seen.extended,
+        exceeded=world.seen.exceeded,
+        repeated=world.seen.repeated,
+        checks=world.checker.checks,
+        requests=sum(p.model.requests for p in (*world.processes, world.sweeper)),
+    )
+    return Outcome(
+        seed=seed,
+        steps=steps,
+        struck=world.struck,
+        decisions=world.decisions,
+        shapes=world.shapes,
+        counts=counts,
+        trace=list(world.trace),
+    )
+
+
+def simulate(seed: int, steps: int = 200, *, verbose: bool = False) -> Outcome:
+    """Live through one world. Raises Violation if anything breaks that must hold."""
+    template = _template()
+    folder = tempfile.mkdtemp(dir=_folder(), prefix="memolog-sim-")
+    try:
+        path = Path(folder) / "memolog.db"
+        path.write_bytes(template)
+        with _one_order(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(_live(seed, steps, str(path), verbose=verbose))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,491 @@
+"""Models behind the seam: how one is named, and what retries, tiers, fallback and budget do around it. No network."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from memolog.config import Config
+from memolog.domain.errors import ConfigError
+from memolog.domain.run import Usage
+from memolog.runtime.model import Model, ModelReply, ModelRequest
+from memolog.runtime.models import (
+    BudgetedModel,
+    BudgetSpent,
+    CallableModel,
+    FallbackModel,
+    Limit,
+    ModelAt,
+    ModelPair,
+    ModelRefused,
+    ModelUnavailable,
+    NoModelAnswered,
+    Price,
+    PydanticModel,
+    Retry,
+    RetryingModel,
+    TieredModel,
+    check_model,
+    close_model,
+    is_transport_error,
+    models_for,
+    needed_model,
+    resolve_model,
+)
+from memolog.testing import ScriptedModel
+
+ASKED = ModelRequest(purpose="observe", system="Observe.", text="Hello.")
+
+
+class Waits:
+    """A clock and a sleep that only count."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def policy(self, **options: Any) -> Retry:
+        """Return a policy on this clock, without chance."""
+        given: dict[str, Any] = {"chance": lambda: 1.0, "sleep": self.sleep, "time": self.time, **options}
+        return Retry(**given)
+
+
+class Priced:
+    """A model every call of which costs the same."""
+
+    name = "priced"
+
+    def __init__(self, cost: float) -> None:
+        self.cost, self.calls = cost, 0
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        self.calls += 1
+        return ModelReply(text="yes", usage=Usage(model=self.name, cost=self.cost, kind=request.purpose))
+
+
+# ---------------------------------------------------------------- naming a model
+
+
+@pytest.mark.parametrize("spec", [None, "extractive"])
+def test_no_model_is_the_embedded_observer(spec: str | None) -> None:
+    """Neither name asks for a model, so none is made; where one of several is needed that is refused."""
+    assert resolve_model(spec) is None
+    with pytest.raises(ConfigError, match="embedded observer"):
+        needed_model("extractive")
+
+
+def test_names_and_addresses_are_for_the_default_client() -> None:
+    """A provider's model, an address and a ModelAt become the default client, under the name they were given."""
+    for spec, name in [
+        ("openai:gpt-5-mini", "openai:gpt-5-mini"),
+        ("ollama:llama3:8b", "ollama:llama3:8b"),
+        ("http://127.0.0.1:8000/v1#qwen/3", "http://127.0.0.1:8000/v1#qwen/3"),
+        (ModelAt(base_url="https://me:secret@host/v1?key=secret", name="m"), "https://host/v1#m"),
+    ]:
+        model = resolve_model(spec)
+        assert isinstance(model, PydanticModel)
+        assert model.name == name
+
+
+def test_a_key_is_not_shown() -> None:
+    """What is printed of an address does not hold its key."""
+    assert "sk-1" not in repr(ModelAt(base_url="https://host/v1", name="m", api_key="sk-1"))
+
+
+@pytest.mark.parametrize(
+    "spec", ["gpt-5", "openai:", ":gpt-5", "", "http://host/v1", "http://#m", "http://[#m", "https:///v1#m"]
+)
+def test_a_name_that_means_nothing_is_refused(spec: str) -> None:
+    """The message says how a model is written."""
+    with pytest.raises(ConfigError, match="Write "):
+        resolve_model(spec)
+
+
+def test_an_object_with_complete_is_itself() -> None:
+    """What is a model already stays as it is."""
+    model = ScriptedModel()
+    assert resolve_model(model) is model
+
+
+async def test_an_object_without_a_name_gets_one() -> None:
+    """Events and the ledger need a name: that of its type."""
+
+    class Nameless:
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            return ModelReply(text=request.text)
+
+    model = needed_model(cast("Any", Nameless()))
+    assert model.name == "Nameless"
+    assert (await model.complete(ASKED)).text == "Hello."
+
+
+@pytest.mark.parametrize("spec", [42, ScriptedModel, object()])
+def test_what_is_no_model_is_refused(spec: Any) -> None:
+    """Numbers, classes and other objects are refused when they are named, not when they are asked."""
+    with pytest.raises(ConfigError, match="not a model"):
+        resolve_model(spec)
+
+
+def test_each_role_may_have_its_own_model() -> None:
+    """A model for one role beats the given one, which beats the general one; one name in both roles is one object."""
+    config = Config.from_dict({"model": "openai:a", "reflection": {"model": "openai:b"}})
+    pair = models_for(config)
+    assert [m.name for m in (pair.observe, pair.reflect) if m] == ["openai:a", "openai:b"]
+    given = ScriptedModel()
+    assert models_for(config, given).of("observe") is given
+    assert models_for(Config(), given) == ModelPair(observe=given, reflect=given)
+    assert models_for(Config()) == ModelPair(observe=None, reflect=None)
+    same = models_for(Config(model="openai:a"))
+    assert same.of("observe") is same.of("reflect")
+    mixed = models_for(Config.from_dict({"reflection.model": "openai:b"}))
+    assert mixed.observe is None
+    assert mixed.reflect is not None
+
+
+# ---------------------------------------------------------------- functions
+
+
+async def test_functions_of_either_colour() -> None:
+    """A coroutine function runs on the loop, a plain one in a thread; both may answer with text or a reply."""
+
+    async def on_the_loop(request: ModelRequest) -> str:
+        return f"{request.text} {threading.current_thread() is threading.main_thread()}"
+
+    def in_a_thread(request: ModelRequest) -> ModelReply:
+        return ModelReply(text=f"{request.text} {threading.current_thread() is threading.main_thread()}")
+
+    first, second = needed_model(on_the_loop), needed_model(in_a_thread)
+    assert (first.name, second.name) == ("callable:on_the_loop", "callable:in_a_thread")
+    assert (await first.complete(ASKED)).text == "Hello. True"
+    assert (await second.complete(ASKED)).text == "Hello. False"
+    disguised = needed_model(lambda asked: on_the_loop(replace(asked, text="Bye.")))
+    assert (await disguised.complete(ASKED)).text == "Bye. True"
+
+
+async def test_a_function_that_answers_with_something_else() -> None:
+    """The error says what it returned and what it should."""
+    wrong: Any = hash
+    with pytest.raises(ConfigError, match="type int"):
+        await CallableModel(wrong).complete(replace(ASKED, options=cast("Any", ())))
+
+
+async def test_a_function_that_hangs_is_cancelled() -> None:
+    """After its time the call is cancelled and counts as a transport error."""
+    was_cancelled = False
+
+    async def hang(request: ModelRequest) -> str:
+        nonlocal was_cancelled
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            was_cancelled = True
+            raise
+        return request.text
+
+    with pytest.raises(ModelUnavailable, match="did not answer within"):
+        await CallableModel(hang, timeout=60).complete(replace(ASKED, timeout=0.01))
+    assert was_cancelled
+
+
+# ---------------------------------------------------------------- retries
+
+
+async def test_transport_errors_are_retried_with_growing_waits() -> None:
+    """Each wait is twice the last, up to the longest, and the answer of the first success is returned."""
+    waits = Waits()
+    model = ScriptedModel([ConnectionResetError(), TimeoutError(), ModelUnavailable("Busy."), "yes"])
+    retrying = RetryingModel(model, waits.policy(attempts=5, first=1.0, longest=3.0))
+    assert (await retrying.complete(ASKED)).text == "yes"
+    assert waits.slept == [1.0, 2.0, 3.0]
+    assert retrying.name == "scripted"
+
+
+async def test_waits_are_spread_by_chance() -> None:
+    """Between half and all of a wait is slept, so that callers who failed together do not return together."""
+    policy = Retry(first=4.0, chance=lambda: 0.0)
+    assert policy.wait(1, ConnectionError()) == 2.0
+    assert replace(policy, chance=lambda: 0.5).wait(1, ConnectionError()) == 3.0
+
+
+@pytest.mark.parametrize("error", [ModelRefused("A wrong key."), ConfigError("No key."), ValueError("a bug")])
+async def test_other_errors_are_not_retried(error: Exception) -> None:
+    """What was refused once is refused again: the error goes straight to the caller."""
+    waits = Waits()
+    model = ScriptedModel([error])
+    with pytest.raises(type(error)):
+        await RetryingModel(model, waits.policy()).complete(ASKED)
+    assert len(model.requests) == 1
+    assert waits.slept == []
+    assert not is_transport_error(error)
+
+
+async def test_retries_end() -> None:
+    """After the last attempt the last error is raised."""
+    waits = Waits()
+    model = ScriptedModel([ConnectionError(str(number)) for number in range(9)])
+    with pytest.raises(ConnectionError, match="2"):
+        await RetryingModel(model, waits.policy(attempts=3)).complete(ASKED)
+    assert len(model.requests) == 3
+
+
+async def test_what_the_provider_asks_for_is_waited() -> None:
+    """A Retry-After is honoured, with the jitter on top."""
+    waits = Waits()
+    model = ScriptedModel([ModelUnavailable("Busy.", retry_after=7.0), "yes"])
+    await RetryingModel(model, waits.policy(first=1.0)).complete(ASKED)
+    assert waits.slept == [8.0]
+
+
+async def test_no_wait_that_ends_after_the_time_is_up() -> None:
+    """A provider that wants longer than there is gets no second call now."""
+    waits = Waits()
+    model = ScriptedModel([ModelUnavailable("Busy.", retry_after=3600.0), "yes"])
+    with pytest.raises(ModelUnavailable):
+        await RetryingModel(model, waits.policy(total=60)).complete(ASKED)
+    assert waits.slept == []
+
+
+async def test_an_attempt_has_no_more_time_than_is_left() -> None:
+    """The second attempt is told what the first and the wait have left of the total."""
+    waits = Waits()
+
+    def slow(request: ModelRequest) -> str:
+        waits.now += 30.0
+        raise ConnectionError(request.text)
+
+    model = ScriptedModel([slow, "yes"])
+    await RetryingModel(model, waits.policy(first=2.0, total=60)).complete(replace(ASKED, timeout=45.0))
+    assert [request.timeout for request in model.requests] == [45.0, 28.0]
+
+
+async def test_a_cancelled_call_is_not_repeated() -> None:
+    """Cancelling a caller ends the attempt it waits for, and no other begins."""
+    begun = asyncio.Event()
+
+    async def hang(request: ModelRequest) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return request.text
+
+    model = ScriptedModel([hang, "yes"])
+    task = asyncio.create_task(RetryingModel(model, Waits().policy()).complete(ASKED))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(model.requests) == 1
+
+
+# ---------------------------------------------------------------- tiers
+
+
+async def test_the_size_of_the_input_picks_the_model() -> None:
+    """A tier takes inputs up to its size, both ends checked; what is larger goes to the last."""
+    small, middle, large = (ScriptedModel(name=name) for name in ("small", "middle", "large"))
+    tiers = TieredModel({100: middle, 10: small}, above=large)
+    for length, expected in [(0, small), (40, small), (41, middle), (400, middle), (401, large), (9_999, large)]:
+        asked = replace(ASKED, system="", text="x" * length)
+        assert tiers.pick(asked) is expected
+    reply = await tiers.complete(replace(ASKED, text="x" * 300))
+    assert reply.usage is not None
+    assert reply.usage.model == "middle"
+    assert tiers.name == "small | middle | large"
+
+
+def test_the_instructions_count_as_input() -> None:
+    """A long system text fills a tier as the transcript does."""
+    small, large = ScriptedModel(), ScriptedModel()
+    tiers = TieredModel({10: small}, above=large)
+    assert tiers.pick(replace(ASKED, system="x" * 400)) is large
+
+
+def test_tiers_without_a_size_are_refused() -> None:
+    """No input is smaller than nothing."""
+    with pytest.raises(ConfigError, match="0 tokens"):
+        TieredModel({0: ScriptedModel()}, above=ScriptedModel())
+
+
+# ---------------------------------------------------------------- fallback
+
+
+@pytest.mark.parametrize("error", [ModelRefused("No."), ConnectionError(), ConfigError("No key."), ValueError()])
+async def test_the_second_answers_when_the_first_fails(error: Exception) -> None:
+    """Whatever was wrong with the first, the second is asked the same."""
+    first, second = ScriptedModel([error], name="first"), ScriptedModel(["yes"], name="second")
+    fallback = FallbackModel(first, second)
+    reply = await fallback.complete(ASKED)
+    assert reply.text == "yes"
+    assert reply.usage is not None
+    assert reply.usage.model == "second"
+    assert second.requests == [ASKED]
+    assert fallback.name == "first"
+
+
+async def test_the_second_is_left_alone_while_the_first_answers() -> None:
+    """A stand-in costs nothing until it is needed."""
+    second = ScriptedModel()
+    assert (await FallbackModel(ScriptedModel(["yes"]), second).complete(ASKED)).text == "yes"
+    assert second.requests == []
+
+
+async def test_a_first_that_hangs_leaves_time_for_the_second() -> None:
+    """Each has its share of the time."""
+    fallback = FallbackModel(ScriptedModel(seconds=3600.0), ScriptedModel(["yes"]), seconds=0.01)
+    assert (await fallback.complete(ASKED)).text == "yes"
+
+
+async def test_when_all_fail_the_error_names_each() -> None:
+    """Both reasons are told, and it may be tried again if one of them passes by itself."""
+    fallback = FallbackModel(
+        ScriptedModel([ModelRefused("A wrong key.")]), ScriptedModel([ModelUnavailable("It is busy.")])
+    )
+    with pytest.raises(NoModelAnswered, match=r"A wrong key.*It is busy") as caught:
+        await fallback.complete(ASKED)
+    assert caught.value.retryable
+    with pytest.raises(NoModelAnswered) as caught:
+        await FallbackModel(ScriptedModel([ValueError()]), ScriptedModel([ValueError()])).complete(ASKED)
+    assert not caught.value.retryable
+
+
+async def test_a_spent_budget_is_spent_for_the_stand_in_too() -> None:
+    """A fallback is no way around a budget."""
+    second = ScriptedModel()
+    with pytest.raises(BudgetSpent):
+        await FallbackModel(ScriptedModel([BudgetSpent("run", 1.0, 1.0)]), second).complete(ASKED)
+    assert second.requests == []
+
+
+def test_a_fallback_needs_a_second() -> None:
+    """One model is no fallback."""
+    with pytest.raises(ConfigError, match="second"):
+        FallbackModel(ScriptedModel())
+
+
+# ---------------------------------------------------------------- budget
+
+
+def limit(dollars: float, spent: float, of: str = "resource") -> Limit:
+    """Return a limit whose books always say the same."""
+
+    async def books() -> float:
+        return spent
+
+    return Limit(of=of, dollars=dollars, spent=books)
+
+
+async def test_a_spent_budget_stops_the_call() -> None:
+    """The model is not asked, and the error says whose money it was and what to do."""
+    model = Priced(0.25)
+    with pytest.raises(BudgetSpent, match=r"5 US dollars for this thread is spent: 5\.0000.*Raise `budget`") as caught:
+        await BudgetedModel(model, limit(9.0, 5.0), limit(5.0, 5.0, "thread")).complete(ASKED)
+    assert model.calls == 0
+    assert (caught.value.of, caught.value.dollars, caught.value.spent) == ("thread", 5.0, 5.0)
+    assert not caught.value.retryable
+
+
+async def test_what_the_guard_let_through_counts_at_once() -> None:
+    """The books do not know a run's own calls until it has ended; the guard adds them."""
+    model = Priced(0.4)
+    guarded = BudgetedModel(model, limit(1.0, 0.0))
+    for _ in range(3):
+        await guarded.complete(ASKED)
+    with pytest.raises(BudgetSpent):
+        await guarded.complete(ASKED)
+    assert model.calls == 3
+
+
+async def test_no_books_no_call() -> None:
+    """A limit that cannot be read might be passed already."""
+
+    async def unreadable() -> float:
+        raise ConnectionError
+
+    model = Priced(0.1)
+    with pytest.raises(ConnectionError):
+        await BudgetedModel(model, Limit(of="run", dollars=1.0, spent=unreadable)).complete(ASKED)
+    assert model.calls == 0
+
+
+async def test_without_limits_nothing_stops() -> None:
+    """A guard without a limit only passes calls on."""
+    assert (await BudgetedModel(Priced(1e9)).complete(ASKED)).text == "yes"
+
+
+def test_a_price_of_ones_own() -> None:
+    """Where no list knows a model, its price is a sum over four kinds of tokens; the cache costs as input unless said."""
+    usage = Usage(
+        model="m", input_tokens=1_000_000, output_tokens=500_000, cache_read_tokens=100_000, cache_write_tokens=200_000
+    )
+    assert Price(input=2.0, output=8.0).cost(usage) == pytest.approx(2.0 + 4.0 + 0.2 + 0.4)
+    assert Price(input=2.0, output=8.0, cache_read=0.2, cache_write=2.5).cost(usage) == pytest.approx(6.0 + 0.02 + 0.5)
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [("openai:gpt-5-mini", "OPENAI_API_KEY"), ("anthropic:claude-haiku-4-5", "ANTHROPIC_API_KEY")],
+)
+async def test_a_missing_key_is_named(model: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the variable and says that memory works on, whether the model is checked or asked."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    made = needed_model(model)
+    with pytest.raises(ConfigError, match=rf"Set {variable} in the environment.*embedded observer goes on"):
+        await check_model(made)
+    with pytest.raises(ConfigError, match=variable):
+        await made.complete(ASKED)
+
+
+async def test_an_unknown_provider_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that the client does not know is a matter of configuration."""
+    with pytest.raises(ConfigError, match="nobody:nothing"):
+        await check_model(resolve_model("nobody:nothing"))
+
+
+async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra the message says what to install, and that memory works on."""
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    with pytest.raises(ConfigError, match=r'pip install "memolog\[llm\]".*embedded observer goes on'):
+        await check_model(resolve_model("openai:gpt-5-mini"))
+
+
+async def test_checks_reach_the_models_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrapping a model hides nothing: every tier is needed, one of several stand-ins is enough."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    keyless, sound = "openai:gpt-5-mini", ScriptedModel()
+    wrapped: list[Model] = [
+        TieredModel({10: sound}, above=keyless),
+        FallbackModel(keyless, keyless),
+        RetryingModel(needed_model(keyless)),
+        BudgetedModel(needed_model(keyless)),
+    ]
+    for model in wrapped:
+        with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+            await check_model(model)
+        await close_model(model)
+    await check_model(FallbackModel(keyless, sound))
+    await check_model(sound)
+
+
+def test_naming_a_model_loads_no_provider() -> None:
+    """The libraries are loaded by the first call, not by a configuration that names one."""
+    program = (
+        "import sys\nfrom memolog.runtime.models import resolve_model\nresolve_model('openai:gpt-5-mini')\n"
+        "print(*sorted({'pydantic_ai', 'openai', 'anthropic', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
