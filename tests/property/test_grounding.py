@@ -103,6 +103,7 @@ def _checked(text: str) -> tuple[str, ...]:
 
 
 def _seconds(work: Callable[[str], object], text: str) -> float:
-    start = time.perf_counter()
+    # Only our own time counts: other tests run beside this one.
+    start = time.process_time()
     work(text)
-    return time.perf_counter() - start
+    return time.process_time() - start

@@ -39,6 +39,8 @@ class Conversation:
     crowded: bool = False
     mine: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """The markers of what each turn has handed in."""
+    orphans: set[str] = field(default_factory=set[str])
+    """The turns under which the thread was deleted: what they said is in two threads of one name."""
 
 
 class Stage(Protocol):
@@ -152,7 +154,7 @@ class Actor:
             step=turn.step,
             mine=list(mine),
             last_seq=rows[0][1] if rows else 0,
-            thread_pk=rows[0][0] if rows else 0,
+            thread_pk=-1 if turn.id in where.orphans else rows[0][0] if rows else 0,
             is_degraded=any(event.what == "preparing the context" for event in told),
             has_waited=any(event.what == "waiting for the model" for event in told)
             or asyncio.get_running_loop().time() - began >= process.memory.config.observation.deadline,

@@ -64,6 +64,7 @@ class Checker:
         self._expected = expected
         self._known = _Known()
         self._version = -1
+        self._gone = 0
         self._covers: dict[int, tuple[str, ...]] = {}
         self.checks = 0
 
@@ -207,18 +208,23 @@ class Checker:
                 end = last
             if end > lasts[thread]:
                 raise Broken(f"log {log}, thread {thread}: spans reach {end}, the last message is {lasts[thread]}")
-            self._check_boundaries(log, thread, {group.last or 0 for group in mine} | {last for _, last in ahead})
+            firsts = {group.first or 0 for group in mine} | {first for first, _ in ahead}
+            self._check_boundaries(
+                log, thread, firsts, {group.last or 0 for group in mine} | {last for _, last in ahead}
+            )
 
-    def _check_boundaries(self, log: int, thread: int, ends: set[int]) -> None:
+    def _check_boundaries(self, log: int, thread: int, firsts: set[int], ends: set[int]) -> None:
         """No span ends between a call and its result; each end is looked at when it is first seen."""
         fresh = {end for end in ends if (log, thread, end) not in self._known.boundaries}
         if not fresh:
             return
         self._known.boundaries |= {(log, thread, end) for end in fresh}
         rows = self.rows("SELECT seq, role, pairs, state FROM messages WHERE thread_pk = ? ORDER BY seq", thread)
-        torn = list(_torn(rows))
+        # A span may have been cut before something was withdrawn; and what fills a hole ends where the hole does.
+        is_new = self.rows("SELECT COUNT(*) FROM messages WHERE state = 'withdrawn'")[0][0] != self._gone
+        torn, torn_by_gone = list(_torn(rows, is_strict=False)), list(_torn(rows, is_strict=True))
         for end in fresh:
-            for call, first, last in torn:
+            for call, first, last in torn if is_new or end + 1 in firsts else torn_by_gone:
                 if first <= end and (last is None or end < last):
                     raise Broken(
                         f"log {log}, thread {thread}: a span ends at {end}, inside call {call} ({first}–{last})"
@@ -314,7 +320,7 @@ class Checker:
 
     def _check_withdrawn(self) -> None:
         """Check that what was withdrawn is cited by nothing that stands in a log or will."""
-        gone = self.rows("SELECT COUNT(*) FROM messages WHERE state = 'withdrawn'")[0][0]
+        gone = self._gone = self.rows("SELECT COUNT(*) FROM messages WHERE state = 'withdrawn'")[0][0]
         seen = (gone, self._known.observations, tuple(self._known.logs.values()))
         if not gone or seen == self._known.withdrawn:
             return
@@ -329,13 +335,15 @@ class Checker:
             raise Broken(f"withdrawn and still cited: {found}")
 
 
-def _torn(rows: list[Row]) -> Iterator[tuple[str, int, int | None]]:
-    """Yield each call with the ends at which a span would tear it: from the call to its result or the next question."""
+def _torn(rows: list[Row], *, is_strict: bool) -> Iterator[tuple[str, int, int | None]]:
+    """Yield each call with the ends at which a span would tear it: from the call to its result or the next question.
+
+    Strictly, what was withdrawn is as if it had not been said: a question that is gone closes no call.
+    """
     opened: dict[str, int] = {}
     for seq, role, pairs, state in rows:
         if state != "live":
-            # Whether it was there when a span was cut is not known any more: it may have closed what was open.
-            if role == "user":
+            if role == "user" and not is_strict:
                 opened.clear()
             continue
         calls, results = json.loads(pairs) if pairs else ((), ())

@@ -134,6 +134,12 @@ def test_done_needs_a_confirmation() -> None:
     assert all(draft.priority != "done" for draft in seen(*base).observations)
 
 
+def test_notices_of_a_client_are_no_statements() -> None:
+    """What is wrapped in tags from end to end was written by a program, also where it comes as the user's."""
+    parsed = seen(row(1, "user", "<command-output>The model is now set to large for all sessions</command-output>"))
+    assert [draft.priority for draft in parsed.observations] == ["low"]
+
+
 # ---------------------------------------------------------------- dates
 
 
@@ -327,7 +333,7 @@ def test_our_own_tools_are_only_mentioned() -> None:
     [
         (
             "Ich wohne seit 2019 in Graz. Meine Tochter heißt Mila. Am Montag war ich beim Arzt.",
-            ("2019", "Graz", "Mila", "Am Montag war"),
+            ("2019", "Graz", "Mila", "Am Montag", "war ich beim Arzt"),
         ),
         ("我住在上海。我的女儿叫小雨,今年七岁。", ("我住在上海", "小雨")),
         ("私は京都に住んでいます。犬の名前はポチです。", ("京都", "ポチ")),

@@ -120,7 +120,7 @@ def test_a_bare_number_comes_with_the_word_beside_it(text: str, phrase: str) -> 
     ("text", "source"),
     [
         ("API in server/, frontend in client/", "the api is in server, the frontend in `client/`"),
-        ("Created src/auth.ts", "wrote /home/me/src/auth.ts"),
+        ("Created src/auth.ts", "wrote /srv/app/src/auth.ts"),
         ("Created /repo/src/auth.ts", "cd /repo && touch src/auth.ts"),
         ("Added LoginSchema's test for LoginSchemas", "export const loginSchema ="),
         ("Uses foo_bar and getUserById", "fooBar(); get_user_by_id()"),

@@ -57,12 +57,12 @@ class _Tally:
         """Count one request."""
         text = context.render_without_edge()
         if self.previous:
-            self.reused.append(_common(self.previous, text) / len(self.previous))
+            self.reused.append(_shared_length(self.previous, text) / len(self.previous))
         self.previous = text
         self.steps += 1
 
 
-def _common(one: str, other: str) -> int:
+def _shared_length(one: str, other: str) -> int:
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

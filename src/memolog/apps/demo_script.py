@@ -52,7 +52,7 @@ DAYS: tuple[tuple[Exchange, ...], ...] = (
                 (
                     "write_file",
                     "server/db/migrations/004_refresh_tokens.sql",
-                    "CREATE TABLE refresh_tokens (\n  id UUID PRIMARY KEY,\n  user_id UUID NOT NULL,\n  token_hash TEXT NOT NULL,\n"
+                    "-- refresh tokens, stored hashed\nCREATE TABLE refresh_tokens (\n  id UUID PRIMARY KEY,\n  user_id UUID NOT NULL,\n  token_hash TEXT NOT NULL,\n"
                     "  expires_at TIMESTAMPTZ NOT NULL\n);",
                 ),
                 ("run", "npm run migrate", "004_refresh_tokens.sql applied in 38 ms"),

@@ -164,6 +164,9 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
     # What was condensed before, with nothing added to it, is condensed again only if the log would not fit otherwise.
     if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
         return None
+    if not (by_hand or is_urgent) and sum(entry.tokens for entry in groups) < _GROWTH * config.reflect_at:
+        # A line or two cannot be said any shorter: a slice is worth a call once it weighs something.
+        return None
     reason = "asked for by hand" if by_hand else _full(state, config)
     return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait)
 

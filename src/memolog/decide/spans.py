@@ -3,7 +3,7 @@
 Knows that a tool call and its result stay together, and that spans tile a thread without gap or overlap.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memolog.decide.state import State, Tail, Weight
@@ -35,7 +35,7 @@ def closed_ends(weights: Sequence[Weight]) -> list[int]:
     ends: list[int] = []
     waiting: set[str] = set()
     for position, weight in enumerate(weights):
-        if weight.role == "user" and not weight.closes:
+        if weight.role == "user" and not weight.closes and not weight.is_gone:
             waiting.clear()
         waiting.difference_update(weight.closes)
         waiting.update(weight.opens)
@@ -46,7 +46,7 @@ def closed_ends(weights: Sequence[Weight]) -> list[int]:
 
 def free_stretch(state: State, tail: Tail) -> Stretch:
     """Return the first messages of a tail that neither a buffered group nor a run holds."""
-    taken = sorted(_taken(state, tail.thread), key=lambda span: span.first)
+    taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
     start, end, is_hole = tail.cursor + 1, None, False
     for span in taken:
         if span.first > start:
@@ -55,15 +55,6 @@ def free_stretch(state: State, tail: Tail) -> Stretch:
         start = max(start, span.last + 1)
     weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
     return Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
-
-
-def _taken(state: State, thread: str) -> Iterable[Span]:
-    for group in state.ready:
-        if group.thread == thread:
-            yield group.span
-    for flight in state.flights:
-        if flight.thread == thread and flight.span is not None:
-            yield flight.span
 
 
 def longest_span(stretch: Stretch, most: int) -> Span | None:

@@ -24,6 +24,8 @@ class Weight:
     at: datetime
     opens: tuple[str, ...] = ()
     closes: tuple[str, ...] = ()
+    is_gone: bool = False
+    """True for a tombstone: it keeps its place, and is as if it had not been said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,15 @@ class State:
     def log_tokens(self) -> int:
         """Return what the log weighs."""
         return sum(entry.tokens for entry in self.entries)
+
+    @cached_property
+    def taken(self) -> dict[str, list[Span]]:
+        """Return the spans of each thread that a buffered group or a run holds."""
+        found: dict[str, list[Span]] = {}
+        for holder in (*self.ready, *self.flights):
+            if holder.thread is not None and holder.span is not None:
+                found.setdefault(holder.thread, []).append(holder.span)
+        return found
 
     def tail_of(self, thread: str) -> Tail | None:
         """Return the tail of a thread."""

@@ -4,6 +4,7 @@ Knows how what was said and done becomes lines: a user's words first, answers an
 is in `speech`, the reading of tools in `doings`. Lines that speak for a user cite that user and nobody else.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -26,6 +27,7 @@ from memolog.tokens import TokenCounter, cut
 
 __all__ = ["observe"]
 
+_WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
 _MOST_TEXT: Final = 400_000
 _LONGEST: Final = 9_000
 _SYSTEM: Final = 160
@@ -147,7 +149,9 @@ def _user_lines(said: _Said, live: Sequence[Message]) -> Iterator[_Line]:
         text = _joined(stated)
         line = dated(text, said.day)
         mark = _who(said.message, "User:")
-        yield _Line("high", f"{mark} {line.text}", cites, category_of(text), is_root=True, about=line.about)
+        # A client wraps its own notices in tags and sends them as the user's: they state nothing.
+        priority: Priority = "low" if _WRAPPED.match(said.message.text) else "high"
+        yield _Line(priority, f"{mark} {line.text}", cites, category_of(text), is_root=True, about=line.about)
     if asked:
         line = dated(_joined(asked), said.day)
         mark = "asked:" if stated else _who(said.message, "User asked:")

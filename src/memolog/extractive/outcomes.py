@@ -31,13 +31,13 @@ _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _FENCE: Final = re.compile(r"\A\s*```\w*\n|\n?```\s*\Z")
 _TAGS: Final = re.compile(r"</?tool_use_error>")
 _FAILED: Final = re.compile(
-    r"\A\s*(?:Exit code:? [1-9]|<tool_use_error>|error\b|\w*(?:Error|Exception)\b[:(]|fatal:|Traceback \()",
+    r"\A\s*(?:Exit code:? [1-9]|<tool_use_error>|error\b|\w{0,80}(?:Error|Exception)\b[:(]|fatal:|Traceback \()",
     re.IGNORECASE,
 )
 _EXIT: Final = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?:? ([1-9]\d{0,2})\b", re.IGNORECASE)
 # How errors begin when nobody says that the call failed: strict, since code is full of the word.
 _STRICT: Final = re.compile(
-    r"^(?:E {2,}|(?:[\w.]+\.)?\w*(?:Error|Exception)(?::| *\()|error(?:\[\w+\])?: |fatal: |panic: |FAIL\b|FAILED\b"
+    r"^(?:E {2,}|[\w.]{0,80}?(?:Error|Exception)(?::| ?\()|error(?:\[\w+\])?: |fatal: |panic: |FAIL\b|FAILED\b"
     r"|ERROR[: ]|npm ERR!|"
     r"\s*--- FAIL|make(?:\[\d+\])?: \*\*\*|\S{1,80}(?: line \d{1,6})?: (?:[^\n:]{1,60}: )?(?i:command not found"
     r"|no such file|permission denied)|thread '.{1,80}' panicked)[^\n]*",
@@ -51,7 +51,7 @@ _LOOSE: Final = re.compile(
     r"^[^\n]*(?:error|exception|fail|panic|fatal|undefined|not found|cannot|can't|unable|unexpected|expected|denied"
     r"|missing|invalid"
     r"|refused|unknown|no such|mismatch|rejected|timed? ?out|abort|traceback|warning|unresolved|conflict"
-    r"|\S+\.\w{1,5}:\d+)[^\n]*",
+    r"|\.\w{1,5}:\d)[^\n]*",
     re.MULTILINE | re.IGNORECASE,
 )
 _TESTS: Final = re.compile(
@@ -76,7 +76,9 @@ _MOST_LINES: Final = 12
 _MOST_ERROR: Final = 1_200
 _LINE: Final = 200
 _ERROR_LINE: Final = 300
-_NAME: Final = re.compile(r"[\w.@~+:-]*(?:/[\w.@~+-]+)+|\b\w+\.\w+\b|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z]+[A-Z]\w*|\b\w+_\w+")
+_NAME: Final = re.compile(
+    r"[\w.@~+:-]{0,100}(?:/[\w.@~+-]{1,100})+|\b\w{1,80}\.\w{1,80}\b|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z]+[A-Z]\w*|\b\w+_\w+"
+)
 _SHORT: Final = 160
 _PROSE: Final = 400
 _MOST_PROSE: Final = 600

@@ -144,7 +144,8 @@ def _unique(entries: Sequence[_Entry]) -> tuple[list[_Entry], dict[int, list[str
         stays = newest[entry.observation.text.casefold(), entry.observation.priority]
         if stays != entry.index:
             stands_for.setdefault(stays, []).append(entry.name)
-    return [entry for entry in entries if entry.index in newest.values()], stands_for
+    stay = set(newest.values())
+    return [entry for entry in entries if entry.index in stay], stands_for
 
 
 # ---------------------------------------------------------------- choosing

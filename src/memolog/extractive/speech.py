@@ -169,7 +169,7 @@ def _offer(piece: Piece, kind: Kind, factor: float, *, is_foreign: bool) -> _Off
 
 
 def _worded(offer: _Offer) -> str:
-    text = offer.piece.text
+    text = offer.piece.text[: 2 * _LONGEST]
     text = text.strip(" ;,\t") if offer.is_foreign else shortened(text)
     if len(text) > _LONGEST_WORD and " " not in text and text.isascii():
         return f"{text[:_LONGEST_WORD]}…"

@@ -78,6 +78,8 @@ _OPENING: Final = re.compile(
     re.IGNORECASE,
 )
 
+_LONGEST_FILLER: Final = 80
+
 
 def is_ask(sentence: str) -> bool:
     """Tell whether a sentence asks or requests: it asserts nothing."""
@@ -91,7 +93,7 @@ def is_about_self(text: str) -> bool:
 
 def is_filler(sentence: str) -> bool:
     """Tell whether a sentence is only a courtesy."""
-    return bool(_FILLER.match(sentence))
+    return len(sentence) <= _LONGEST_FILLER and bool(_FILLER.match(sentence))
 
 
 def is_opening(sentence: str) -> bool:

@@ -29,7 +29,8 @@ _EMPTY_WORDS: Final = """
     going had has have her here him his how into its itself just let lets may more most must not now off once only other
     our out over own per please same shall she should some such than that the their them then there these they this those
     through too under until upon use used very via was were what when where which while who whom why will with would yes
-    yet you your user users assistant assistants tool tools agent message messages"""
+    yet you your user users assistant assistants tool tools agent message messages
+    approved asked asks confirmed decided need needs prefer prefers requested said say says stated tell told want wants"""
 _EMPTY: Final = frozenset(_EMPTY_WORDS.split())
 
 

@@ -11,6 +11,7 @@ from memolog.domain.message import Message, pairs_of
 from memolog.domain.observation import Observation
 from memolog.grounding.check import ungrounded
 from memolog.grounding.evidence import Evidence
+from memolog.grounding.identifiers import Kind
 from memolog.grounding.sources import is_spoken_by_user, source_text
 from memolog.grounding.trust import Voices, allowed_priority, lowest, speaks_for_user, trust_of, voices_of
 
@@ -21,6 +22,8 @@ Policy: TypeAlias = Literal["keep", "flag", "drop"]
 # Words that were only returned, never said, before a line that cites a user is no longer taken for theirs.
 _LEAST_ECHO: Final = 4
 _SHARE: Final = 0.34
+# What two conversations do not have in common by chance.
+_OWNED: Final[frozenset[Kind]] = frozenset({"path", "symbol", "url", "command", "hash", "version", "name"})
 _MOST_NAMED: Final = 20
 _MOST_CHARACTERS: Final = 200
 
@@ -52,8 +55,8 @@ def judge(
     `foreign` are messages of other conversations that the observer was shown beside them: a line that takes its words from
     those alone is none of this conversation, and is left out whatever the policy.
     """
-    case = _Case(messages, log, policy)
-    own = [observation for observation in observations if not case.is_foreign(observation, foreign)]
+    case = _Case(messages, log, policy, foreign)
+    own = [observation for observation in observations if not case.is_foreign(observation)]
     judged = _sentenced([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
@@ -61,24 +64,23 @@ def judge(
 class _Case:
     """The messages of one span, each prepared once however many lines cite it."""
 
-    def __init__(self, messages: Sequence[Message], log: str, policy: Policy) -> None:
+    def __init__(self, messages: Sequence[Message], log: str, policy: Policy, foreign: Sequence[Message]) -> None:
         self._by_seq = {(message.thread, message.seq): message for message in messages}
         self._texts: dict[str, Evidence] = {}
         self._log, self._policy = Evidence(log), policy
         # The log is no voice here: some of it is a tool's word, noted earlier.
-        self._voices = voices_of(messages)
-        self._others: Voices | None = None
+        self._voices = voices_of(messages, foreign=foreign)
+        own = voices_of(messages)
+        others = voices_of((), foreign=foreign).returned
+        self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
 
-    def is_foreign(self, observation: Observation, foreign: Sequence[Message]) -> bool:
+    def is_foreign(self, observation: Observation) -> bool:
         """Tell whether a line was made from messages of another conversation."""
-        if not foreign:
+        if not self._others.returned:
             return False
-        if self._others is None:
-            own = (*self._voices.said, *self._voices.returned, self._log)
-            self._others = Voices(said=own, returned=voices_of((), foreign=foreign).returned)
-        return _is_echo(observation, self._others)
+        return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
 
     def verdict(self, observation: Observation) -> _Verdict:
         """Return what a line counts for."""
@@ -86,7 +88,7 @@ class _Case:
         trust = lowest(map(trust_of, cited))
         is_for_user = speaks_for_user(observation.text, self._speakers)
         cites_user = any(map(is_spoken_by_user, cited))
-        if cites_user and _claims(observation, is_for_user) and _is_echo(observation, self._voices):
+        if cites_user and _claims(observation, is_for_user) and _is_of_tool(observation, self._voices):
             # It names a user's message, but the words are a tool's.
             cites_user, trust = False, "tool"
         missing = () if self._policy == "keep" else self._missing(observation, cited)
@@ -124,21 +126,22 @@ def judge_reflection(
     """Return what a reflector made of some lines, checked against the lines that each stands for."""
     by_id = {line.id: line for line in lines}
     slice_text = Evidence("\n".join(map(_words, lines)))
+    heard: dict[tuple[str, ...], Voices] = {}
     verdicts: list[_Verdict] = []
     for observation in observations:
         roots = [by_id[name] for name in observation.merges if name in by_id] or list(lines)
-        voices = _voices(roots)
+        voices = heard.setdefault(observation.merges, _voices(roots))
         is_for_user = speaks_for_user(observation.text)
         # A line of high priority cites a user, or it would have been lowered when it was made.
         cites_user = any(root.trust == "user" or root.priority == "high" for root in roots)
         trust = lowest(root.trust for root in roots)
-        if cites_user and _claims(observation, is_for_user) and _is_echo(observation, voices):
+        if cites_user and _claims(observation, is_for_user) and _is_of_tool(observation, voices):
             cites_user, trust = False, "tool"
         missing: tuple[str, ...] = ()
         if policy != "keep":
+            # The reflector read the whole slice: a line may name what stands in another.
             moments = [root.said_at for root in roots if root.said_at]
-            texts = [Evidence(_words(root)) for root in roots]
-            new = ungrounded(_words(observation), texts, slice_text, said_at=moments, about=observation.about)
+            new = ungrounded(_words(observation), [slice_text], said_at=moments, about=observation.about)
             missing = tuple(dict.fromkeys((*new, *_inherited(observation, roots))))
         judged = replace(observation, trust=trust)
         verdicts.append(_weighed(judged, missing, cites_user=cites_user, is_for_user=is_for_user))
@@ -146,8 +149,9 @@ def judge_reflection(
 
 
 def _voices(roots: Sequence[Observation]) -> Voices:
-    said = tuple(Evidence(_words(root)) for root in roots if root.trust != "tool")
-    return Voices(said=said, returned=tuple(Evidence(_words(root)) for root in roots if root.trust == "tool"))
+    said = "\n".join(_words(root) for root in roots if root.trust != "tool")
+    returned = "\n".join(_words(root) for root in roots if root.trust == "tool")
+    return Voices(said=(Evidence(said),), returned=(Evidence(returned),) if returned else ())
 
 
 def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[str]:
@@ -167,6 +171,11 @@ def _seqs(first: int, last: int) -> range:
 def _claims(observation: Observation, is_for_user: bool) -> bool:
     """Tell whether a line claims the weight of a user's word."""
     return is_for_user or observation.priority in {"high", "done"}
+
+
+def _is_of_tool(observation: Observation, voices: Voices) -> bool:
+    """Tell whether a line has its words, or something that it names, from tools alone."""
+    return _is_echo(observation, voices) or voices.names_from_tool(observation.text)
 
 
 def _is_echo(observation: Observation, voices: Voices) -> bool:

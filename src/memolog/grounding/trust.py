@@ -7,14 +7,14 @@ matter look at structure: who is cited, and whether only a tool's text has these
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, get_args
 
 from memolog.domain.message import Message, ToolResultPart
 from memolog.domain.observation import Priority, Trust
 from memolog.domain.thread import Hints
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.folding import content_words, folded, squeezed
-from memolog.grounding.identifiers import mentions
+from memolog.grounding.identifiers import Kind, mentions
 from memolog.grounding.sources import returned_text, said_text, source_text
 
 __all__ = ["Voices", "allowed_priority", "lowest", "speaks_for_user", "trust_of", "trusted_hints", "voices_of"]
@@ -92,7 +92,10 @@ def allowed_priority(priority: Priority, *, cites_user: bool, trust: Trust, is_f
 # ---------------------------------------------------------------- where words come from
 
 _RUN: Final = 5
+_FEW: Final = 2
 _MOST_WORDS: Final = 2_000
+_NAMING: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"date", "time"}
+_POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ class Voices:
         """Tell whether a text takes its words from tools alone.
 
         It does if the whole of it, or a run of five of its words, was returned and never said; or if at least `least` of its
-        words were, and those that were also said are less than `share` of them.
+        words were, and those that were said too are no more than `share` of them; where none was said, two are enough.
         """
         if not self.returned:
             return False
@@ -114,12 +117,11 @@ class Voices:
             return True
         said, returned = 0, 0
         for word in content_words(text)[:_MOST_WORDS]:
-            needle = f".{word}."
-            if any(one.has(needle) for one in self.said):
+            if _has_word(word, self.said):
                 said += 1
-            elif any(one.has(needle) for one in self.returned):
+            elif _has_word(word, self.returned):
                 returned += 1
-        return returned >= least and said < share * returned
+        return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
 
     def _copies(self, text: str) -> bool:
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
@@ -130,12 +132,14 @@ class Voices:
                 return True
         return False
 
-    def links_to_tool(self, text: str) -> bool:
-        """Tell whether a text holds an address, a command or a flag that only a tool named."""
-        pointed = [
-            mention for mention in mentions(text) if mention.kind in {"url", "command", "flag"} or "@" in mention.text
-        ]
-        return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in pointed)
+    def names_from_tool(self, text: str, kinds: Collection[Kind] = _NAMING) -> bool:
+        """Tell whether a text names something that only a tool named."""
+        named = [mention for mention in mentions(text) if mention.kind in kinds]
+        return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
+
+
+def _has_word(word: str, texts: Sequence[Evidence]) -> bool:
+    return any(text.has(f".{word}.") for text in texts)
 
 
 def voices_of(messages: Iterable[Message], *said: str, foreign: Iterable[Message] = ()) -> Voices:
@@ -150,7 +154,9 @@ def voices_of(messages: Iterable[Message], *said: str, foreign: Iterable[Message
 
 
 def _evidence(texts: Iterable[str]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(text) for text in texts if text)
+    # One text is searched much faster than many.
+    whole = "\n".join(filter(None, texts))
+    return (Evidence(whole),) if whole else ()
 
 
 def trusted_hints(
@@ -168,6 +174,7 @@ def trusted_hints(
 
 
 def _trusted(hint: str | None, voices: Voices) -> str | None:
-    if not hint or voices.echoes_tool(hint, share=1.0) or voices.links_to_tool(hint):
+    # An identifier that a tool named may well be part of a task; a way to act on it may not.
+    if not hint or voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, _POINTING):
         return None
     return hint

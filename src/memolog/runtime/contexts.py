@@ -4,7 +4,7 @@ Knows what a record must hold so that the context can be built again: numbers an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memolog.config import Config
@@ -48,6 +48,7 @@ class Contexts:
 
     def __init__(self, store: Store, counter: TokenCounter, instructions: str | None = None) -> None:
         self._store, self._counter, self._instructions = store, counter, instructions
+        self._last_views: tuple[Sequence[GroupRow], tuple[GroupView, ...]] = ((), ())
 
     async def build(self, shown: Shown) -> Made:
         """Return the context of a request and its record."""
@@ -86,10 +87,7 @@ class Contexts:
             now=shown.now,
             counter=self._counter,
             zone=shown.zone,
-            groups=tuple(
-                GroupView(handle=g.handle, kind=g.kind, text=g.text, tokens=g.tokens)  # pyright: ignore[reportArgumentType]
-                for g in groups
-            ),
+            groups=self._views_of(groups),
             cursor=cursor,
             alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
             tail=tail,
@@ -105,6 +103,17 @@ class Contexts:
             limit=shown.config.context_tokens,
         )
 
+    def _views_of(self, groups: Sequence[GroupRow]) -> tuple[GroupView, ...]:
+        # From one request to the next the log is mostly the same, and so is the very value that was read.
+        last, views = self._last_views
+        if groups is not last:
+            views = tuple(
+                GroupView(handle=g.handle, kind=g.kind, text=g.text, tokens=g.tokens)  # pyright: ignore[reportArgumentType]
+                for g in groups
+            )
+            self._last_views = groups, views
+        return views
+
     def without_store(self, shown: Shown, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
         """Return a context of what is known without the database: what was read and saved last, and what is not yet."""
         snapshot = shown.snapshot
@@ -119,10 +128,7 @@ class Contexts:
             now=shown.now,
             counter=self._counter,
             zone=shown.zone,
-            groups=tuple(
-                GroupView(handle=g.handle, kind=g.kind, text=g.text, tokens=g.tokens)  # pyright: ignore[reportArgumentType]
-                for g in (snapshot.groups if snapshot else ())
-            ),
+            groups=self._views_of(snapshot.groups if snapshot else ()),
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
@@ -133,6 +139,12 @@ class Contexts:
             limit=shown.config.context_tokens,
         )
         return Made(context=build(view), record={})
+
+    def including(self, snapshot: Snapshot, unsaved: Sequence[NewMessage], shown: Shown) -> Snapshot:
+        """Return a snapshot as it would be if these messages had been saved."""
+        last = snapshot.thread.last_seq
+        fresh = tuple(self._as_message(m, last + i, shown) for i, m in enumerate(unsaved, start=1))
+        return replace(snapshot, tail=snapshot.tail + fresh)
 
     def _as_message(self, message: NewMessage, seq: int, shown: Shown) -> Message:
         return Message(

@@ -375,14 +375,14 @@ class Core:
                 current = await self.store.runs.get(snapshot.resource, run)
                 if current is None or current.status != "running":
                     return True
-        await self._note_stall(snapshot, config)
+        await self._note_stall(run, snapshot, config)
         return False
 
-    async def _note_stall(self, snapshot: Snapshot, config: Config) -> None:
+    async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:
         now = self.clock.now()
         error = f"no answer within {config.observation.deadline:g} s"
         retry_at = self.retry_at(snapshot.log.failures + 1, now)
-        await self.store.runs.note_stall(snapshot.log.pk, error, now=now, retry_at=retry_at)
+        await self.store.runs.note_stall(snapshot.log.pk, run, error, now=now, retry_at=retry_at)
         await self.tell(
             Degraded(
                 at=now, resource=snapshot.resource, thread=snapshot.thread.id, what="waiting for the model", error=error

@@ -187,6 +187,7 @@ class Bus:
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
         self._queues: list[asyncio.Queue[Event | None]] = []
+        self._is_closed = False
 
     @property
     def has_listeners(self) -> bool:
@@ -203,10 +204,16 @@ class Bus:
 
         return stop
 
-    async def stream(self) -> AsyncGenerator[Event]:
+    def stream(self) -> AsyncGenerator[Event]:
         """Iterate over events from now on, until the memory is closed."""
+        # Made at once, not at the first step: what happens before somebody reads is not missed.
         queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUED)
         self._queues.append(queue)
+        if self._is_closed:
+            queue.put_nowait(None)
+        return self._read(queue)
+
+    async def _read(self, queue: "asyncio.Queue[Event | None]") -> AsyncGenerator[Event]:
         try:
             while (event := await queue.get()) is not None:
                 yield event
@@ -227,7 +234,8 @@ class Bus:
             queue.put_nowait(event)
 
     def close(self) -> None:
-        """End every iterator."""
+        """End every iterator, also those that are yet to come."""
+        self._is_closed = True
         for queue in tuple(self._queues):
             if queue.full():
                 queue.get_nowait()

@@ -15,7 +15,7 @@ from typing import Any, Self
 from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.clock import Clock
-from memolog.domain.errors import ConfigError, Conflict, StoreClosed
+from memolog.domain.errors import ConfigError, Conflict, StoreClosed, StoreReadOnly
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
@@ -238,7 +238,7 @@ class Memory:
 
     async def sweep(self, resource: str) -> int:
         """Observe in the background what threads left behind that nobody reopened; returns how many were touched."""
-        kit = await self.open()
+        kit = await self._open_to_write()
         touched, page = 0, None
         while page is None or page.next is not None:
             page = await kit.store.threads.list(resource, limit=200, after=page.next if page else None)
@@ -250,9 +250,14 @@ class Memory:
         return touched
 
     async def _by_hand(self, thread: str, resource: str, what: str, *, may_wait: bool = False) -> None:
-        kit = await self.open()
+        kit = await self._open_to_write()
         config, snapshot = await self._look(thread, resource)
         await kit.core.advance(snapshot, config, Asked(by_hand=frozenset({what}), may_wait=may_wait))
+
+    async def _open_to_write(self) -> Kit:
+        if self.config.read_only:
+            raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
+        return await self.open()
 
     async def _look(self, thread: str, resource: str) -> tuple[Config, Snapshot]:
         kit = await self.open()
@@ -274,7 +279,7 @@ class Memory:
 
     async def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
-        kit = await self.open()
+        kit = await self._open_to_write()
         while True:
             _, snapshot = await self._look(thread, resource)
             now = self.clock.now()
@@ -305,7 +310,7 @@ class Memory:
 
     async def clone(self, thread: str, resource: str, new_thread: str | None = None) -> Thread:
         """Copy a thread, its log included, into a new one."""
-        kit = await self.open()
+        kit = await self._open_to_write()
         return await kit.store.threads.clone(resource, thread, new_thread)
 
     async def merge(self, resource: str) -> tuple[str, ...]:
@@ -313,7 +318,7 @@ class Memory:
 
         Returns the threads that were merged. Without it nothing is lost either: what their logs cover is observed again.
         """
-        kit = await self.open()
+        kit = await self._open_to_write()
         return await kit.store.copies.merge(resource, now=self.clock.now(), render=kit.core.rerender)
 
     def _owner_of_log(self, thread: str) -> str | None:

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from memolog.config import Config
 from memolog.context import Context
 from memolog.decide import Trim
-from memolog.domain.errors import InputError, MemologError, StoreBusy, ThreadNotFound
+from memolog.domain.errors import InputError, MemologError, StoreBusy, StoreError, ThreadNotFound
 from memolog.domain.message import Message, NewMessage
 from memolog.domain.run import Usage
 from memolog.runtime.contexts import Made, Shown
@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 # A turn gives the database this long; then it goes on with what it knows, and saves later.
 _STORE_SECONDS = 3.0
+_LAST_DELAYS = (0.05, 0.2, 0.5)
 
 
 class Turn:
@@ -226,9 +227,10 @@ class Turn:
 
     async def _save_and_read(self) -> Snapshot:
         store, config = self._kit.store, self._config
-        if config.read_only:
-            return await store.logs.snapshot(self.resource, self.thread, config.scope, create=False)
         newest = None if config.observe else 2 * config.last_messages
+        if config.read_only:
+            read = await store.logs.snapshot(self.resource, self.thread, config.scope, create=False, newest=newest)
+            return self._kit.contexts.including(read, self._unsaved, self._shown(read, ()))
         _, snapshot = await _in_time(
             store.save_and_snapshot(
                 self.resource, self.thread, self._unsaved, turn=self.id, scope=config.scope, newest=newest
@@ -250,12 +252,24 @@ class Turn:
 
     async def _leave(self) -> None:
         """Save what is left; start observing if this turn has made that due."""
-        await self._save()
+        await self._save_at_last()
         config = self._config
         if not config.observe or self._snapshot is None or not self._is_due():
             return
         snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
         await self._kit.core.advance(snapshot, config, Asked(may_activate=False, ending=True))
+
+    async def _save_at_last(self) -> None:
+        """Save what is left. Nobody comes after this, so a database that was gone for a moment is asked again."""
+        for delay in (*_LAST_DELAYS, None):
+            try:
+                return await self._save()
+            except StoreError as error:
+                # A lock has cost all the patience that there was already.
+                if delay is None or not error.retryable or isinstance(error, StoreBusy):
+                    raise
+                await asyncio.sleep(delay)
+        return None
 
     def _is_due(self) -> bool:
         """Tell whether a span may be due by now: most turns end without, and need not read the log to find that out."""

@@ -6,6 +6,8 @@ Knows how rows become a `State`. Sizes are calibrated here, once, to the model i
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from itertools import groupby
 
 from memolog.config import Config
@@ -53,13 +55,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         version=snapshot.log.version,
         tails=(_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor)),
         entries=tuple(
-            Entry(
-                id=group.id,
-                tokens=_scaled(group.tokens, asked.factor),
-                observations=group.observations,
-                newest=group.last_at,
-                is_reflection=group.kind == "reflection",
-            )
+            _entry(group.id, _scaled(group.tokens, asked.factor), group.observations, group.last_at, group.kind)
             for group in snapshot.groups
         ),
         ready=tuple(
@@ -99,6 +95,12 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     )
 
 
+# A shared log has hundreds of groups, looked at in every step, and they hardly ever change.
+@lru_cache(maxsize=4096)
+def _entry(group: str, tokens: int, observations: int, newest: datetime | None, kind: str) -> Entry:
+    return Entry(id=group, tokens=tokens, observations=observations, newest=newest, is_reflection=kind == "reflection")
+
+
 def _ready_reflection(snapshot: Snapshot) -> ReadyReflection | None:
     for group in snapshot.buffered:
         if group.kind == "reflection":
@@ -126,7 +128,7 @@ def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight
 
 def _weight(message: Message, factor: float) -> Weight:
     if message.state != "live":
-        return Weight(seq=message.seq, tokens=0, role=message.role, at=message.created_at)
+        return Weight(seq=message.seq, tokens=0, role=message.role, at=message.created_at, is_gone=True)
     calls, results = ((), ()) if _is_plain(message) else pairs_of(message.parts)
     return Weight(
         seq=message.seq,
@@ -155,6 +157,7 @@ def _other_tails(rows: Iterable[OtherRow], factor: float) -> Iterable[Tail]:
                 at=row.at,
                 opens=row.calls if row.state == "live" else (),
                 closes=row.results if row.state == "live" else (),
+                is_gone=row.state != "live",
             )
             for row in found
         )

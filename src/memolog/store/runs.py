@@ -185,11 +185,13 @@ class Runs:
 
         return await self._engine.write(script, name="runs.fail")
 
-    async def note_stall(self, log_pk: int, error: str, *, now: datetime, retry_at: datetime) -> None:
-        """Note that a turn waited in vain, so that the next one does not."""
+    async def note_stall(self, log_pk: int, run: str, error: str, *, now: datetime, retry_at: datetime) -> None:
+        """Note that a turn waited in vain for a run, so that the next one does not."""
 
         def script() -> Script[None]:
-            yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
+            # The run may have ended a moment ago: then all is well.
+            if (yield q.is_running(id=run)):
+                yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
 
         await self._engine.write(script, name="runs.note_stall")
 

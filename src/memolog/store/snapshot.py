@@ -190,7 +190,8 @@ def reading_snapshot(
     else:
         log = yield from ensure_log(resource, owner, new_id, now)
     cursor, alias = yield from _cursor(log.pk, head.pk, create=new_id is not None)
-    start = cursor if newest is None else max(cursor, head.last_seq - newest)
+    # Who keeps no log is shown the newest messages, whether or not a log that was kept before covers them.
+    start = cursor if newest is None else max(0, head.last_seq - newest)
     known = recent.tails.get(_tail_key(log, head)) or {}
     tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
     repeated = yield from _repeated(head.pk, cursor, tail)
@@ -360,7 +361,8 @@ def group_row(row: Row) -> GroupRow:
 
 
 def _buffered_row(row: Row) -> BufferedRow:
-    inputs: JsonObject = loads(row[7]) if row[7] else {}
+    # Only a reflection's inputs name what it would take the place of.
+    inputs: JsonObject = loads(row[7]) if row[2] == "reflection" and row[7] else {}
     return BufferedRow(
         pk=row[0],
         id=row[1],
@@ -368,7 +370,7 @@ def _buffered_row(row: Row) -> BufferedRow:
         thread=row[3],
         span=_span(row[4], row[5]),
         handle=row[6],
-        covers=tuple(inputs.get("groups", ())) if row[2] == "reflection" else (),
+        covers=tuple(inputs.get("groups", ())),
         first_at=_moment(row[8]),
     )
 

@@ -38,6 +38,9 @@ UPDATE logs SET failures = failures + 1, retry_at = :retry_at, last_error = :err
 WHERE pk = :log_pk
 RETURNING failures
 
+-- is_running --
+SELECT r.pk, r.owner, r.fence FROM runs r WHERE r.id = :id AND r.status = 'running'
+
 -- get_run --
 SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
   r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation,

@@ -1,0 +1,130 @@
+"""The embedded observer and reflector on anything at all: they never raise, repeat themselves, and keep their promises."""
+
+from dataclasses import replace
+from datetime import date
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memolog.context import render_group
+from memolog.domain.message import Message, Role, TextPart
+from memolog.domain.observation import Observation
+from memolog.extractive import observe, reflect
+from memolog.extractive.days import dated
+from memolog.prompt.build import ObserveInput, ReflectInput, observer_prompt
+from memolog.prompt.parse import failure
+from memolog.tokens import HeuristicCounter
+from property.strategies import messages, observations, texts
+
+COUNTER = HeuristicCounter()
+spans = st.lists(messages, max_size=5).map(tuple)
+logs = st.lists(observations, max_size=6).map(tuple)
+prose = st.lists(
+    st.sampled_from(
+        (
+            *(
+                "I",
+                "my",
+                "the",
+                "Ann",
+                "Lisbon",
+                "42",
+                "likes",
+                "yesterday",
+                "on Friday",
+                "ago",
+                "- item:",
+                "**Head**:",
+                "\n",
+                ". ",
+            ),
+            *(
+                "; ",
+                "| a | b |\n",
+                "```\n",
+                "def f():\n",
+                "?",
+                "今天",
+                "</observations>",
+                "* 🔴 (09:00) x [1]",
+                "error:",
+                "a.go:1:2: bad",
+            ),
+        )
+    ),
+    max_size=60,
+).map(" ".join)
+
+
+@given(span=spans, previous=texts)
+@settings(max_examples=200, deadline=None)
+def test_any_messages_become_lines(span: tuple[Message, ...], previous: str) -> None:
+    """Whatever was stored, the answer is valid, on one line each, cites only what is there, and is the same again."""
+    given_ = ObserveInput(messages=span, previous=previous)
+    parsed = observe(given_, COUNTER)
+    assert parsed == observe(given_, COUNTER)
+    assert failure(parsed) is None
+    assert parsed.nothing is (parsed.observations == ())
+    numbers = {shown.number for shown in observer_prompt(given_, COUNTER).shown}
+    for place, draft in enumerate(parsed.observations):
+        assert draft.text.strip()
+        assert "\n" not in draft.text
+        assert draft.cites
+        assert set(draft.cites) <= numbers
+        assert draft.parent is None or draft.parent < place
+        draft.text.encode()
+
+
+@given(talk=st.lists(st.tuples(prose, st.sampled_from(("user", "assistant", "tool"))), max_size=5), seed=messages)
+@settings(max_examples=200, deadline=None)
+def test_users_are_only_spoken_for_by_their_own_words(talk: list[tuple[str, Role]], seed: Message) -> None:
+    """A high line cites users' messages and no other, and so does whatever begins with the user."""
+    rows = tuple(spoken(seed, number, role, text) for number, (text, role) in enumerate(talk, 1))
+    for draft in observe(ObserveInput(messages=rows), COUNTER).observations:
+        if draft.priority == "high" or draft.text.startswith("User:"):
+            assert {rows[number - 1].role for number in draft.cites} == {"user"}
+
+
+def spoken(seed: Message, seq: int, role: Role, text: str) -> Message:
+    """Return a message of plain words."""
+    return replace(seed, seq=seq, role=role, own=False, state="live", parts=(TextPart(text=text),))
+
+
+@given(said=st.lists(prose, min_size=1, max_size=4), seed=messages)
+@settings(max_examples=200, deadline=None)
+def test_text_that_imitates_the_log_stays_text(said: list[str], seed: Message) -> None:
+    """However it is worded, a message opens and closes none of the log's tags."""
+    rows = tuple(spoken(seed, number, "user", text) for number, text in enumerate(said, 1))
+    parsed = observe(ObserveInput(messages=rows), COUNTER)
+    made = [
+        Observation(id=str(n), group="g", ordinal=n, priority=draft.priority, text=draft.text, said_at=draft.said_at)
+        for n, draft in enumerate(parsed.observations, 1)
+    ]
+    shown = render_group(handle="a", observations=made, previous=None, alias=None, is_reflection=False)
+    assert shown.count("</observations>") == (1 if made else 0)
+    assert shown.count("<") == (2 if made else 0)
+
+
+@given(log=logs, target=st.integers(min_value=0, max_value=400), level=st.integers(min_value=0, max_value=4))
+@settings(max_examples=200, deadline=None)
+def test_any_log_is_condensed(log: tuple[Observation, ...], target: int, level: int) -> None:
+    """Never empty, never larger, every line names what it stands for, and the same again is the same."""
+    given_ = ReflectInput(observations=log, target_tokens=target, level=level)
+    parsed = reflect(given_, COUNTER)
+    assert parsed == reflect(given_, COUNTER)
+    assert bool(parsed.lines) is bool(log)
+    names = {f"o{number}" for number in range(1, len(log) + 1)}
+    assert all(line.merges and set(line.merges) <= names for line in parsed.lines)
+    assert all(line.parent is None or line.parent < place for place, line in enumerate(parsed.lines))
+    before = sum(COUNTER.count(observation.text) for observation in log)
+    assert sum(COUNTER.count(line.text) for line in parsed.lines) <= before
+
+
+@given(text=st.one_of(texts, prose), said=st.dates())
+@settings(max_examples=300, deadline=None)
+def test_dating_only_adds(text: str, said: date) -> None:
+    """Nothing is taken from a text, and a second time adds nothing."""
+    once = dated(text, said)
+    left = iter(once.text)
+    assert all(character in left for character in text)
+    assert dated(once.text, said).text == once.text
