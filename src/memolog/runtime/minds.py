@@ -3,6 +3,7 @@
 Knows how a question becomes a parsed answer. Knows no rows: what is asked about, and what becomes of an answer, is the thinker's.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -82,7 +83,8 @@ class ExtractiveMind:
     async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
         """Select and shorten what was said."""
         del redactor  # What enters the log is redacted when the lines become observations.
-        return [self._observed(given) for given in inputs]
+        # A long span takes tens of milliseconds: more than a turn on the same loop should ever wait.
+        return await asyncio.to_thread(lambda: [self._observed(given) for given in inputs])
 
     def _observed(self, given: ObserveInput) -> Observed:
         shown = tuple(
@@ -96,7 +98,7 @@ class ExtractiveMind:
         """Merge, and drop what matters least."""
         del most
         ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
-        parsed = reflect(given, self._counter)
+        parsed = await asyncio.to_thread(reflect, given, self._counter)
         length = sum(self._counter.count(line.text) for line in parsed.lines)
         if not 0 < length < size:
             raise RunFault("nothing can be left out without losing what was said")

@@ -4,6 +4,7 @@ Knows which rows a run is about, and what becomes of an answer: ids, sources, tr
 inputs are fixed in its row, so whoever takes it over asks the same question.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta, timezone, tzinfo
@@ -33,6 +34,7 @@ __all__ = ["Thinking"]
 
 # The log's end that an observer is shown is cut to its size; reading a few more lines than that costs nothing.
 _SHOWN_GROUPS: Final = 12
+_LONG_TOKENS: Final = 20_000
 # A tenth of the log's size is the most that one line with lost names may take.
 _LOST_SHARE: Final = 10
 
@@ -112,7 +114,11 @@ class Thinking:
         thoughts: list[Thought] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
-            thoughts.append(self._thought(task, answer, config, others))
+            if sum(message.tokens for message in task.messages) > _LONG_TOKENS:
+                # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
+                thoughts.append(await asyncio.to_thread(self._thought, task, answer, config, others))
+            else:
+                thoughts.append(self._thought(task, answer, config, others))
         return thoughts
 
     def _thought(self, task: _Task, answer: Observed, config: Config, foreign: Sequence[Message] = ()) -> Thought:

@@ -30,6 +30,14 @@ SELECT CAST(:log_pk AS BIGINT), CAST(:thread_pk AS BIGINT), CAST(:seq AS BIGINT)
 FROM cursors c WHERE c.log_pk = :log_pk
 ON CONFLICT (log_pk, thread_pk) DO NOTHING
 
+-- create_cursors --
+-- Every thread that a log is about to show gets its alias first, so that models never see it under another name.
+INSERT INTO cursors (log_pk, thread_pk, seq, alias)
+SELECT CAST(:log_pk AS BIGINT), t.pk, 0,
+  (SELECT COALESCE(MAX(x.alias), 0) FROM cursors x WHERE x.log_pk = :log_pk) + ROW_NUMBER() OVER (ORDER BY t.pk)
+FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
+WHERE t.resource = :resource AND t.last_seq > 0 AND c.log_pk IS NULL
+
 -- move_cursor --
 -- Only the group that continues the cursor can move it: a repeated activation finds no row.
 UPDATE cursors SET seq = :last_seq
@@ -38,7 +46,7 @@ RETURNING seq
 
 -- other_tails --
 -- The rows of other threads that the log does not cover: small columns only, oldest threads first.
-SELECT t.id, COALESCE(c.seq, 0), t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs
+SELECT t.id, COALESCE(c.seq, 0), t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs, COALESCE(c.alias, 0)
 FROM threads t
 LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0)

@@ -1,0 +1,372 @@
+"""Resource scope: several threads share one log, each with its own cursor, and a change of scope loses nothing."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from crash.survivors import select
+from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
+from memolog import ToolCallPart as Call
+from memolog.context import Context
+from memolog.context.wording import OTHER_CONVERSATION
+from memolog.domain.errors import ThreadNotFound
+from memolog.domain.thread import Hints
+from memolog.runtime.events import Event, RunEnded, RunFailed, RunStarted
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelRequest
+from memolog.testing import ScriptedModel, observations_of
+
+RESOURCE = "alice"
+THREAD_SCOPE = Config(
+    observation=ObservationConfig(message_tokens=2_000, previous_tokens=200),
+    reflection=ReflectionConfig(observation_tokens=4_000),
+    activate_after_idle=False,
+)
+SHARED = replace(THREAD_SCOPE, scope="resource")
+_SECTION = re.compile(r'^<thread id="([^"]+)">\n(.*?)\n</thread>', re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(params=("memory", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name SQLite in its fastest form, and PostgreSQL."""
+    return request.param
+
+
+@pytest.fixture
+async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+    """Return a memory whose threads share a log."""
+    async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as opened:
+        yield opened
+
+
+async def say(memory: Memory, thread: str, *texts: str, clock: FakeClock | None = None) -> Context:
+    """Hold a turn for each text; return the last context."""
+    context = Context()
+    for text in texts:
+        async with memory.turn(thread, RESOURCE) as turn:
+            context = await turn.prepare(UserMessage(f"{thread}: {text}"))
+            await turn.record(AssistantMessage(f"{thread} hears {text}"))
+        if clock is not None:
+            clock.advance(minutes=1)
+    return context
+
+
+def model_of(memory: Memory) -> ScriptedModel:
+    """Return the scripted model of a memory."""
+    assert isinstance(memory.model, ScriptedModel)
+    return memory.model
+
+
+async def cursors(memory: Memory) -> dict[str, tuple[int, int, int]]:
+    """Return the cursor, the alias and the last sequence number of each thread in the shared log."""
+    text = """SELECT t.id, c.seq, c.alias, t.last_seq FROM cursors c JOIN threads t ON t.pk = c.thread_pk
+    JOIN logs l ON l.pk = c.log_pk WHERE l.thread_pk IS NULL"""
+    (rows,) = await select((await memory.open()).store, text)
+    return {name: (seq, alias, last) for name, seq, alias, last in rows}
+
+
+async def check_tiles(memory: Memory) -> None:
+    """In every log, the groups of each thread tile it from its first message to its cursor."""
+    groups, ends = await select(
+        (await memory.open()).store,
+        """SELECT log_pk, thread_pk, first_seq, last_seq FROM groups
+        WHERE kind = 'observer' AND state IN ('active', 'covered') ORDER BY log_pk, thread_pk, first_seq""",
+        "SELECT log_pk, thread_pk, seq FROM cursors",
+    )
+    for log, thread, cursor in ends:
+        spans = [(first, last) for group_log, owner, first, last in groups if (group_log, owner) == (log, thread)]
+        position = 0
+        for first, last in spans:
+            assert first == position + 1, (log, thread, spans)
+            position = last
+        assert position == cursor, (log, thread, spans)
+
+
+# ---------------------------------------------------------------- one log
+
+
+async def test_threads_share_one_log(memory: Memory, clock: FakeClock) -> None:
+    """What was observed in one thread is in the prefix of all, under the thread's alias; each has its own cursor."""
+    for name in ("red", "green", "blue"):
+        await say(memory, name, *("word " * 40 for _ in range(3)), clock=clock)
+    status = await memory.observe("red", RESOURCE)
+    assert status.scope == "resource"
+    assert status.backlog_tokens == 0
+    where = await cursors(memory)
+    assert {name: seq for name, (seq, _, _) in where.items()} == {"red": 6, "green": 6, "blue": 6}
+    one, other = await say(memory, "red", "again"), await say(memory, "blue", "again")
+    assert one.system == other.system
+    aliases = {alias for _, alias, _ in where.values()}
+    assert aliases == {1, 2, 3}
+    assert all(f't{alias}"' in one.system for alias in aliases)
+    assert not any(name in one.system for name in ("red", "green", "blue"))
+    await check_tiles(memory)
+
+
+async def test_hints_belong_to_their_thread(memory: Memory) -> None:
+    """The task of one thread is not the task of another."""
+    model_of(memory).answers = [lambda request: observations_of(request).replace("Going on from", "Task of red,")]
+    await say(memory, "red", "word " * 40)
+    await memory.observe("red", RESOURCE)
+    await say(memory, "blue", "word " * 40)
+    threads = (await memory.open()).store.threads
+    red, blue = await threads.get(RESOURCE, "red"), await threads.get(RESOURCE, "blue")
+    assert "Task of red" in str(red.hints.current_task)
+    assert blue.hints == Hints()
+    assert "Task of red" in (await say(memory, "red", "next")).edge_text
+    assert "Task of red" not in (await say(memory, "blue", "next")).edge_text
+
+
+async def test_aliases_are_stable(memory: Memory, clock: FakeClock) -> None:
+    """A thread has one short name in a log, from the first time that any model sees it, whatever comes and goes."""
+    seen: dict[str, set[str]] = {}
+    for number in range(4):
+        for name in ("red", "green", "blue", "white"):
+            context = await say(memory, name, f"only {name} says this {number} " + "word " * 10, clock=clock)
+            for alias, body in re.findall(
+                r'<other-conversation thread="([^"]+)"[^>]*>(.*?)</other', context.render(), re.DOTALL
+            ):
+                told = re.search(r"only (\w+) says", body)
+                assert told is not None
+                seen.setdefault(told[1], set()).add(alias)
+        if number == 1:
+            await memory.observe("red", RESOURCE)
+            await (await memory.open()).store.threads.delete(RESOURCE, "white")
+    where = await cursors(memory)
+    assert set(seen) == {"red", "green", "blue", "white"}
+    for name in ("red", "green", "blue"):
+        assert seen[name] == {f"t{where[name][1]}"}
+    assert len({alias for _, alias, _ in where.values()}) == 4
+
+
+async def test_threads_that_the_log_has_never_seen_have_aliases_too(memory: Memory, clock: FakeClock) -> None:
+    """Threads that were filled by somebody else are shown under short names as well, never under their ids."""
+    store = (await memory.open()).store
+    for name in ("secret-project", "other-project"):
+        await store.messages.save(RESOURCE, name, UserMessage(f"hello from {name[:5]}"))
+    first = await say(memory, "here", "hello")
+    assert "hello from secre" in first.edge_text
+    assert "-project" not in first.edge_text
+    names = set(re.findall(r'<other-conversation thread="(t\d+)"', first.edge_text))
+    assert len(names) == 2
+    await memory.observe("here", RESOURCE)
+    assert names == {f"t{alias}" for name, (_, alias, _) in (await cursors(memory)).items() if name != "here"}
+
+
+async def test_other_conversations_are_at_the_edge(memory: Memory, clock: FakeClock) -> None:
+    """Unobserved messages of other threads are shown after the tail, with a warning, and are gone once the log has them."""
+    await say(memory, "red", "the build is broken", clock=clock)
+    context = await say(memory, "blue", "hello", clock=clock)
+    assert "the build is broken" in context.edge_text
+    assert OTHER_CONVERSATION in context.edge_text
+    assert "the build is broken" not in context.render_without_edge()
+    assert [message.text for message in context.messages] == ["blue: hello"]
+    await memory.observe("blue", RESOURCE)
+    context = await say(memory, "blue", "and now?")
+    assert OTHER_CONVERSATION not in context.edge_text
+
+
+async def test_other_threads_count_towards_the_window(memory: Memory, clock: FakeClock) -> None:
+    """A thread that says little is still activated when the others fill the window."""
+    for name in "abcdefgh":
+        await say(memory, name, "word " * 150, clock=clock)
+        await memory.settled()
+    for _ in range(4):
+        await say(memory, "quiet", "word " * 150, clock=clock)
+        await memory.settled()
+    status = await memory.status("quiet", RESOURCE)
+    assert status.groups > 0
+    assert status.messages.tokens < 2_400
+    await check_tiles(memory)
+
+
+# ---------------------------------------------------------------- batches
+
+
+async def test_short_threads_are_observed_in_one_call_oldest_first(memory: Memory, clock: FakeClock) -> None:
+    """One call carries several short threads, in the order of their oldest messages, whatever they are called."""
+    for name in ("zebra", "mouse", "ant"):
+        await say(memory, name, "word " * 10, clock=clock)
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    await memory.observe("ant", RESOURCE)
+    assert len(model_of(memory).requests) == 1
+    shown = [body for _, body in _SECTION.findall(model_of(memory).requests[0].text)]
+    assert [re.findall(r"(\w+): word", body)[0] for body in shown] == ["zebra", "mouse", "ant"]
+    started = [event.thread for event in events if isinstance(event, RunStarted)]
+    assert started == ["zebra", "mouse", "ant"]
+    assert len([event for event in events if isinstance(event, RunEnded)]) == 3
+    await check_tiles(memory)
+
+
+def all_but(name: str) -> Any:
+    """Return an observer that answers for every thread of a call but the one that speaks of a name."""
+
+    def answer(request: ModelRequest) -> str:
+        bodies = dict(_SECTION.findall(request.text))
+        kept = [alias for alias, body in bodies.items() if f"{name}: " not in body]
+        sections = dict(_SECTION.findall(observations_of(request)))
+        return "\n".join(f'<thread id="{alias}">\n{sections[alias]}\n</thread>' for alias in kept)
+
+    return answer
+
+
+@pytest.mark.parametrize("name", ["zebra", "mouse", "ant"])
+async def test_one_failing_thread_keeps_the_progress_of_the_others(memory: Memory, clock: FakeClock, name: str) -> None:
+    """An answer that leaves a thread out fails for that thread alone; only it is asked about again."""
+    model = model_of(memory)
+    for thread in ("zebra", "mouse", "ant"):
+        await say(memory, thread, "word " * 10, clock=clock)
+    model.answers = [all_but(name)]
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    await memory.observe("ant", RESOURCE)
+    assert [event.thread for event in events if isinstance(event, RunFailed)] == [name]
+    where = await cursors(memory)
+    assert {thread: seq for thread, (seq, _, _) in where.items()} == {
+        thread: 0 if thread == name else 2 for thread in ("zebra", "mouse", "ant")
+    }
+    clock.advance(minutes=5)
+    await memory.observe("ant", RESOURCE)
+    assert all(seq == last for seq, _, last in (await cursors(memory)).values())
+    assert len(model.requests) == 2
+    assert f"{name}: word" in model.requests[1].text
+    assert not any(f"{other}: word" in model.requests[1].text for other in {"zebra", "mouse", "ant"} - {name})
+    await check_tiles(memory)
+
+
+@pytest.mark.parametrize("how", ["deleted", "discarded"])
+async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others(
+    memory: Memory, clock: FakeClock, how: str
+) -> None:
+    """Its own result is refused; what the others came to is stored, and they are not asked about again."""
+    store = (await memory.open()).store
+    turn = memory.turn("zebra", RESOURCE)
+    await turn.__aenter__()
+    await turn.prepare(UserMessage("zebra: word " * 10))
+    await say(memory, "mouse", "word " * 10, clock=clock)
+    await say(memory, "ant", "word " * 10, clock=clock)
+
+    async def meanwhile(request: ModelRequest) -> str:
+        if how == "deleted":
+            await store.threads.delete(RESOURCE, "zebra")
+        else:
+            await turn.discard()
+        return observations_of(request)
+
+    model_of(memory).answers = [meanwhile]
+    await memory.observe("ant", RESOURCE)
+    where = await cursors(memory)
+    assert (where["mouse"][0], where["ant"][0]) == (2, 2)
+    mentions = [request for request in model_of(memory).requests if "mouse: word" in request.text]
+    assert len(mentions) == 1
+    await check_tiles(memory)
+
+
+async def test_an_open_call_elsewhere_holds_nobody_back(memory: Memory, clock: FakeClock) -> None:
+    """A thread that waits for a tool keeps its call in its tail; the others are observed to their ends."""
+    async with memory.turn("waiting", RESOURCE) as turn:
+        await turn.prepare(UserMessage("look it up"))
+        await turn.record(AssistantMessage([Call(id="c", name="look")]))
+    await say(memory, "red", "word " * 40, clock=clock)
+    await memory.observe("red", RESOURCE)
+    where = await cursors(memory)
+    assert where["red"][0] == where["red"][2]
+    assert (where["waiting"][0], where["waiting"][2]) == (1, 2)
+
+
+# ---------------------------------------------------------------- a change of scope
+
+
+async def _talk(memory: Memory, clock: FakeClock, threads: Sequence[str], turns: int) -> None:
+    for _ in range(turns):
+        for thread in threads:
+            await say(memory, thread, "word " * 60, clock=clock)
+            await memory.settled()
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_change_of_scope_on_live_data(address: str, clock: FakeClock) -> None:
+    """Thread, resource, thread, resource: no message is lost, each log tiles its threads, and the old logs stay."""
+    model = ScriptedModel()
+    before: list[Any] = []
+    for number, config in enumerate((THREAD_SCOPE, SHARED, THREAD_SCOPE, SHARED), start=1):
+        async with Memory(address, model=model, config=config, clock=clock) as memory:
+            store = (await memory.open()).store
+            await _talk(memory, clock, ("red", "blue"), 5)
+            for name in ("red", "blue"):
+                status = await memory.observe(name, RESOURCE)
+                assert (status.backlog_tokens, status.cursor, status.scope) == (0, number * 10, config.scope)
+                rows = await store.messages.after(RESOURCE, name, 0)
+                assert [row.seq for row in rows] == list(range(1, number * 10 + 1))
+            await check_tiles(memory)
+            groups, logs = await select(
+                store,
+                "SELECT id, handle, first_seq, last_seq, state, text FROM groups ORDER BY pk",
+                "SELECT COUNT(*) FROM logs",
+            )
+            # What one scope has observed is never touched by the other.
+            assert groups[: len(before)] == before
+            assert logs == [(2 if number == 1 else 3,)]
+            before = groups
+            for name, alias in (("red", "t1"), ("blue", "t2")):
+                async with memory.turn(name, RESOURCE, settings={"read_only": True}) as turn:
+                    system = (await turn.prepare(UserMessage("what do you know?"))).system
+                assert (alias in system) == (config.scope == "resource")
+                assert "<observations id=" in system
+
+
+# ---------------------------------------------------------------- sweeping
+
+
+@pytest.mark.parametrize("config", [THREAD_SCOPE, SHARED], ids=["thread", "resource"])
+async def test_a_sweep_observes_what_was_left_behind(address: str, clock: FakeClock, config: Config) -> None:
+    """Threads that nobody reopened are observed in the background, in either scope; a second sweep finds nothing to ask."""
+    model = ScriptedModel()
+    async with Memory(address, model=model, config=config, clock=clock) as memory:
+        for name in ("red", "green", "blue"):
+            await say(memory, name, "word " * 20, clock=clock)
+        assert model.requests == []
+        assert await memory.sweep(RESOURCE) == 3
+        await memory.settled()
+        for name in ("red", "green", "blue"):
+            assert (await memory.status(name, RESOURCE)).backlog_tokens == 0
+        asked = len(model.requests)
+        assert asked == (3 if config.scope == "thread" else 1)
+        await memory.sweep(RESOURCE)
+        await memory.settled()
+        assert len(model.requests) == asked
+        assert await memory.sweep("somebody else") == 0
+        with pytest.raises(ThreadNotFound):
+            await memory.observe("red", "somebody else")
+
+
+async def test_a_sweep_takes_over_from_the_dead(address: str, clock: FakeClock) -> None:
+    """A run whose owner is gone is taken over, though nobody speaks in its thread any more."""
+    model = ScriptedModel()
+    async with Memory(address, model=model, config=THREAD_SCOPE, clock=clock) as memory:
+        model.answers = [RuntimeError("down")]
+        await say(memory, "red", "word " * 400)
+        await memory.settled()
+        assert (await memory.status("red", RESOURCE)).failed == 1
+        clock.advance(hours=1)
+        await memory.sweep(RESOURCE)
+        await memory.settled()
+        status = await memory.status("red", RESOURCE)
+        assert (status.failed, status.backlog_tokens) == (0, 0)
+
+
+async def test_many_threads_are_swept(address: str, clock: FakeClock) -> None:
+    """More threads than one page of the list, and more than one call can carry."""
+    model = ScriptedModel()
+    async with Memory(address, model=model, config=THREAD_SCOPE, clock=clock) as memory:
+        store = (await memory.open()).store
+        for number in range(210):
+            await store.messages.save(RESOURCE, f"thread-{number}", UserMessage("hello"))
+        assert await memory.sweep(RESOURCE) == 210
+        await memory.settled()
+    assert len(model.requests) == 210
