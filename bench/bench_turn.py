@@ -14,8 +14,8 @@ While the agent's model would answer, background work runs, as it does in life.
 - flatness: a turn in a file with a long history, over a turn in a file with none; blocks of both in turn.
 - resource_200: one log that 200 threads share.
 
-p10 tells what a quiet machine would show. Nothing here is a test: no time is asserted. The table is followed by one line of
-JSON.
+p10, and the CPU time of the thread, tell what a quiet machine would show. Nothing here is a test: no time is asserted. The
+table is followed by one line of JSON.
 """
 
 import argparse
@@ -29,11 +29,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from os.path import commonprefix
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
+from bench_store import Site, Texts, fill, progress, ratio, show, temporary_folder
 from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
@@ -43,13 +43,12 @@ from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.store.journal import StoredEvent
 from memolog.testing import ScriptedModel, observations_of
 from memolog.tokens import HeuristicCounter
-
-from bench_store import Site, Texts, fill, progress, ratio, show, temporary_folder
 from table import median, percentile, table
 
+OWNER, THREAD = "alice", "t1"
 QUESTION, ANSWER, RESULT = 120, 180, 2_000
 CHARACTERS_A_TOKEN = 4
-TOOL_TURNS = 30
+TOOL_TURNS, TOOL_STEPS = 30, 10
 WARM_TURNS = 200
 STEP_SECONDS = 0.05
 STALL_SECONDS = 0.1
@@ -148,24 +147,34 @@ async def remembering(path: Path, model: Observer, config: Config | None = None)
 
 
 class Stopwatch:
-    """Adds up the time between starts and stops."""
+    """Adds up the time between starts and stops, and keeps the milliseconds of each lap: by the clock, and of this thread."""
 
     def __init__(self) -> None:
-        self._total = self._started = 0.0
+        self.laps: list[float] = []
+        self.cpu: list[float] = []
+        self._total = self._used = self._started = self._began = 0.0
 
     def start(self) -> None:
         """Go on."""
+        self._began = thread_time()
         self._started = perf_counter()
 
     def stop(self) -> None:
         """Pause."""
         self._total += perf_counter() - self._started
+        self._used += thread_time() - self._began
 
-    def lap(self) -> float:
-        """Stop, and return the milliseconds of all since the last lap."""
+    def lap(self) -> None:
+        """Stop, and begin the next lap."""
         self.stop()
-        total, self._total = self._total, 0.0
-        return total * 1_000
+        self.laps.append(self._total * 1_000)
+        self.cpu.append(self._used * 1_000)
+        self._total = self._used = 0.0
+
+    def figures(self, name: str) -> dict[str, float]:
+        """Return what the laps come to."""
+        found = {f"{name}_p{share}_ms": percentile(self.laps, share / 100) for share in (10, 50, 95, 99)}
+        return found | {f"{name}_cpu_p50_ms": median(self.cpu)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,8 +192,7 @@ class Seen:
         """Compare a context with the one before it."""
         text = context.render_without_edge().encode()
         if self.last:
-            same = len(self.last) if text.startswith(self.last) else len(commonprefix([self.last, text]))
-            self.reuse.append(same / len(self.last))
+            self.reuse.append(shared(self.last, text) / len(self.last))
         self.last = text
         self.at.append(CLOCK.now())
         self.measure(context)
@@ -202,11 +210,20 @@ class Seen:
         return [reuse for before, after, reuse in pairs if not any(before < change <= after for change in changes)]
 
 
-async def journal(memory: Memory, owner: str) -> list[StoredEvent]:
+def shared(one: bytes, other: bytes) -> int:
+    """Return how many bytes two texts begin with in common."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
+
+
+async def journal(memory: Memory) -> list[StoredEvent]:
     """Return all that happened."""
     store = (await memory.open()).store
     found: list[StoredEvent] = []
-    while page := await store.journal.events(owner, after=found[-1].number if found else 0):
+    while page := await store.journal.events(OWNER, after=found[-1].number if found else 0):
         found += page
     return found
 
@@ -236,30 +253,26 @@ def unseen(context: Context) -> None:
     del context
 
 
-async def chat(memory: Memory, thread: str, owner: str, talk: Talk, look: Look = unseen) -> float:
-    """Ask and answer once; returns the milliseconds that memory took."""
-    watch, question, answer = Stopwatch(), talk.question(), talk.answer()
+async def chat(memory: Memory, thread: str, talk: Talk, watch: Stopwatch, look: Look = unseen) -> None:
+    """Ask and answer once, as a lap."""
+    question, answer = talk.question(), talk.answer()
     watch.start()
-    async with memory.turn(thread, owner) as turn:
+    async with memory.turn(thread, OWNER) as turn:
         context = await turn.prepare(question)
         watch.stop()
         look(context)
         await memory.settled()
         watch.start()
         await turn.record(answer)
-    took = watch.lap()
+    watch.lap()
     await memory.settled()
-    return took
 
 
-async def work(
-    memory: Memory, thread: str, owner: str, talk: Talk, steps: int, think: Think, look: Look
-) -> list[float]:
-    """Take one turn with so many tool calls; returns the milliseconds that memory took in each step."""
-    watch, times = Stopwatch(), list[float]()
+async def work(memory: Memory, talk: Talk, steps: int, watch: Stopwatch, think: Think, look: Look) -> None:
+    """Take one turn with so many tool calls, each step as a lap."""
     news = talk.question()
     watch.start()
-    async with memory.turn(thread, owner) as turn:
+    async with memory.turn(THREAD, OWNER) as turn:
         for _ in range(steps):
             context = await turn.prepare(news)
             watch.stop()
@@ -268,11 +281,15 @@ async def work(
             call, news = talk.call()
             watch.start()
             await turn.record(call)
-            times.append(watch.lap())
+            watch.lap()
             watch.start()
-        look(await turn.prepare(news))
+        context = await turn.prepare(news)
+        watch.stop()
+        look(context)
+        await think()
+        watch.start()
         await turn.record(talk.answer())
-    return times
+    watch.lap()
 
 
 # ---------------------------------------------------------------- the four measurements
@@ -280,24 +297,20 @@ async def work(
 
 async def chat_and_tools(folder: Path, turns: int) -> dict[str, float]:
     """Measure a long conversation."""
-    path, model, talk, config = folder / "chat.db", Observer(), Talk(1), Config()
-    seen, times, start_mb = Seen(config=config), list[float](), 0.0
-    async with remembering(path, model, config) as memory:
+    path, model, talk = folder / "chat.db", Observer(), Talk(1)
+    seen, watch, start_mb = Seen(config=Config()), Stopwatch(), 0.0
+    async with remembering(path, model) as memory:
         for number in range(turns):
-            times.append(await chat(memory, "t1", "alice", talk, seen.look))
-            if number % max(1, turns // TOOL_TURNS) == 0 and number:
-                times += await work(memory, "t1", "alice", talk, 10, memory.settled, seen.look)
+            await chat(memory, THREAD, talk, watch, seen.look)
+            if number % max(2, turns // TOOL_TURNS) == 1:
+                await work(memory, talk, TOOL_STEPS, watch, memory.settled, seen.look)
                 await memory.settled()
             if number == min(WARM_TURNS, turns // 2):
                 start_mb = resident_mb()
         growth = resident_mb() - start_mb
-        events = await journal(memory, "alice")
+        events = await journal(memory)
     changes = [event.at for event in events if event.kind in {"Activated", "GenerationMade"}]
-    return {
-        "added_p10_ms": percentile(times, 0.1),
-        "added_p50_ms": median(times),
-        "added_p95_ms": percentile(times, 0.95),
-        "added_p99_ms": percentile(times, 0.99),
+    return watch.figures("added") | {
         "waits": waits(events),
         "context_tokens_max": seen.most,
         "context_excess": max(0, seen.excess),
@@ -312,14 +325,14 @@ async def chat_and_tools(folder: Path, turns: int) -> dict[str, float]:
 
 async def slow_model(folder: Path, seconds: float, steps: int = 100) -> dict[str, float]:
     """Measure a turn of many tool calls beside an observer that takes its time."""
-    seen, name = Seen(config=Config()), f"{seconds:g}s"
-    async with remembering(folder / f"slow-{name}.db", Observer(seconds), seen.config) as memory:
-        times = await work(memory, "t1", "alice", Talk(2), steps, lambda: asyncio.sleep(STEP_SECONDS), seen.measure)
+    seen, watch, name = Seen(config=Config()), Stopwatch(), f"{seconds:g}s"
+    async with remembering(folder / f"slow-{name}.db", Observer(seconds)) as memory:
+        await work(memory, Talk(2), steps, watch, lambda: asyncio.sleep(STEP_SECONDS), seen.measure)
         await memory.settled()
-    stalls = [took for took in times if took > STALL_SECONDS * 1_000]
     return {
-        f"stalls_{name}": len(stalls),
-        f"longest_wait_{name}": max(times) / 1_000,
+        f"stalls_{name}": sum(took > STALL_SECONDS * 1_000 for took in watch.laps),
+        f"longest_wait_{name}": max(watch.laps) / 1_000,
+        f"waited_{name}": sum(took for took in watch.laps if took > STALL_SECONDS * 1_000) / 1_000,
         f"context_tokens_max_{name}": seen.most,
         f"context_excess_{name}": max(0, seen.excess),
     }
@@ -327,44 +340,40 @@ async def slow_model(folder: Path, seconds: float, steps: int = 100) -> dict[str
 
 async def flatness(folder: Path, messages: int, repeats: int) -> dict[str, float]:
     """Measure turns in a file with a long history and in one without, a block of each in turn."""
-    blocks: tuple[list[float], list[float]] = ([], [])
-    fast: tuple[list[float], list[float]] = ([], [])
+    blocks: tuple[list[Stopwatch], list[Stopwatch]] = ([], [])
     talk = Talk(3)
-    async with (
-        remembering(folder / "bare.db", Observer()) as bare,
-        remembering(folder / "full.db", Observer()) as full,
-    ):
-        places = [("alice" if index % 2 else f"user-{index}", f"old-{index}") for index in range(THREADS)]
+    async with remembering(folder / "bare.db", Observer()) as bare, remembering(folder / "full.db", Observer()) as full:
+        places = [(OWNER if index % 2 else f"user-{index}", f"old-{index}") for index in range(THREADS)]
         store = (await full.open()).store
-        await fill(Site(store=store, size=messages, texts=Texts(4), chance=random.Random(4), threads=places), "history")
+        site = Site(store=store, size=messages, texts=Texts(4), chance=random.Random(4), threads=places)
+        await fill(site, "history")
         for memory in (bare, full):
             for _ in range(WARM_TURNS):
-                await chat(memory, "t1", "alice", talk)
+                await chat(memory, THREAD, talk, Stopwatch())
         for _ in progress("flatness", repeats):
-            for index, memory in enumerate((bare, full)):
-                times = [await chat(memory, "t1", "alice", talk) for _ in range(BLOCK)]
-                blocks[index].append(median(times))
-                fast[index].append(percentile(times, 0.1))
+            for memory, kept in zip((bare, full), blocks, strict=True):
+                kept.append(Stopwatch())
+                for _ in range(BLOCK):
+                    await chat(memory, THREAD, talk, kept[-1])
+    without, along = ([median(watch.laps) for watch in kept] for kept in blocks)
+    cpu_without, cpu_along = ([median(watch.cpu) for watch in kept] for kept in blocks)
     return {
-        "flatness": ratio(blocks[1], blocks[0]),
-        "flatness_p10": ratio(fast[1], fast[0]),
-        "bare_added_p50_ms": median(blocks[0]),
-        "full_added_p50_ms": median(blocks[1]),
+        "flatness": ratio(along, without),
+        "flatness_cpu": ratio(cpu_along, cpu_without),
+        "bare_added_p50_ms": median(without),
+        "full_added_p50_ms": median(along),
     }
 
 
 async def resource_200(folder: Path, turns: int) -> dict[str, float]:
     """Measure turns of threads that share a log."""
-    talk, chance = Talk(5), random.Random(5)
+    talk, chance, watch = Talk(5), random.Random(5), Stopwatch()
     async with remembering(folder / "resource.db", Observer(), Config(scope="resource")) as memory:
         for number in range(RESOURCE_THREADS):
-            await chat(memory, f"t{number}", "alice", talk)
-        times = [await chat(memory, f"t{chance.randrange(RESOURCE_THREADS)}", "alice", talk) for _ in range(turns)]
-    return {
-        "resource_added_p10_ms": percentile(times, 0.1),
-        "resource_added_p50_ms": median(times),
-        "resource_added_p95_ms": percentile(times, 0.95),
-    }
+            await chat(memory, f"t{number}", talk, Stopwatch())
+        for _ in range(turns):
+            await chat(memory, f"t{chance.randrange(RESOURCE_THREADS)}", talk, watch)
+    return watch.figures("resource_added")
 
 
 # ---------------------------------------------------------------- the report

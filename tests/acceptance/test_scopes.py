@@ -109,7 +109,7 @@ async def test_threads_share_one_log(memory: Memory, clock: FakeClock) -> None:
 
 async def test_hints_belong_to_their_thread(memory: Memory) -> None:
     """The task of one thread is not the task of another."""
-    model_of(memory).answers = [lambda request: observations_of(request).replace("Going on from", "Task of red,")]
+    model_of(memory).answers.append(lambda request: observations_of(request).replace("Going on from", "Task of red,"))
     await say(memory, "red", "word " * 40)
     await memory.observe("red", RESOURCE)
     await say(memory, "blue", "word " * 40)
@@ -221,7 +221,7 @@ async def test_one_failing_thread_keeps_the_progress_of_the_others(memory: Memor
     model = model_of(memory)
     for thread in ("zebra", "mouse", "ant"):
         await say(memory, thread, "word " * 10, clock=clock)
-    model.answers = [all_but(name)]
+    model.answers.append(all_but(name))
     events: list[Event] = []
     memory.subscribe(events.append)
     await memory.observe("ant", RESOURCE)
@@ -258,7 +258,7 @@ async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others
             await turn.discard()
         return observations_of(request)
 
-    model_of(memory).answers = [meanwhile]
+    model_of(memory).answers.append(meanwhile)
     await memory.observe("ant", RESOURCE)
     where = await cursors(memory)
     assert (where["mouse"][0], where["ant"][0]) == (2, 2)
@@ -349,7 +349,7 @@ async def test_a_sweep_takes_over_from_the_dead(address: str, clock: FakeClock) 
     """A run whose owner is gone is taken over, though nobody speaks in its thread any more."""
     model = ScriptedModel()
     async with Memory(address, model=model, config=THREAD_SCOPE, clock=clock) as memory:
-        model.answers = [RuntimeError("down")]
+        model.answers.append(RuntimeError("down"))
         await say(memory, "red", "word " * 400)
         await memory.settled()
         assert (await memory.status("red", RESOURCE)).failed == 1

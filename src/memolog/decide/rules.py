@@ -85,7 +85,7 @@ def activate_reflection(state: State, config: Config, now: datetime) -> Activate
         return None
     if state.log_tokens >= config.reflect_at:
         reason = f"the log has {state.log_tokens:,} tokens, the limit is {config.reflect_at:,}"
-    elif "reflect" in state.by_hand:
+    elif state.by_hand & {"reflect", "activate_reflection"}:
         reason = "asked for by hand"
     elif why := _free_of_charge(state, config, now):
         reason = why

@@ -126,7 +126,7 @@ class State:
     ending: bool = False
     """True at the end of a turn."""
     by_hand: frozenset[str] = frozenset()
-    """What a person asked for: `buffer`, `observe`, `activate`, `reflect`."""
+    """What a person asked for: `buffer`, `observe`, `activate`, `reflect`, `activate_reflection`."""
 
     @cached_property
     def tail_tokens(self) -> int:

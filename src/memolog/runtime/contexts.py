@@ -232,11 +232,13 @@ def _record(
 
 def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
     """Return how much the log does not cover, and how much of that neither a buffered group nor a run holds."""
-    mine = snapshot.thread.id
-    ends = [g.span.last for g in snapshot.buffered if g.thread == mine and g.span]
-    ends += [run.span.last for run in snapshot.runs if run.thread == mine and run.span]
-    last = max(ends, default=snapshot.cursor)
+    ends: dict[str, int] = {}
+    for holder in (*snapshot.buffered, *snapshot.runs):
+        if holder.thread is not None and holder.span is not None:
+            ends[holder.thread] = max(holder.span.last, ends.get(holder.thread, 0))
+    own = ends.get(snapshot.thread.id, 0)
     live = [message for message in snapshot.tail if message.state == "live"]
-    others = sum(row.tokens for row in snapshot.others if row.state == "live")
-    uncovered = sum(message.tokens for message in live)
-    return uncovered + others, sum(message.tokens for message in live if message.seq > last) + others
+    others = [row for row in snapshot.others if row.state == "live"]
+    uncovered = sum(message.tokens for message in live) + sum(row.tokens for row in others)
+    free = sum(message.tokens for message in live if message.seq > own)
+    return uncovered, free + sum(row.tokens for row in others if row.seq > ends.get(row.thread, 0))

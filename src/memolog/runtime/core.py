@@ -396,4 +396,5 @@ class Core:
 
 def _follow_up(asked: Asked) -> frozenset[str]:
     """Return what a request by hand leaves to do: what was observed or reflected by hand is activated too."""
-    return frozenset({"activate"}) if "observe" in asked.by_hand else frozenset()
+    follows = {"observe": "activate", "reflect": "activate_reflection"}
+    return frozenset(follows[what] for what in asked.by_hand if what in follows)

@@ -5,13 +5,14 @@ Knows how to run a coroutine on a loop of its own thread and wait for it. Decide
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from memolog.context import Context
-from memolog.domain.errors import StoreClosed
+from memolog.domain.errors import InputError, StoreClosed
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.run import Usage
@@ -40,11 +41,20 @@ class _Portal:
         if not self._thread.is_alive():
             work.close()
             raise StoreClosed
+        if self._thread is threading.current_thread():
+            work.close()
+            raise InputError(
+                "A listener cannot call the memory.",
+                why="It runs on the memory's own thread, which would wait for itself.",
+                then="Hand the event to another thread, and call from there.",
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
         """Stop the loop and join its thread."""
         if self._thread.is_alive():
+            # The threads that the loop started for others end with it.
+            self.call(self._loop.shutdown_default_executor())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -89,6 +99,7 @@ class SyncMemory:
         except BaseException:
             self._portal.close()
             raise
+        _close_at_exit(self)
 
     def open(self) -> None:
         """Open the database, if that has not been done."""
@@ -183,6 +194,15 @@ class SyncMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _close_at_exit(memory: SyncMemory) -> None:
+    """Close a memory that a script forgot to close: its thread is no daemon, and would keep the process for ever."""
+    close = weakref.WeakMethod(memory.close)
+    # The hook that thread pools end by: it is called before Python waits for threads, `atexit` only after that.
+    register: Callable[[Callable[[], None]], None] | None = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        register(lambda: call() if (call := close()) else None)
 
 
 async def _make(address: str, options: dict[str, Any]) -> Memory:

@@ -163,7 +163,7 @@ class Turn:
             self._unsaved.append(
                 replace(
                     message,
-                    id=message.id or kit.store.new_id(),
+                    id=kit.store.new_id() if message.id is None else message.id,
                     created_at=message.created_at or kit.clock.now(),
                     zone=message.zone or self._zone,
                 )

@@ -1,4 +1,4 @@
--- Every table of Memolog, in the words that both engines share. {identity} is the one thing they spell differently.
+-- Every table of Memolog, in the words that both engines share. Keys are the one thing they spell differently.
 -- Moments are whole microseconds since 1970 in UTC, flags are 0 or 1, JSON is text, money is billionths of a dollar.
 -- `pk` is internal and never leaves the store; `id` is what callers know. Where a process may hold a key while somebody
 -- deletes its row, the key is a lasting one: it is never given again, so that it cannot come to mean another row.
