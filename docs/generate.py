@@ -28,6 +28,9 @@ def configuration_page() -> str:
         "field of a section: `Config(observation=ObservationConfig(deadline=10))`, or `[observation]` in TOML. Unknown",
         "names, wrong types and values that contradict each other are refused, all at once, with what to do.",
         "",
+        'Nothing is read unless you ask for it: `Config.load(toml="memolog.toml", environment=os.environ)` reads both, and',
+        '`Memory("memolog.db", config=…)` takes the result.',
+        "",
         "| setting | default | takes | meaning | environment |",
         "| --- | --- | --- | --- | --- |",
     ]

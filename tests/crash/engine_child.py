@@ -177,7 +177,9 @@ class Conversation:
 
     async def _reflect(self, number: int) -> None:
         del number
-        await self.memory.reflect(THREAD, RESOURCE)
+        # Asked for by hand, it is done once: who died after it need not repeat it.
+        if (await self.memory.history(THREAD, RESOURCE))[-1].kind == "restore":
+            await self.memory.reflect(THREAD, RESOURCE)
 
     async def _restore(self, number: int) -> None:
         del number

@@ -81,7 +81,9 @@ async def test_two_processes_of_eight_tasks(address: str) -> None:
         keys = [row[-1] for row in rows if row[0] == thread]
         assert keys == sorted(keys), f"the rows of {thread} were not inserted in the order of their numbers"
     authors = [id_.split(".")[0] for thread, id_, *_ in rows if thread == THREADS[0]]
-    assert sum(one != other for one, other in itertools.pairwise(authors)) > 1, "the processes never met"
+    if LONG:
+        # With few messages and a busy machine one process may be done before the other has begun.
+        assert sum(one != other for one, other in itertools.pairwise(authors)) > 1, "the processes never met"
 
 
 # ---------------------------------------------------------------- cancelling

@@ -216,8 +216,10 @@ async def test_killed_again_and_again(address: str, tmp_path: Path, processes: s
 async def test_an_error_at_a_commit_point_is_a_pause(point: str, tmp_path: Path) -> None:
     """The same in one process: a memory that can write nothing more is left, and another one goes on."""
     expected, reached = await _whole(str(tmp_path / "whole.db"))
-    # The kills above are in the middle; here the first and the last time.
-    for nth in {1, reached[point]} if LONG else {reached[point]}:
+    # The kills above are in the middle; here the first and the last time. The last reflection is one that a person asked for:
+    # asked again after a death it begins from another log, so only the first is compared.
+    is_reflection = point.startswith("logs.activate_reflection")
+    for nth in {1} if is_reflection else {1, reached[point]} if LONG else {reached[point]}:
         address = str(tmp_path / f"{nth}.db")
         hook = _Hook(point, nth)
         told = await _hold(address, 0, 0, hook)

@@ -102,8 +102,9 @@ class Context:
 
     @property
     def messages(self) -> tuple[ContextMessage, ...]:
-        """Return the tail and what is passed along once, in the order in which the model sees them."""
-        return (*self.tail, *self.ephemeral)
+        """Return all that is said to the model, in its order: the note that opens the tail, the tail, what is passed once."""
+        opening = () if self.note is None else (_noted(self.note),)
+        return (*opening, *self.tail, *self.ephemeral)
 
     @property
     def breakpoints(self) -> Breakpoints:
@@ -121,6 +122,10 @@ class Context:
         """Return what a later context extends byte for byte, as long as the log is not activated or rewritten."""
         opening = "".join(f"{text}\n\n" for text in (self.system, self.note.text if self.note else "") if text)
         return opening + "".join(message.render() for message in self.tail)
+
+
+def _noted(note: Block) -> ContextMessage:
+    return ContextMessage(role="user", parts=(TextPart(text=note.text),), synthetic=True)
 
 
 def _part_line(part: Part) -> str:

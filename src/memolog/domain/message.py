@@ -5,14 +5,14 @@ tokens or providers: adapters translate.
 """
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from types import UnionType
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from memolog.domain.codec import JsonObject, JsonValue, check_json, dumps, loads, nothing, text_to_json
-from memolog.domain.errors import NotJson, UnknownRole
+from memolog.domain.errors import InputError, NotJson, UnknownRole
 
 __all__ = [
     "ROLES",
@@ -164,13 +164,21 @@ class Message:
         return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
-Content: TypeAlias = str | Part | Iterable[str | Part]
+Content: TypeAlias = str | Part | Iterable[str | Part] | None
 
 
 def _parts(content: Content) -> tuple[Part, ...]:
     match content:
         case str():
             return (TextPart(text=content),)
+        case None:
+            # What some providers send beside tool calls.
+            return ()
+        case Mapping():
+            raise InputError(
+                "A message is made of text or parts, not of a dict.",
+                then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like.',
+            )
         case TextPart() | ReasoningPart() | ToolCallPart() | ToolResultPart() | FilePart() | UnknownPart():
             return (content,)
         case _:
@@ -278,6 +286,9 @@ def check_message(message: NewMessage) -> str:
     """Return the parts as JSON text; refuses an unknown role and values that JSON would change."""
     if message.role not in ROLES:
         raise UnknownRole(message.role, ROLES)
+    for name, value in (("speaker", message.speaker), ("zone", message.zone)):
+        if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"The {name} is a string, not {type(value).__name__}.", then="Pass its text, or None.")
     for part in message.parts:
         if not isinstance(part, _KINDS):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise NotJson("A part", f"{type(part).__name__} is no part")

@@ -26,10 +26,8 @@ def hints_of(speeches: Sequence[Speech], known: Hints) -> HintsDraft:
     """Return the hints that a span gives; None where it gives none."""
     user = [speech for speech in speeches if speech.is_user]
     request = next(filter(None, map(_request, reversed(user))), None)
-    is_open = bool(user) and user[-1] is speeches[-1] and request is not None
     return HintsDraft(
         current_task=one_line(request, _TASK) if request else None,
-        suggested_response=one_line(f"Answer the user: {request}", _TASK) if is_open and request else None,
         title=None if known.title else _title(user),
     )
 

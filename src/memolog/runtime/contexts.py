@@ -11,15 +11,18 @@ from memolog.config import Config
 from memolog.context import Context, GroupView, OtherThread, View, build
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
-from memolog.domain.message import Message, NewMessage
+from memolog.domain.message import Message, NewMessage, TextPart
 from memolog.domain.observation import Span
 from memolog.domain.thread import Hints
 from memolog.store import Store
 from memolog.store.logs import OtherTail
 from memolog.store.snapshot import GroupRow, Snapshot
-from memolog.tokens import TokenCounter, count_message
+from memolog.tokens import TokenCounter, count_message, cut_middle
 
 __all__ = ["Contexts", "Made", "Shown"]
+
+# What the log covers need not be there in full a second time.
+_REPEATED_TOKENS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ class Contexts:
             cursor=cursor,
             alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
             tail=tail,
-            repeated=repeated,
+            repeated=tuple(map(self._shortened, repeated)),
             hints=hints,
             others=tuple(
                 OtherThread(alias=f"t{o.alias}" if o.alias else o.thread, title=o.title, messages=o.messages)
@@ -114,6 +117,13 @@ class Contexts:
             self._last_views = groups, views
         return views
 
+    def _shortened(self, message: Message) -> Message:
+        """Return what the model goes on from; a request beyond all measure is cut in its middle, always alike."""
+        if message.tokens <= _REPEATED_TOKENS:
+            return message
+        text = cut_middle(message.text, 4 * _REPEATED_TOKENS, mark="\n[… cut: the log covers the whole of it …]\n")
+        return replace(message, parts=(TextPart(text=text),), tokens=self._counter.count(text))
+
     def without_store(self, shown: Shown, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
         """Return a context of what is known without the database: what was read and saved last, and what is not yet."""
         snapshot = shown.snapshot
@@ -132,7 +142,7 @@ class Contexts:
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
-            repeated=snapshot.repeated if snapshot else (),
+            repeated=tuple(map(self._shortened, snapshot.repeated)) if snapshot else (),
             hints=snapshot.thread.hints if snapshot else Hints(),
             ephemeral=shown.ephemeral,
             instructions=self._instructions,

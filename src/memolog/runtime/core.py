@@ -5,6 +5,7 @@ Knows how each decision is performed. State that matters lives in the store; wha
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -53,6 +54,8 @@ from memolog.tokens import TokenCounter
 
 __all__ = ["Core", "Outcome"]
 
+_log = logging.getLogger("memolog")
+
 # Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
 _MOST_ROUNDS = 64
 _POLL_SECONDS = 0.05
@@ -91,6 +94,8 @@ class Core:
         """Hand out events and keep them; a journal that cannot be written harms nobody."""
         for event in events:
             self.bus.emit(event)
+            if isinstance(event, Degraded):
+                _log.warning("%s failed, and the turn goes on without: %s", event.what, event.error)
         # Every request waits, and its record says why; what failed is often the store itself.
         kept = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
         if not kept or self.store.options.read_only:
@@ -130,9 +135,7 @@ class Core:
                 waited += asyncio.get_running_loop().time() - started
                 is_done = not is_in_time or waited >= config.observation.deadline
                 asked = replace(asked, may_wait=not is_done, by_hand=asked.by_hand)
-            if asked.by_hand and isinstance(decision, Buffer | Observe | Reflect):
-                # What a person asked for is done once.
-                asked = replace(asked, by_hand=asked.by_hand - {"buffer", "observe", "reflect"} | _follow_up(asked))
+            asked = asked.after(decision)
             snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
 
@@ -392,9 +395,3 @@ class Core:
     def retry_at(self, failures: int, now: datetime) -> datetime:
         """Return when a failed run may be tried again."""
         return now + timedelta(seconds=back_off(failures, self._chance()))
-
-
-def _follow_up(asked: Asked) -> frozenset[str]:
-    """Return what a request by hand leaves to do: what was observed or reflected by hand is activated too."""
-    follows = {"observe": "activate", "reflect": "activate_reflection"}
-    return frozenset(follows[what] for what in asked.by_hand if what in follows)

@@ -3,17 +3,34 @@
 Knows the parts by name, and remembers how models count. A remembered factor only saves a read; the store has the truth.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from memolog.domain.clock import Clock
+from memolog.domain.errors import MemologError
+from memolog.domain.message import NewMessage
 from memolog.domain.run import Calibration
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.runner import Runner
 from memolog.store import Store
 
-__all__ = ["Kit"]
+__all__ = ["Kit", "Left"]
+
+
+_DELAYS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """Messages of a turn that ended while the database was away."""
+
+    resource: str
+    thread: str
+    turn: str
+    messages: tuple[NewMessage, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,7 +42,30 @@ class Kit:
     core: Core
     contexts: Contexts
     runner: Runner
+    left: list[Left] = field(default_factory=list[Left])
+    """What turns could not save before they ended; it is saved as soon as the database allows."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+
+    def leave(self, left: Left) -> None:
+        """Keep what a turn could not save, and save it in the background."""
+        self.left.append(left)
+        self.runner.spawn(self._rescue_later())
+
+    async def rescue(self, resource: str | None = None, thread: str | None = None) -> None:
+        """Save what earlier turns left behind: all of it, or that of one thread, which comes before what is new."""
+        for left in tuple(self.left):
+            if resource is None or (left.resource, left.thread) == (resource, thread):
+                # Ids were given when it was said, so saving it twice is saving it once.
+                await self.store.messages.save(left.resource, left.thread, left.messages, turn=left.turn)
+                if left in self.left:
+                    self.left.remove(left)
+
+    async def _rescue_later(self) -> None:
+        for delay in _DELAYS:
+            await asyncio.sleep(delay)
+            with contextlib.suppress(MemologError):
+                await self.rescue()
+                return
 
     async def factor(self, resource: str, model: str | None) -> float:
         """Return how many tokens the model counts for each of ours."""

@@ -49,7 +49,7 @@ class Memory:
 
     def __init__(
         self,
-        address: str = "memolog.db",
+        address: "str | os.PathLike[str]" = "memolog.db",
         *,
         model: ModelSpec | None = None,
         config: Config | None = None,
@@ -63,7 +63,7 @@ class Memory:
         A model is `"provider:model"`, an address, an object with `complete` or a function. Without one the embedded observer
         runs the whole pipeline, on this machine and for nothing.
         """
-        self.address, self.config = address, config or Config()
+        self.address, self.config = os.fspath(address), config or Config()
         self.model, self.clock = model, clock or SystemClock()
         self.counter = counter or HeuristicCounter()
         self._instructions, self._chance = instructions, chance

@@ -6,7 +6,7 @@ thought about lives elsewhere.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
@@ -100,6 +100,12 @@ class Runner:
         self._tasks.add(job.task)
         job.task.add_done_callback(self._tasks.discard)
         return job
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Do something else in the background; it is waited for like a run."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def settled(self) -> None:
         """Wait until no run of this process is in flight, and none follows."""

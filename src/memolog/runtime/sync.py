@@ -4,6 +4,7 @@ Knows how to run a coroutine on a loop of its own thread and wait for it. Decide
 """
 
 import asyncio
+import atexit
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -33,7 +34,8 @@ class _Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="memolog-portal")
+        # A script that forgets to close must still end: the thread is drained by `close`, which is also called at exit.
+        self._thread = threading.Thread(target=self._loop.run_forever, name="memolog-portal", daemon=True)
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -99,6 +101,7 @@ class SyncMemory:
         except BaseException:
             self._portal.close()
             raise
+        atexit.register(self.close)
         _close_at_exit(self)
 
     def open(self) -> None:
@@ -112,6 +115,7 @@ class SyncMemory:
         except StoreClosed:
             return
         self._portal.close()
+        atexit.unregister(self.close)
 
     def settled(self) -> None:
         """Wait until no background work of this process is in flight, and none follows."""

@@ -148,7 +148,8 @@ class Thinking:
         made = Made(
             group=group,
             observations=judged.observations,
-            hints=hints,
+            # A hint is as old as what it was drawn from, however long the group waits to be activated.
+            hints=replace(hints, at=task.messages[-1].created_at) if hints and task.messages else hints,
             tokens=sum(observation.tokens for observation in judged.observations),
             model=self._observer.name,
             prompt_version=answer.prompt.version,

@@ -19,7 +19,7 @@ from memolog.domain.message import Message, NewMessage
 from memolog.domain.run import Usage
 from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
-from memolog.runtime.kit import Kit
+from memolog.runtime.kit import Kit, Left
 from memolog.runtime.status import windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
@@ -81,6 +81,9 @@ class Turn:
         try:
             await self._leave()
         except Exception as problem:  # noqa: BLE001 - memory never breaks the agent
+            if self._unsaved and not isinstance(problem, InputError):
+                messages = tuple(self._unsaved)
+                self._kit.leave(Left(resource=self.resource, thread=self.thread, turn=self.id, messages=messages))
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
 
     # ------------------------------------------------------------ steps
@@ -160,6 +163,12 @@ class Turn:
         """Hold messages until they are saved. They get their ids and times now, so that a retry saves them once."""
         kit = self._kit
         for message in messages:
+            if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InputError(
+                    f"A turn takes messages, not {type(message).__name__}.",
+                    then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
+                )
+        for message in messages:
             self._unsaved.append(
                 replace(
                     message,
@@ -227,6 +236,8 @@ class Turn:
 
     async def _save_and_read(self) -> Snapshot:
         store, config = self._kit.store, self._config
+        if self._kit.left:
+            await _in_time(self._kit.rescue(self.resource, self.thread))
         newest = None if config.observe else 2 * config.last_messages
         if config.read_only:
             read = await store.logs.snapshot(self.resource, self.thread, config.scope, create=False, newest=newest)

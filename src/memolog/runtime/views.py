@@ -5,13 +5,26 @@ Knows how rows become a `State`. Sizes are calibrated here, once, to the model i
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 
 from memolog.config import Config
-from memolog.decide import Entry, Flight, Ready, ReadyReflection, State, Tail, Weight
+from memolog.decide import (
+    ActivateReflection,
+    Buffer,
+    Decision,
+    Entry,
+    Flight,
+    Observe,
+    Ready,
+    ReadyReflection,
+    Reflect,
+    State,
+    Tail,
+    Weight,
+)
 from memolog.domain.message import Message, TextPart, pairs_of
 from memolog.store.snapshot import OtherRow, Snapshot
 
@@ -20,6 +33,7 @@ __all__ = ["Asked", "cache_seconds", "state_of"]
 # How long providers keep a prompt warm, by their own word; the shorter where they give a range.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
 _DEFAULT_CACHE_SECONDS = 300.0
+_FOLLOWS = {"observe": "activate", "reflect": "activate_reflection"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +47,16 @@ class Asked:
     by_hand: frozenset[str] = frozenset()
     factor: float = 1.0
     fixed_tokens: int = 0
+
+    def after(self, decision: Decision) -> "Asked":
+        """Return what is still asked for by hand: a wish is done once, and what was made by it is activated too."""
+        if isinstance(decision, ActivateReflection):
+            # A reflection that was ready is what was asked for.
+            return replace(self, by_hand=self.by_hand - {"reflect", "activate_reflection"})
+        if not self.by_hand or not isinstance(decision, Buffer | Observe | Reflect):
+            return self
+        follows = {_FOLLOWS[what] for what in self.by_hand if what in _FOLLOWS}
+        return replace(self, by_hand=self.by_hand - {"buffer", "observe", "reflect"} | follows)
 
 
 def cache_seconds(config: Config, model: str | None) -> float | None:

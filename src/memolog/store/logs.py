@@ -157,8 +157,9 @@ class Logs:
             rows = yield q.hints_of(log_pk=log_pk, thread_pk=thread_pk, last_seq=last_seq)
             if not rows or rows[0][0] is None:
                 return Hints()
-            at = None if rows[0][1] is None else from_micros(rows[0][1])
-            return replace(decode(Hints, loads(rows[0][0])), at=at, last_seq=last_seq)
+            hints = decode(Hints, loads(rows[0][0]))
+            at = hints.at if hints.at or rows[0][1] is None else from_micros(rows[0][1])
+            return replace(hints, at=at, last_seq=last_seq)
 
         return await self._engine.read(script)
 
@@ -313,7 +314,7 @@ def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, 
             current_task=pack(hints.current_task),
             suggested_response=pack(hints.suggested_response),
             title=pack(hints.title),
-            now=at,
+            now=at if hints.at is None else to_micros(hints.at),
             last_seq=last_seq,
         )
     return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints)

@@ -157,6 +157,12 @@ async def _open_engine(address: str, options: StoreOptions, now: int) -> Engine:
 
 
 def _sqlite_path(address: str) -> str:
+    if not address.strip():
+        raise ConfigError(
+            "The address of the database is empty.",
+            why="SQLite would take it for a temporary file and keep nothing.",
+            then="Name a file, or :memory: if nothing should be kept.",
+        )
     if address.startswith(_SQLITE_PREFIX):
         path = address[len(_SQLITE_PREFIX) :]
         # sqlite:///relative and sqlite:////absolute, as most tools write it.
