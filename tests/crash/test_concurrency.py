@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from conftest import OpenStore, counts
+from conftest import LONG, OpenStore, counts
 from crash import writer_child
 from crash.survivors import check_sound, select
 from crash.writer_child import CROWD_TASKS, RESOURCE, THREADS, open_real
