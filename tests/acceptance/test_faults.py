@@ -579,11 +579,14 @@ def _check_no_orphans(context: Context) -> None:
 
 
 async def test_a_huge_message_first(tell: Open) -> None:
-    """200,000 tokens as the very first message: it is stored, shown once, observed and out of the way."""
+    """200,000 tokens as the very first message: it is stored, observed, and the model sees how it begins and ends."""
     story = tell()
-    text = "The quick brown fox jumps over the lazy dog. " * 20_000
+    text = "First of all: " + "The quick brown fox jumps over the lazy dog. " * 20_000 + "That is all."
     context = await _ask(story, text)
-    assert context.tokens.tail > 150_000
+    shown = context.tail[-1].text
+    assert shown.startswith("First of all: ")
+    assert shown.endswith("That is all.")
+    assert context.tokens.tail < 10_000
     await story.memory.settled()
     await story.chat(1)
     context = await story.chat(1)

@@ -4,8 +4,9 @@ The methods are found by looking, so one that is added without a case here fails
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -14,14 +15,36 @@ from conftest import FakeClock
 from contract.raw_sql import add_task
 from memolog.domain.errors import EmptyId, InputError, MemologError
 from memolog.domain.message import NewMessage, UserMessage
-from memolog.domain.observation import Span
-from memolog.domain.run import Calibration, Lease, Usage
+from memolog.domain.observation import Observation, Span
+from memolog.domain.run import Calibration, Lease, RunKind, Usage
 from memolog.store import Store
+from memolog.store.journal import NewEvent
+from memolog.store.runs import Claim, Made, NewRun
+from memolog.store.snapshot import GroupRow
 
-PARTS: Final = ("threads", "messages", "leases", "ledger")
+PARTS: Final = ("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies")
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
+# They take a key or a claim that only a method which named its resource gives out: the log and the thread of a snapshot, the
+# groups in it, the claim of a run. No id that a caller could guess or mix up leads there.
+INTERNAL: Final = {
+    "logs.observations": "log_pk",
+    "logs.groups_at": "log_pk",
+    "logs.hints_of": "log_pk",
+    "logs.activate": "log_pk",
+    "logs.activate_reflection": "snapshot",
+    "logs.restore": "snapshot",
+    "runs.take_over": "run",  # with the fence of a snapshot's run
+    "runs.heartbeat": "claim",
+    "runs.abandon": "claim",
+    "runs.note_stall": "log_pk",
+    "runs.keep_prompt": "run",
+    "journal.add_context": "thread_pk",
+}
 MINUTE: Final = timedelta(minutes=1)
+NOW: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
+CLAIM: Final = Claim(run="run-1", owner="owner", fence=1)
+MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
 
 Call = Callable[[Store, str, Lease], Awaitable[object]]
 
@@ -29,6 +52,30 @@ Call = Callable[[Store, str, Lease], Awaitable[object]]
 def learn(known: Calibration) -> Calibration:
     """Learn something."""
     return Calibration(model=known.model, factor=known.factor * 2, samples=known.samples + 1)
+
+
+def render(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
+    """Render a group in the shortest way."""
+    return f"{group.handle} {len(observations)} {alias}", 1
+
+
+async def start_anywhere(store: Store, resource: str, kind: RunKind) -> list[str]:
+    """Try to start a run on any log that there may be, at any version."""
+    seen: list[str] = []
+    for log_pk, version in itertools.product(range(1, 4), range(6)):
+        is_over_span = kind == "observe"
+        run = NewRun(
+            id=f"{resource}-{log_pk}-{version}",
+            kind=kind,
+            thread="secret" if is_over_span else None,
+            span=Span(first=2, last=2) if is_over_span else None,
+            inputs={},
+        )
+        try:
+            await store.runs.start(resource, log_pk, version, [run], owner="me", now=NOW, lease=30)
+        except MemologError as error:
+            seen.append(str(error))
+    return seen
 
 
 # Each case calls one method for a resource that owns nothing, with the ids of somebody else's things.
@@ -86,6 +133,43 @@ CASES: Final[dict[str, list[Call]]] = {
     ],
     "ledger.calibration": [lambda s, r, _: s.ledger.calibration(r, "m")],
     "ledger.calibrate": [lambda s, r, _: s.ledger.calibrate(r, "m", learn)],
+    "logs.snapshot": [
+        lambda s, r, _: s.logs.snapshot(r, "secret", "thread"),
+        lambda s, r, _: s.logs.snapshot(r, "secret", "resource"),
+        lambda s, r, _: s.logs.snapshot(r, "secret", "thread", create=False),
+    ],
+    "logs.history": [
+        lambda s, r, _: s.logs.history(r, "secret"),
+        lambda s, r, _: s.logs.history(r, None),
+    ],
+    "logs.as_of": [
+        lambda s, r, _: s.logs.as_of(r, "secret", NOW + MINUTE),
+        lambda s, r, _: s.logs.as_of(r, None, NOW + MINUTE),
+    ],
+    "logs.others": [lambda s, r, _: s.logs.others(r, 1, 0), lambda s, r, _: s.logs.others(r, 2, 0)],
+    "logs.alias": [lambda s, r, _: s.logs.alias(r, 1, "secret"), lambda s, r, _: s.logs.alias(r, 2, "secret")],
+    "runs.start": [
+        lambda s, r, _: start_anywhere(s, r, "observe"),
+        lambda s, r, _: start_anywhere(s, r, "reflect"),
+    ],
+    "runs.finish": [lambda s, r, _: s.runs.finish(r, CLAIM, MADE, now=NOW)],
+    "runs.fail": [lambda s, r, _: s.runs.fail(r, CLAIM, "broken", now=NOW, retry_at=NOW)],
+    "runs.get": [lambda s, r, _: s.runs.get(r, "run-1")],
+    "runs.work": [lambda s, r, _: s.runs.work(r, "run-1")],
+    "runs.list": [lambda s, r, _: s.runs.list(r)],
+    "journal.add": [
+        lambda s, r, _: s.journal.add(r, [NewEvent(kind="Mine", thread="secret", at=NOW, data={"about": "hers"})])
+    ],
+    "journal.events": [
+        lambda s, r, _: s.journal.events(r, thread="secret"),
+        lambda s, r, _: s.journal.events(r),
+    ],
+    "journal.context": [lambda s, r, _: s.journal.context(r, "secret", 1)],
+    "journal.contexts": [lambda s, r, _: s.journal.contexts(r, "secret")],
+    "withdrawals.withdraw": [
+        lambda s, r, _: s.withdrawals.withdraw(r, "secret", "turn-1", after=0, now=NOW, render=render)
+    ],
+    "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
 }
 
 
@@ -117,6 +201,11 @@ async def everything(store: Store) -> str:
             await store.leases.get("alice", "lock"),
             await store.ledger.lines("alice"),
             await store.ledger.calibration("alice", "m"),
+            await store.logs.snapshot("alice", "secret", "thread", create=False),
+            await store.logs.history("alice", "secret"),
+            await store.runs.list("alice"),
+            await store.journal.events("alice"),
+            await store.journal.contexts("alice", "secret"),
         )
     )
 
@@ -124,7 +213,14 @@ async def everything(store: Store) -> str:
 async def move_in(store: Store) -> Lease:
     """Give alice one of everything."""
     await store.threads.create("alice", "secret", title="hers")
-    await store.messages.save("alice", "secret", [UserMessage("one", id="m1"), UserMessage("two", id="m2")])
+    messages = [UserMessage("one", id="m1"), UserMessage("two", id="m2")]
+    await store.messages.save("alice", "secret", messages, turn="turn-1")
+    snapshot = await store.logs.snapshot("alice", "secret", "thread")
+    run = NewRun(id=CLAIM.run, kind="observe", thread="secret", span=Span(first=1, last=1), inputs={})
+    log = snapshot.log
+    await store.runs.start("alice", log.pk, log.version, [run], owner=CLAIM.owner, now=NOW, lease=30)
+    await store.journal.add("alice", [NewEvent(kind="Hers", thread="secret", at=NOW, data={})])
+    await store.journal.add_context(snapshot.thread.pk, turn="turn-1", step=1, now=NOW, record={"a": 1}, model="m")
     await add_task(store, "alice", "task")
     lease = await store.leases.acquire("alice", "lock", "owner", lasts=MINUTE)
     assert lease is not None
@@ -135,9 +231,13 @@ async def move_in(store: Store) -> Lease:
 
 def test_every_method_has_a_case(store: Store) -> None:
     """A new public method needs a case here, and a case needs a method."""
-    assert set(public_methods(store)) - SCRIPTS == set(CASES)
+    methods = public_methods(store)
+    assert set(methods) - SCRIPTS - set(INTERNAL) == set(CASES)
     for name in SCRIPTS:
-        assert not inspect.iscoroutinefunction(public_methods(store)[name]), name
+        assert not inspect.iscoroutinefunction(methods[name]), name
+    for name, key in INTERNAL.items():
+        assert key in inspect.signature(methods[name]).parameters, name
+        assert "resource" not in inspect.signature(methods[name]).parameters, name
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -175,7 +275,25 @@ GOOD: Final[dict[str, object]] = {
     "span": Span(first=1, last=2),
     "lasts": MINUTE,
     "usage": Usage(model="m"),
+    "scope": "thread",
+    "at": NOW,
+    "log_pk": 1,
+    "thread_pk": 1,
+    "version": 0,
+    "runs": (),
+    "now": NOW,
+    "lease": 30.0,
+    "claim": CLAIM,
+    "made": MADE,
+    "error": "broken",
+    "retry_at": NOW,
+    "events": (),
+    "number": 1,
+    "after": 0,
+    "render": render,
 }
+# Where no thread is meant, it is the log that all threads share.
+NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
 IDS: Final = {"resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"}
 EMPTY: Final[tuple[object, ...]] = ("", " ", "\t\n ", "\u3000")
 BAD: Final[tuple[object, ...]] = (
@@ -190,7 +308,7 @@ def arguments(method: Callable[..., Any], lease: Lease) -> dict[str, object]:
     given: dict[str, object] = {}
     for name, parameter in inspect.signature(method).parameters.items():
         if name in IDS or parameter.default is inspect.Parameter.empty:
-            given[name] = lease if name == "lease" else GOOD[name]
+            given[name] = lease if name == "lease" and parameter.annotation in {Lease, "Lease"} else GOOD[name]
     return given
 
 
@@ -200,12 +318,13 @@ async def test_ids_that_are_none_are_refused(store: Store) -> None:
     hers = await everything(store)
     tried = 0
     for full_name, method in public_methods(store).items():
-        if full_name in SCRIPTS:
+        if full_name in SCRIPTS or full_name in INTERNAL:
             continue
         good = arguments(method, lease)
         assert "resource" in good, full_name
         for name in IDS & set(good):
             required = inspect.signature(method).parameters[name].default is inspect.Parameter.empty
+            required = required and (full_name, name) not in NONE_IS_MEANT
             for value in (*EMPTY, *BAD, *((None,) if required else ())):
                 with pytest.raises(EmptyId if value in EMPTY else InputError) as caught:
                     await method(**{**good, name: value})

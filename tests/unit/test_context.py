@@ -188,7 +188,9 @@ def test_breakpoints_mark_the_ends() -> None:
     """The marks are on the last block and on the last stored message, before what is passed along once."""
     made = build(full_view())
     assert made.breakpoints == Breakpoints(prefix=len(made.blocks) - 1, tail=len(made.tail) - 1)
-    assert made.messages == (*made.tail, *made.ephemeral)
+    note, *rest = made.messages
+    assert note.synthetic
+    assert tuple(rest) == (*made.tail, *made.ephemeral)
     assert build(view()).breakpoints == Breakpoints()
 
 

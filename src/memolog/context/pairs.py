@@ -120,9 +120,12 @@ def _summary(message: Message, text: str) -> ContextMessage:
 
 def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
     """Yield the row in pieces that hold either results or everything else; a row without parts has none."""
-    runs = [tuple(parts) for _, parts in groupby(row.parts, key=lambda part: isinstance(part, ToolResultPart))]
-    # Nearly every row is of one piece: itself.
-    yield from [row] if len(runs) == 1 else (replace(row, parts=parts) for parts in runs)
+    if len(row.parts) == 1:
+        # Nearly every row is of one piece: itself.
+        yield row
+        return
+    for _, parts in groupby(row.parts, key=lambda part: isinstance(part, ToolResultPart)):
+        yield replace(row, parts=tuple(parts))
 
 
 def _is_results(piece: ContextMessage) -> bool:
@@ -153,14 +156,12 @@ def _answers(
     pieces: Sequence[ContextMessage], owners: Mapping[tuple[int, int], int]
 ) -> dict[int, tuple[ContextMessage, ...]]:
     """Return the tool messages that follow each piece with calls, in the order of their arrival."""
+    together: dict[tuple[int, int], tuple[Part, ...]] = {}
+    for (index, place), owner in owners.items():
+        together[index, owner] = (*together.get((index, owner), ()), pieces[index].parts[place])
     answers: dict[int, tuple[ContextMessage, ...]] = {}
-    for index, piece in enumerate(pieces):
-        by_owner: dict[int, tuple[Part, ...]] = {}
-        for place, part in enumerate(piece.parts):
-            if (owner := owners.get((index, place))) is not None:
-                by_owner[owner] = (*by_owner.get(owner, ()), part)
-        for owner, parts in by_owner.items():
-            answers[owner] = (*answers.get(owner, ()), replace(piece, role="tool", parts=parts))
+    for (index, owner), parts in together.items():
+        answers[owner] = (*answers.get(owner, ()), replace(pieces[index], role="tool", parts=parts))
     return answers
 
 

@@ -11,7 +11,7 @@ from memolog.config import Config
 from memolog.context import Context, GroupView, OtherThread, View, build
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
-from memolog.domain.message import Message, NewMessage, TextPart
+from memolog.domain.message import FilePart, Message, NewMessage, TextPart
 from memolog.domain.observation import Span
 from memolog.domain.thread import Hints
 from memolog.store import Store
@@ -21,7 +21,7 @@ from memolog.tokens import TokenCounter, count_message, cut_middle
 
 __all__ = ["Contexts", "Made", "Shown"]
 
-# What the log covers need not be there in full a second time.
+# However small a tail may be, a request of this size is repeated whole.
 _REPEATED_TOKENS = 2_000
 
 
@@ -94,7 +94,7 @@ class Contexts:
             cursor=cursor,
             alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
             tail=tail,
-            repeated=tuple(map(self._shortened, repeated)),
+            repeated=tuple(self._shortened(message, shown.config.threshold) for message in repeated),
             hints=hints,
             others=tuple(
                 OtherThread(alias=f"t{o.alias}" if o.alias else o.thread, title=o.title, messages=o.messages)
@@ -117,12 +117,14 @@ class Contexts:
             self._last_views = groups, views
         return views
 
-    def _shortened(self, message: Message) -> Message:
-        """Return what the model goes on from; a request beyond all measure is cut in its middle, always alike."""
-        if message.tokens <= _REPEATED_TOKENS:
+    def _shortened(self, message: Message, most: int) -> Message:
+        """Return what the model goes on from; a request that outgrows a whole tail is cut in its middle, always alike."""
+        most = max(most, _REPEATED_TOKENS)
+        if message.tokens <= most:
             return message
-        text = cut_middle(message.text, 4 * _REPEATED_TOKENS, mark="\n[… cut: the log covers the whole of it …]\n")
-        return replace(message, parts=(TextPart(text=text),), tokens=self._counter.count(text))
+        text = cut_middle(message.text, 4 * most, mark="\n[… cut: the log covers the whole of it …]\n")
+        others = tuple(part for part in message.parts if isinstance(part, FilePart))
+        return replace(message, parts=(TextPart(text=text), *others), tokens=self._counter.count(text))
 
     def without_store(self, shown: Shown, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
         """Return a context of what is known without the database: what was read and saved last, and what is not yet."""

@@ -62,6 +62,7 @@ class Journal:
 
     async def add(self, resource: str, events: Sequence[NewEvent]) -> None:
         """Keep some events, in this order."""
+        check_id("resource", resource)
         rows = [
             {
                 "resource": resource,
@@ -83,6 +84,8 @@ class Journal:
     ) -> tuple[StoredEvent, ...]:
         """Return what happened after an event, oldest first."""
         check_id("resource", resource)
+        if thread is not None:
+            check_id("thread", thread)
 
         def script() -> Script[tuple[StoredEvent, ...]]:
             rows = yield q.list_events(resource=resource, thread=thread, after=after, limit=limit)
@@ -111,6 +114,8 @@ class Journal:
 
     async def context(self, resource: str, thread: str, number: int) -> ContextRecord | None:
         """Return what the context of that number held, or None."""
+        check_id("resource", resource)
+        check_id("thread", thread)
 
         def script() -> Script[ContextRecord | None]:
             rows = yield logs.get_context(resource=resource, thread=thread, number=number)
@@ -122,6 +127,8 @@ class Journal:
         self, resource: str, thread: str, *, after: int = 0, limit: int = 100
     ) -> tuple[ContextRecord, ...]:
         """Return what the contexts of a thread held, oldest first."""
+        check_id("resource", resource)
+        check_id("thread", thread)
 
         def script() -> Script[tuple[ContextRecord, ...]]:
             rows = yield logs.list_contexts(resource=resource, thread=thread, after=after, limit=limit)

@@ -110,6 +110,8 @@ class Logs:
     async def history(self, resource: str, thread: str | None) -> tuple[Generation, ...]:
         """Return the generations of a thread's log, or of the shared one (None), oldest first."""
         check_id("resource", resource)
+        if thread is not None:
+            check_id("thread", thread)
 
         def script() -> Script[tuple[Generation, ...]]:
             log_pk = yield from _find_log(resource, thread)
@@ -121,6 +123,8 @@ class Logs:
     async def as_of(self, resource: str, thread: str | None, at: datetime) -> tuple[GroupRow, ...]:
         """Return the groups that the log consisted of at a moment."""
         check_id("resource", resource)
+        if thread is not None:
+            check_id("thread", thread)
         moment = to_micros(at)
 
         def script() -> Script[tuple[GroupRow, ...]]:
@@ -137,6 +141,7 @@ class Logs:
         self, resource: str, log_pk: int, thread_pk: int, *, threads: int = 8, newest: int = 30
     ) -> tuple[OtherTail, ...]:
         """Return the newest uncovered messages of the resource's other threads, the latest active thread first."""
+        check_id("resource", resource)
 
         def script() -> Script[tuple[OtherTail, ...]]:
             found: list[OtherTail] = []
@@ -165,6 +170,8 @@ class Logs:
 
     async def alias(self, resource: str, log_pk: int, thread: str) -> int:
         """Return the short number that a thread has in a log."""
+        check_id("resource", resource)
+        check_id("thread", thread)
 
         def script() -> Script[int]:
             rows = yield q.thread_head(resource=resource, thread=thread)

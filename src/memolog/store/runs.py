@@ -18,6 +18,7 @@ from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Run, RunKind, Usage, UsageTotal
 from memolog.domain.thread import Hints
 from memolog.store.engine import Engine
+from memolog.store.scope import check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["Claim", "Made", "NewRun", "Runs", "Work"]
@@ -90,10 +91,12 @@ class Runs:
         lease: float,
     ) -> tuple[Claim, ...]:
         """Start runs that were decided on this version of the log; raises Conflict if it has changed since."""
+        check_id("resource", resource)
+        check_id("owner", owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[tuple[Claim, ...]]:
-            if not (yield logs.take_version(log_pk=log_pk, version=version)):
+            if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
                 raise Conflict("The log has changed.", then="Read it again and decide again.")
             for run in runs:
                 thread_pk = None
@@ -142,11 +145,13 @@ class Runs:
 
     async def finish(self, resource: str, claim: Claim, made: Made, *, now: datetime) -> None:
         """Store what a run made as a buffered group; raises LeaseLost if it is no longer this owner's to finish."""
+        check_id("resource", resource)
         at = to_micros(now)
         usage = made.usage
 
         def script() -> Script[None]:
             ended = yield q.end_run(
+                resource=resource,
                 id=claim.run,
                 owner=claim.owner,
                 fence=claim.fence,
@@ -169,12 +174,19 @@ class Runs:
         self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None
     ) -> int | None:
         """Note a failure; returns how many there were in a row, or None if the run is no longer this owner's."""
+        check_id("resource", resource)
         at, retry = to_micros(now), to_micros(retry_at)
         text = pack(error[:2000])
 
         def script() -> Script[int | None]:
             rows = yield q.fail_run(
-                id=claim.run, owner=claim.owner, fence=claim.fence, error=text, now=at, retry_at=retry
+                resource=resource,
+                id=claim.run,
+                owner=claim.owner,
+                fence=claim.fence,
+                error=text,
+                now=at,
+                retry_at=retry,
             )
             if usage is not None:
                 yield _usage_step(resource, usage, claim.run, at)
@@ -210,6 +222,8 @@ class Runs:
 
     async def get(self, resource: str, run: str) -> Run | None:
         """Return a run, or None."""
+        check_id("resource", resource)
+        check_id("run", run)
 
         def script() -> Script[Run | None]:
             rows = yield q.get_run(resource=resource, id=run)
@@ -219,6 +233,8 @@ class Runs:
 
     async def work(self, resource: str, run: str) -> Work | None:
         """Return a run with the log it belongs to, or None."""
+        check_id("resource", resource)
+        check_id("run", run)
 
         def script() -> Script[Work | None]:
             rows = yield q.get_run(resource=resource, id=run)
@@ -228,6 +244,8 @@ class Runs:
 
     async def list(self, resource: str, *, limit: int = 100) -> tuple[Run, ...]:
         """Return the newest runs first."""
+        check_id("resource", resource)
+        check_limit(limit)
 
         def script() -> Script[tuple[Run, ...]]:
             rows = yield q.list_runs(resource=resource, limit=limit)

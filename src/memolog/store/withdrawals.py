@@ -52,6 +52,8 @@ class Withdrawals:
     ) -> Withdrawn:
         """Withdraw what a turn saved after a sequence number."""
         check_id("resource", resource)
+        check_id("thread", thread)
+        check_id("turn", turn)
         at = to_micros(now)
 
         def script() -> Script[Withdrawn]:

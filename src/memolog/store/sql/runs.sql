@@ -1,3 +1,8 @@
+-- take_log --
+-- Compare and swap, for a resource's own log only: who read an older version decides again.
+UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version AND resource = :resource
+RETURNING generation
+
 -- start_run --
 -- The unique index over live spans refuses a second run over the same messages.
 INSERT INTO runs (id, log_pk, kind, thread_pk, first_seq, last_seq, owner, lease_until, heartbeat_at, started_at, inputs)
@@ -21,11 +26,13 @@ RETURNING fence
 UPDATE runs SET status = 'done', finished_at = :now, model = :model, prompt_version = :prompt_version,
   input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens, cost = cost + :cost, error = NULL
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+  AND log_pk IN (SELECT l.pk FROM logs l WHERE l.resource = :resource)
 RETURNING pk, log_pk, thread_pk, first_seq, last_seq, inputs
 
 -- fail_run --
 UPDATE runs SET status = 'failed', error = :error, retry_at = :retry_at, lease_until = :now
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+  AND log_pk IN (SELECT l.pk FROM logs l WHERE l.resource = :resource)
 RETURNING log_pk
 
 -- abandon_run --
