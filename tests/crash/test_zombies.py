@@ -279,9 +279,10 @@ async def test_a_result_is_kept_whatever_happened_to_the_log(address: str, clock
 
 async def test_who_takes_over_asks_the_same_question(address: str, clock: FakeClock) -> None:
     """A run's inputs are fixed in its row: neither newer hints nor a longer log change what its next owner asks."""
-    never = asyncio.Event()
+    reached, never = asyncio.Event(), asyncio.Event()
 
     async def held(request: ModelRequest) -> str:
+        reached.set()
         await never.wait()
         return ""
 
@@ -292,9 +293,8 @@ async def test_who_takes_over_asks_the_same_question(address: str, clock: FakeCl
         await dead.settled()
         assert len(slow.requests) == 1
         await talk(dead, clock, "b", 3)
-        async with asyncio.timeout(30):
-            while len(slow.requests) < 2:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(reached.wait(), 30)
+        assert len(slow.requests) >= 2
         await other.activate(THREAD, RESOURCE)
         hints = (await (await other.open()).store.threads.get(RESOURCE, THREAD)).hints
         assert hints.current_task is not None

@@ -144,7 +144,9 @@ class Contexts:
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
-            repeated=tuple(map(self._shortened, snapshot.repeated)) if snapshot else (),
+            repeated=tuple(self._shortened(message, shown.config.threshold) for message in snapshot.repeated)
+            if snapshot
+            else (),
             hints=snapshot.thread.hints if snapshot else Hints(),
             ephemeral=shown.ephemeral,
             instructions=self._instructions,
