@@ -10,9 +10,10 @@ from memolog.context.edge import OTHERS, edge_blocks
 from memolog.context.escape import element, escape, one_line
 from memolog.context.trim import ShownTail, show, without_older, without_steps
 from memolog.context.value import Block, Context, ContextMessage, Counts
-from memolog.context.view import View
+from memolog.context.view import GroupView, View
 from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, USAGE, USAGE_RESOURCE
 from memolog.domain.message import NewMessage
+from memolog.domain.once import once
 from memolog.tokens import count_message
 from memolog.tokens.estimate import guarded
 
@@ -47,7 +48,12 @@ def _prefix(view: View) -> Iterable[Block]:
     if kept.strip():
         yield _stable(view, "working-memory", element("working-memory", escape(kept)))
     for group in groups:
-        yield Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
+        yield _block(group)
+
+
+@once
+def _block(group: GroupView) -> Block:
+    return Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
 
 
 def _note(view: View) -> Block | None:

@@ -17,7 +17,8 @@ from memolog.context.escape import element, escape, one_line
 from memolog.context.value import ContextMessage
 from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, REPEATED_RESULT
 from memolog.domain.codec import JsonValue, dumps
-from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart, is_short
+from memolog.domain.once import once
 
 __all__ = ["closed_cuts", "is_compacted", "is_question", "mend"]
 
@@ -97,7 +98,7 @@ def _shown(messages: Iterable[Message]) -> list[ContextMessage]:
         elif last and (last.id, last.role) == (message.id, message.role):
             rows[-1] = replace(rows[-1], parts=(*rows[-1].parts, *message.parts))
         else:
-            rows.append(_as_is(message))
+            rows.append(_known_as_is(message))
             summary, last = None, message
     return rows
 
@@ -110,6 +111,9 @@ def _as_is(message: Message) -> ContextMessage:
         speaker=message.speaker,
         created_at=message.created_at,
     )
+
+
+_known_as_is = once(_as_is, keep=is_short)
 
 
 def _summary(message: Message, text: str) -> ContextMessage:

@@ -6,8 +6,6 @@ Knows how rows become a `State`. Sizes are calibrated here, once, to the model i
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import lru_cache
 from itertools import groupby
 
 from memolog.config import Config
@@ -25,8 +23,9 @@ from memolog.decide import (
     Tail,
     Weight,
 )
-from memolog.domain.message import Message, TextPart, pairs_of
-from memolog.store.snapshot import OtherRow, Snapshot
+from memolog.domain.message import Message, TextPart, is_short, pairs_of
+from memolog.domain.once import once
+from memolog.store.snapshot import GroupRow, OtherRow, Snapshot
 
 __all__ = ["Asked", "cache_seconds", "state_of"]
 
@@ -78,10 +77,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         thread=snapshot.thread.id,
         version=snapshot.log.version,
         tails=(_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor)),
-        entries=tuple(
-            _entry(group.id, _scaled(group.tokens, asked.factor), group.observations, group.last_at, group.kind)
-            for group in snapshot.groups
-        ),
+        entries=_entries(snapshot.groups, asked.factor),
         ready=tuple(
             Ready(id=group.id, thread=group.thread, span=group.span)
             for group in snapshot.buffered
@@ -119,10 +115,21 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     )
 
 
+def _entries(groups: Sequence[GroupRow], factor: float) -> tuple[Entry, ...]:
+    entries = tuple(map(_entry, groups))
+    return entries if factor == 1.0 else tuple(replace(e, tokens=_scaled(e.tokens, factor)) for e in entries)
+
+
 # A shared log has hundreds of groups, looked at in every step, and they hardly ever change.
-@lru_cache(maxsize=4096)
-def _entry(group: str, tokens: int, observations: int, newest: datetime | None, kind: str) -> Entry:
-    return Entry(id=group, tokens=tokens, observations=observations, newest=newest, is_reflection=kind == "reflection")
+@once
+def _entry(group: GroupRow) -> Entry:
+    return Entry(
+        id=group.id,
+        tokens=group.tokens,
+        observations=group.observations,
+        newest=group.last_at,
+        is_reflection=group.kind == "reflection",
+    )
 
 
 def _ready_reflection(snapshot: Snapshot) -> ReadyReflection | None:
@@ -147,21 +154,25 @@ def _own_tail(snapshot: Snapshot, factor: float) -> Tail:
 
 def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
     """Return messages as decisions see them. A tombstone weighs nothing and holds nothing open."""
-    return tuple(_weight(message, factor) for message in messages)
+    weights = tuple(map(_known_weight, messages))
+    return weights if factor == 1.0 else tuple(replace(w, tokens=_scaled(w.tokens, factor)) for w in weights)
 
 
-def _weight(message: Message, factor: float) -> Weight:
+def _weight(message: Message) -> Weight:
     if message.state != "live":
         return Weight(seq=message.seq, tokens=0, role=message.role, at=message.created_at, is_gone=True)
     calls, results = ((), ()) if _is_plain(message) else pairs_of(message.parts)
     return Weight(
         seq=message.seq,
-        tokens=_scaled(message.tokens, factor),
+        tokens=message.tokens,
         role=message.role,
         at=message.created_at,
         opens=calls,
         closes=results,
     )
+
+
+_known_weight = once(_weight, keep=is_short)
 
 
 def _is_plain(message: Message) -> bool:
