@@ -18,6 +18,8 @@ from memolog.domain.run import Usage
 from memolog.runtime.events import Activated, Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory, SyncTurn
+from memolog.runtime.sync_tasks import SyncTasks
+from memolog.runtime.tasks import Tasks
 from memolog.runtime.turn import Turn
 from memolog.testing import ScriptedModel
 
@@ -220,7 +222,9 @@ def parameters(method: Callable[..., Any]) -> list[tuple[str, Any, Any, Any]]:
     return [(parameter.name, parameter.kind, parameter.default, parameter.annotation) for parameter in found]
 
 
-@pytest.mark.parametrize(("one", "other"), [(Memory, SyncMemory), (Turn, SyncTurn)], ids=["memory", "turn"])
+@pytest.mark.parametrize(
+    ("one", "other"), [(Memory, SyncMemory), (Turn, SyncTurn), (Tasks, SyncTasks)], ids=["memory", "turn", "tasks"]
+)
 def test_nothing_is_missing(one: type, other: type) -> None:
     """Every public method has a twin with the same parameters; the differences are listed, and none of them is idle."""
     mine, twins = methods(one), methods(other)

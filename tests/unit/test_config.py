@@ -67,6 +67,8 @@ OTHER: dict[str, tuple[Any, str]] = {
     "budget": (2.5, "2.5"),
     "lease": (60, "1m"),
     "heartbeat": (5, "5s"),
+    "task_lease": (600, "10m"),
+    "task_tokens": (100, "100"),
 }
 
 every_setting = pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)

@@ -32,6 +32,19 @@ ARGUMENTS: dict[str, Any] = {
     "owner": "worker",
     "fence": 7,
     "found": 9,
+    "task": "T-9",
+    "handle": "T-1",
+    "expected": 3,
+    "blockers": ("T-2", "T-3"),
+    "named": "T-2 and T-3",
+    "holder": "another session",
+    "until": "noon",
+    "status": "closed",
+    "move": "claimed",
+    "then": "Reopen it first.",
+    "source": "T-1",
+    "target": "T-2",
+    "path": ("T-1", "T-2", "T-1"),
 }
 
 

@@ -101,7 +101,11 @@ class Config:
     budget: float | None = declare(
         optional(dollars()), None, "How many US dollars may be spent in all; None sets no limit."
     )
-    lease: float = declare(seconds(), 30, "For how long a run or a task is claimed before others may take it over.")
+    lease: float = declare(seconds(), 30, "For how long a run is claimed before others may take it over.")
+    task_lease: float = declare(
+        seconds(), 900, "For how long a task is claimed before others may take it over; work in its thread renews it."
+    )
+    task_tokens: int = declare(tokens(0), 400, "How much of the tasks a context tells at its edge; 0 tells none.")
     heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
 
     def __post_init__(self) -> None:

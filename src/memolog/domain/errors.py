@@ -10,12 +10,18 @@ Knows the words: each error says what happened, why, and what to do next. Knows 
     │   ├── NotJson
     │   ├── MessageTooLarge
     │   ├── MessageConflict     the same id with other content
-    │   └── ThreadExists
+    │   ├── ThreadExists
+    │   ├── TaskCycle           tasks that would wait for each other for ever
+    │   └── TaskMoveRefused     a task that cannot go there from where it is
     ├── NotFound                it is not there, or not yours
     │   ├── ThreadNotFound
-    │   └── MessageNotFound
+    │   ├── MessageNotFound
+    │   └── TaskNotFound
     ├── Conflict                someone else was first: read again, decide again
-    │   └── LeaseLost
+    │   ├── LeaseLost
+    │   ├── TaskChanged         an edit of a version that is no longer the present one
+    │   ├── TaskBlocked         claimed while another task blocks it
+    │   └── TaskHeld            claimed by somebody else
     └── StoreError              the database cannot do it now
         ├── StoreUnavailable    wrong address, server gone, driver missing
         ├── StoreBusy           locked for too long
@@ -48,6 +54,12 @@ __all__ = [
     "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
+    "TaskBlocked",
+    "TaskChanged",
+    "TaskCycle",
+    "TaskHeld",
+    "TaskMoveRefused",
+    "TaskNotFound",
     "ThreadExists",
     "ThreadNotFound",
     "UnknownRole",
@@ -137,6 +149,25 @@ class ThreadExists(InputError):
         )
 
 
+class TaskCycle(InputError):
+    """A link that would make tasks wait for each other for ever; `path` names them, the first one again at the end."""
+
+    def __init__(self, source: str, target: str, kind: str, path: tuple[str, ...]) -> None:
+        self.path = path
+        super().__init__(
+            f"{source} cannot be linked to {target} as {kind}: that closes the circle {' → '.join(path)}.",
+            why="Each of them would wait for the others, and none could ever be ready.",
+            then="Turn the link round, or unlink one of the others first.",
+        )
+
+
+class TaskMoveRefused(InputError):
+    """A task that cannot go there from where it is."""
+
+    def __init__(self, handle: str, status: str, move: str, then: str) -> None:
+        super().__init__(f"{handle} cannot be {move}: it is {status}.", then=then)
+
+
 class NotFound(MemologError):
     """It does not exist, or belongs to another resource: the answer is the same."""
 
@@ -161,6 +192,16 @@ class MessageNotFound(NotFound):
         )
 
 
+class TaskNotFound(NotFound):
+    """No such task for this resource."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(
+            f"There is no task {task} for this resource.",
+            then="Name it by its id or its handle (such as T-12); list or search the tasks to find it.",
+        )
+
+
 class Conflict(MemologError):
     """Another writer committed first; read the state again and decide again."""
 
@@ -177,6 +218,42 @@ class LeaseLost(Conflict):
             f"{owner} no longer holds {name} (fence {fence}).",
             why="The lease ended and another owner may have taken over.",
             then="Drop the result: whoever holds the lease now repeats the work.",
+        )
+
+
+class TaskChanged(Conflict):
+    """The task was changed by somebody else since it was read."""
+
+    def __init__(self, handle: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"{handle} has version {found}, not {expected}.",
+            why="Somebody changed it after it was read.",
+            then="Read it again and decide again.",
+        )
+
+
+class TaskBlocked(Conflict):
+    """A task that cannot be claimed yet; `blockers` are the handles of what must be closed first."""
+
+    def __init__(self, handle: str, blockers: tuple[str, ...], named: str) -> None:
+        self.blockers = blockers
+        super().__init__(
+            f"{handle} is blocked by {named}.",
+            why="A task is claimed when nothing that must come before it is open.",
+            then=f"Work on {blockers[0] if blockers else 'another task'} first, or ask what is ready.",
+        )
+
+
+class TaskHeld(Conflict):
+    """A task that another session holds, or that this one no longer holds."""
+
+    def __init__(self, handle: str, holder: str | None, until: str) -> None:
+        self.holder = holder
+        who = f"held by {holder} until {until}" if holder else "held by nobody"
+        super().__init__(
+            f"{handle} is {who}.",
+            why="A task is worked on by one session at a time.",
+            then="Claim another one, or try again when the claim has ended." if holder else "Claim it first.",
         )
 
 

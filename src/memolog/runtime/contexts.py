@@ -1,6 +1,6 @@
 """From a snapshot to a context, and from a context's record back to it.
 
-Knows what a record must hold so that the context can be built again: numbers and ids, no copies of texts.
+Knows what a record must hold so that the context can be built again: numbers and ids, no copies of what was said.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from memolog.domain.thread import Hints
 from memolog.store import Store
 from memolog.store.logs import OtherTail
 from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.tasks.worth import edge_lines
 from memolog.tokens import TokenCounter, count_message, cut_middle
 
 __all__ = ["Contexts", "Made", "Shown"]
@@ -34,6 +35,7 @@ class Shown:
     now: datetime
     ephemeral: tuple[NewMessage, ...] = ()
     zone: str | None = None
+    task_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class Contexts:
         if config.observe and snapshot.others:
             others = await self._store.logs.others(snapshot.resource, snapshot.log.pk, snapshot.thread.pk)
         repeated = snapshot.repeated if config.observe else ()
+        shown = replace(shown, task_lines=await self._task_lines(shown, snapshot))
         view = self._view(shown, snapshot, groups, cursor, tail, repeated, others, snapshot.thread.hints)
         context = build(view)
         record = _record(shown, snapshot, view, context, others)
@@ -100,11 +103,19 @@ class Contexts:
                 OtherThread(alias=f"t{o.alias}" if o.alias else o.thread, title=o.title, messages=o.messages)
                 for o in others
             ),
+            task_lines=shown.task_lines,
             assume_done=shown.config.assume_done,
             ephemeral=shown.ephemeral,
             instructions=self._instructions,
             limit=shown.config.context_tokens,
         )
+
+    async def _task_lines(self, shown: Shown, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return what the edge tells of the tasks: the active one, and the most valuable of those that are ready."""
+        if not snapshot.thread.has_tasks or shown.config.task_tokens <= 0:
+            return ()
+        tasks = await self._store.task_ready.edge(snapshot.resource, snapshot.thread.id, now=shown.now)
+        return edge_lines(tasks, now=shown.now, budget=shown.config.task_tokens, count=self._counter.count)
 
     def _views_of(self, groups: Sequence[GroupRow]) -> tuple[GroupView, ...]:
         # From one request to the next the log is mostly the same, and so is the very value that was read.
@@ -202,6 +213,7 @@ class Contexts:
             config=config.with_overrides({"context_tokens": record["limit"]}) if record["limit"] else config,
             now=datetime.fromisoformat(record["now"]),
             zone=record["zone"],
+            task_lines=tuple(record.get("tasks", ())),
         )
         view = self._view(shown, snapshot, groups, record["cursor"], tail, tuple(repeated), tuple(others), hints)
         return build(view)
@@ -241,6 +253,8 @@ def _record(
         "ephemeral": len(shown.ephemeral),
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
         "trimmed": context.trimmed,
+        # The one text that is copied: tasks change and keep no older versions of themselves. It is short.
+        **({"tasks": list(shown.task_lines)} if shown.task_lines else {}),
     }
 
 

@@ -14,6 +14,7 @@ from memolog.domain.message import NewMessage
 from memolog.domain.run import Calibration
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
+from memolog.runtime.model import Model
 from memolog.runtime.runner import Runner
 from memolog.store import Store
 
@@ -42,6 +43,8 @@ class Kit:
     core: Core
     contexts: Contexts
     runner: Runner
+    writer: Model | None = None
+    """The model that writes when it is asked to; None: the embedded rules do."""
     left: list[Left] = field(default_factory=list[Left])
     """What turns could not save before they ended; it is saved as soon as the database allows."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])

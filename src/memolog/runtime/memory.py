@@ -29,6 +29,7 @@ from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_mode
 from memolog.runtime.opening import store_options
 from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
+from memolog.runtime.tasks import Scoped, Tasks
 from memolog.runtime.thinking import Thinking
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
@@ -109,7 +110,8 @@ class Memory:
         )
         runner.tell, runner.retry_at = core.tell, core.retry_at
         contexts = Contexts(store, self.counter, self._instructions)
-        return Kit(store=store, clock=self.clock, core=core, contexts=contexts, runner=runner)
+        writer = self._models.reflect
+        return Kit(store=store, clock=self.clock, core=core, contexts=contexts, runner=runner, writer=writer)
 
     async def _minds(self) -> tuple[Mind, Mind]:
         """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""
@@ -182,6 +184,27 @@ class Memory:
         """
         config = self.config.with_overrides(settings) if settings else self.config
         return Turn(self.open, resource=resource, thread=thread, config=config, model=model, zone=zone)
+
+    # ------------------------------------------------------------ tasks
+
+    def tasks(
+        self, resource: str, *, session: str | None = None, who: str | None = None, thread: str | None = None
+    ) -> Tasks:
+        """Return the tasks of a resource, as a session sees them.
+
+        `session` is who claims (the thread, if none is named), `who` is named in the history, and what is claimed becomes the
+        active task of `thread`: what is said there is linked to it.
+        """
+        config = self.config
+        scoped = Scoped(
+            resource=resource,
+            session=session,
+            who=who,
+            thread=thread,
+            lease=config.task_lease,
+            read_only=config.read_only,
+        )
+        return Tasks(self.open, scoped)
 
     # ------------------------------------------------------------ events
 

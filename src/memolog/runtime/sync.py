@@ -21,6 +21,7 @@ from memolog.domain.thread import Thread
 from memolog.runtime.events import Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.status import Status
+from memolog.runtime.sync_tasks import SyncTasks
 from memolog.runtime.turn import Turn
 from memolog.store.snapshot import GroupRow
 
@@ -133,6 +134,13 @@ class SyncMemory:
         """Begin a turn of a thread: `with memory.turn("t1", "alice") as turn`."""
         turn = self._memory.turn(thread, resource, model=model, zone=zone, settings=settings)
         return SyncTurn(turn, self._portal)
+
+    def tasks(
+        self, resource: str, *, session: str | None = None, who: str | None = None, thread: str | None = None
+    ) -> SyncTasks:
+        """Return the tasks of a resource, as a session sees them."""
+        tasks = self._memory.tasks(resource, session=session, who=who, thread=thread)
+        return SyncTasks(tasks, self._portal.call)
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call a function with every event from now on, on the memory's own thread."""

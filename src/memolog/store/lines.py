@@ -13,7 +13,7 @@ from memolog.domain.moments import from_micros
 from memolog.domain.observation import Observation, Source, Span
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["reading_observations"]
+__all__ = ["observation_from_row", "reading_observations"]
 
 q = load_queries("logs")
 
@@ -27,11 +27,12 @@ def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Obs
     merges: dict[str, list[str]] = {}
     for observation, merged in (yield q.observation_merges(log_pk=log_pk, groups=groups)):
         merges.setdefault(observation, []).append(merged)
-    found = (_observation(row, tuple(sources.get(row[0], ())), tuple(merges.get(row[0], ()))) for row in rows)
+    found = (observation_from_row(row, tuple(sources.get(row[0], ())), tuple(merges.get(row[0], ()))) for row in rows)
     return tuple(found)
 
 
-def _observation(row: Row, sources: tuple[Source, ...], merges: tuple[str, ...]) -> Observation:
+def observation_from_row(row: Row, sources: tuple[Source, ...], merges: tuple[str, ...]) -> Observation:
+    """Return the observation of a row: the columns of `group_observations`, in their order."""
     return Observation(
         id=row[0],
         group=row[1],

@@ -43,6 +43,8 @@ class ThreadHead:
     overrides: JsonObject
     title: str | None
     created_at: int
+    has_tasks: bool = False
+    """Whether its resource ever had a task: most never ask for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from memolog.domain.message import (
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Span
 from memolog.store.engine import Engine
+from memolog.store.places import taking_place
 from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
 from memolog.store.sql import Row, Script, load_queries
@@ -144,30 +145,30 @@ class Messages:
                 rows.extend(stored)
                 added += is_new
             return Saved(messages=tuple(rows), added=added)
-        thread_pk, last = yield from _advance(resource, thread, len(ready), now, create=create)
-        first = last - len(ready) + 1
-        numbered = [{**one.values, "thread_pk": thread_pk, "seq": first + i} for i, one in enumerate(ready)]
+        place = yield from taking_place(resource, thread, len(ready), now, create=create)
+        first = place.seq - len(ready) + 1
+        numbered = [{**one.values, **place.values(), "seq": first + i} for i, one in enumerate(ready)]
         yield q.insert_messages.many(numbered)
-        saved = (_message(resource, thread, one, row) for one, row in zip(ready, numbered, strict=True))
+        saved = (_message(resource, thread, one, row, place.task) for one, row in zip(ready, numbered, strict=True))
         return Saved(messages=tuple(saved), added=len(ready))
 
     def _save_one(
         self, resource: str, thread: str, one: _Ready, now: int, *, create: bool
     ) -> Script[tuple[tuple[Message, ...], bool]]:
-        thread_pk, seq = yield from _advance(resource, thread, 1, now, create=create)
-        values: Values = {**one.values, "thread_pk": thread_pk, "seq": seq}
+        place = yield from taking_place(resource, thread, 1, now, create=create)
+        values: Values = {**one.values, **place.values()}
         if one.is_fresh:
             # Nobody can know an id that was made a moment ago, so nobody need be asked.
             yield q.insert_messages.many((values,))
-            return (_message(resource, thread, one, values),), True
+            return (_message(resource, thread, one, values, place.task),), True
         if (yield q.insert_message(**values)):
-            return (_message(resource, thread, one, values),), True
+            return (_message(resource, thread, one, values, place.task),), True
         # The id is known: this is a repetition, a growth, or a mistake.
         rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
         stored = [message_from_row(row) for row in rows]
         rest = _what_is_new(one.message, stored, thread)
         if not rest:
-            yield q.give_back(thread_pk=thread_pk, count=1)
+            yield q.give_back(thread_pk=place.thread_pk, count=1)
             return tuple(message for message in stored if message.state != "withdrawn"), False
         grown: Values = {
             **values,
@@ -177,7 +178,7 @@ class Messages:
             "parts": parts_to_json(rest),
         }
         yield q.insert_messages.many([grown])
-        return (_message(resource, thread, one, grown, rest),), True
+        return (_message(resource, thread, one, grown, place.task, rest),), True
 
     # ------------------------------------------------------------ loading
 
@@ -316,19 +317,6 @@ def _expect_thread(resource: str, thread: str) -> Script[None]:
         raise ThreadNotFound(thread)
 
 
-def _advance(resource: str, thread: str, count: int, now: int, *, create: bool) -> Script[tuple[int, int]]:
-    """Take the thread's row and its next numbers; return its key and the last of the numbers."""
-    step = q.advance(resource=resource, thread=thread, count=count, now=now)
-    rows = yield step
-    if not rows and create:
-        empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
-        yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
-        rows = yield step
-    if not rows:
-        raise ThreadNotFound(thread)
-    return rows[0][0], rows[0][1]
-
-
 def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:
     """Tell whether none of these ids is stored and none occurs twice."""
     ids = [str(one.values["id"]) for one in ready]
@@ -363,7 +351,14 @@ def _pairs_text(parts: tuple[Part, ...]) -> str | None:
     return dumps([calls, results]) if calls or results else None
 
 
-def _message(resource: str, thread: str, one: _Ready, values: Values, parts: tuple[Part, ...] | None = None) -> Message:
+def _message(
+    resource: str,
+    thread: str,
+    one: _Ready,
+    values: Values,
+    task: str | None,
+    parts: tuple[Part, ...] | None = None,
+) -> Message:
     new = one.message
     return Message(
         id=values["id"],
@@ -378,5 +373,6 @@ def _message(resource: str, thread: str, one: _Ready, values: Values, parts: tup
         zone=new.zone,
         speaker=new.speaker,
         own=new.own,
+        task=task,
         metadata=new.metadata,
     )

@@ -196,6 +196,7 @@ def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
         overrides=loads(row[9]) if row[9] != "{}" else {},
         title=unpack(row[10]),
         created_at=row[11],
+        has_tasks=row[12] is not None,
     )
 
 

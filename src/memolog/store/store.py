@@ -29,6 +29,14 @@ from memolog.store.snapshot import Snapshot, reading_snapshot
 from memolog.store.sql import Script
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
 from memolog.store.sqlite_schema import migrate_sqlite, refuse_foreign_file
+from memolog.store.task_blocking import TaskLinks
+from memolog.store.task_claims import TaskClaims
+from memolog.store.task_decay import TaskDecay
+from memolog.store.task_messages import TaskMessages
+from memolog.store.task_ready import TaskReady
+from memolog.store.task_search import TaskSearch
+from memolog.store.task_views import TaskViews
+from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads
 from memolog.store.usage import Ledger
 from memolog.store.withdrawals import Withdrawals
@@ -77,6 +85,14 @@ class Store:
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
+        self.tasks = Tasks(engine, clock, new_id)
+        self.task_links = TaskLinks(engine, clock)
+        self.task_claims = TaskClaims(engine, clock)
+        self.task_views = TaskViews(engine, clock)
+        self.task_ready = TaskReady(engine, clock)
+        self.task_messages = TaskMessages(engine, clock)
+        self.task_decay = TaskDecay(engine, clock)
+        self.task_search = TaskSearch(engine, self.task_messages)
 
     async def save_and_snapshot(
         self,

@@ -16,9 +16,10 @@ INSERT INTO generations (log_pk, number, kind, run_pk, created_at, restored_from
 VALUES (:log_pk, :number, :kind, :run_pk, :now, :restored_from, :tokens_before, :tokens_after, :dropped)
 
 -- thread_head --
-SELECT pk, last_seq, current_task, suggested_response, hinted_title, hinted_at, hinted_seq, last_request_at, last_model,
-  overrides, title, created_at
-FROM threads WHERE resource = :resource AND id = :thread
+SELECT t.pk, t.last_seq, t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq, t.last_request_at,
+  t.last_model, t.overrides, t.title, t.created_at, b.last_handle
+FROM threads t LEFT JOIN task_books b ON b.resource = t.resource
+WHERE t.resource = :resource AND t.id = :thread
 
 -- get_cursor --
 SELECT seq, alias FROM cursors WHERE log_pk = :log_pk AND thread_pk = :thread_pk

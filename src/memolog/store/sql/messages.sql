@@ -16,14 +16,18 @@ UPDATE threads SET last_seq = last_seq - :count WHERE pk = :thread_pk
 
 -- insert_message --
 -- A known id answers with no row; the caller then compares the contents.
-INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, turn, zone, speaker, pairs, metadata, parts)
-VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :turn, :zone, :speaker, :pairs, :metadata, :parts)
+INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, task_pk, turn, zone, speaker, pairs, metadata,
+  parts)
+VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :task_pk, :turn, :zone, :speaker,
+  :pairs, :metadata, :parts)
 ON CONFLICT (thread_pk, id, continuation) DO NOTHING
 RETURNING seq
 
 -- insert_messages --
-INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, turn, zone, speaker, pairs, metadata, parts)
-VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :turn, :zone, :speaker, :pairs, :metadata, :parts)
+INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, task_pk, turn, zone, speaker, pairs, metadata,
+  parts)
+VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :task_pk, :turn, :zone, :speaker,
+  :pairs, :metadata, :parts)
 
 -- known_ids --
 SELECT m.id FROM messages m JOIN threads t ON t.pk = m.thread_pk

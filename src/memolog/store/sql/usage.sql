@@ -1,9 +1,20 @@
 -- add_usage --
+-- Where no task is named, a turn's request counts for the task that its thread is working on, and
+-- an observer's for the task that most of what it observed belongs to.
 INSERT INTO usage (resource, thread_pk, task_pk, run, kind, model, at, input_tokens, output_tokens, cache_read_tokens,
   cache_write_tokens, cost)
 VALUES (:resource,
   (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread),
-  (SELECT k.pk FROM tasks k WHERE k.resource = :resource AND k.id = :task),
+  COALESCE((SELECT k.pk FROM tasks k WHERE k.resource = :resource AND k.id = :task),
+    (SELECT k.pk FROM threads t
+      JOIN tasks k ON k.pk = t.active_task_pk AND k.status = 'in_progress'
+      JOIN leases l ON l.resource = t.resource AND l.name = 'task:' || k.id AND l.owner = t.active_session
+      WHERE t.resource = :resource AND t.id = :thread AND :kind = 'turn' AND l.expires_at > :at),
+    (SELECT m.task_pk FROM runs r
+      JOIN messages m ON m.thread_pk = r.thread_pk AND m.seq BETWEEN r.first_seq AND r.last_seq AND m.task_pk IS NOT NULL
+      WHERE r.id = :run AND :kind = 'observe'
+      GROUP BY m.task_pk, r.first_seq, r.last_seq
+      HAVING COUNT(*) * 2 > r.last_seq - r.first_seq + 1)),
   :run, :kind, :model, :at, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :cost)
 
 -- sum_usage --

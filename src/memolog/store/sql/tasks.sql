@@ -1,0 +1,159 @@
+-- select_tasks --
+-- What every query that answers with tasks starts with; store/task_rows.py reads these columns in this order. A claim is a lease
+-- under the task's id.
+SELECT k.pk, k.id, k.handle, k.resource, k.status, k.priority, k.type, k.blocked, k.assignee, k.session, k.defer_until, k.due,
+  k.created_at, k.updated_at, k.closed_at, k.close_reason, k.level, k.version, k.title, k.summary, k.metadata, k.description,
+  l.owner, l.expires_at
+FROM tasks k LEFT JOIN leases l ON l.resource = k.resource AND l.name = 'task:' || k.id
+
+-- filters --
+  AND (:any_status = 1 OR k.status IN (:statuses[]))
+  AND (:any_type = 1 OR k.type IN (:types[]))
+  AND k.priority <= :most_priority
+  AND (CAST(:assignee AS TEXT) IS NULL OR k.assignee = :assignee)
+  AND (:labelled = 0 OR :labelled = (SELECT COUNT(*) FROM task_labels b WHERE b.task_pk = k.pk AND b.label IN (:labels[])))
+  AND (CAST(:parent_pk AS BIGINT) IS NULL OR EXISTS (SELECT 1 FROM task_links p
+    WHERE p.source_pk = :parent_pk AND p.target_pk = k.pk AND p.kind = 'parent-child'))
+
+-- find --
+-- An id comes before a handle: ids may be given by callers, and one may look like another task's handle.
+SELECT k.pk, k.id, k.handle, k.status, k.blocked, k.level, k.version, k.session FROM tasks k
+WHERE k.resource = :resource AND (k.id = :task OR k.handle = :handle)
+ORDER BY CASE WHEN k.id = :task THEN 0 ELSE 1 END
+LIMIT 1
+
+-- by_pk --
+{select_tasks}
+WHERE k.pk = :task_pk
+
+-- by_pks --
+{select_tasks}
+WHERE k.resource = :resource AND k.pk IN (:pks[])
+
+-- by_title --
+{select_tasks}
+WHERE k.resource = :resource AND LOWER(k.title) = :title
+ORDER BY CASE WHEN k.status = 'closed' THEN 1 ELSE 0 END, k.created_at DESC, k.pk DESC
+LIMIT :limit
+
+-- labels_of --
+SELECT task_pk, label FROM task_labels WHERE task_pk IN (:pks[])
+
+-- take_book --
+-- Whoever makes tasks or changes who blocks whom takes this row first. With a count of 0 nothing but that happens.
+INSERT INTO task_books (resource, last_handle) VALUES (:resource, :count)
+ON CONFLICT (resource) DO UPDATE SET last_handle = task_books.last_handle + excluded.last_handle
+RETURNING last_handle
+
+-- insert_task --
+-- An id that is known already answers with no row.
+INSERT INTO tasks (resource, id, handle, priority, type, assignee, defer_until, due, created_at, updated_at, title, metadata,
+  description)
+VALUES (:resource, :id, :handle, :priority, :type, :assignee, :defer_until, :due, :now, :now, :title, :metadata, :description)
+ON CONFLICT (resource, id) DO NOTHING
+RETURNING pk
+
+-- insert_label --
+INSERT INTO task_labels (task_pk, label) VALUES (:task_pk, :label) ON CONFLICT (task_pk, label) DO NOTHING
+
+-- delete_label --
+DELETE FROM task_labels WHERE task_pk = :task_pk AND label = :label
+
+-- insert_change --
+INSERT INTO task_changes (task_pk, at, who, change) VALUES (:task_pk, :now, :who, :change)
+
+-- changes --
+SELECT c.at, c.who, c.change, c.pk FROM task_changes c
+WHERE c.task_pk = :task_pk AND c.pk > :after
+ORDER BY c.pk
+LIMIT :limit
+
+-- update_task --
+UPDATE tasks SET title = :title, description = :description, priority = :priority, type = :type, assignee = :assignee,
+  defer_until = :defer_until, due = :due, metadata = :metadata, updated_at = :now, version = version + 1
+WHERE pk = :task_pk AND version = :version
+RETURNING version
+
+-- touch --
+UPDATE tasks SET updated_at = :now, version = version + 1 WHERE pk = :task_pk
+
+-- list_tasks --
+-- Newest first. The key of the last row seen continues the page.
+{select_tasks}
+WHERE k.resource = :resource
+{filters}
+  AND (CAST(:session AS TEXT) IS NULL OR k.session = :session)
+  AND (CAST(:blocked AS BIGINT) IS NULL OR k.blocked = :blocked)
+  AND (CAST(:due_before AS BIGINT) IS NULL OR k.due < :due_before)
+  AND (k.created_at < :before_at OR (k.created_at = :before_at AND k.pk < :before_pk))
+ORDER BY k.created_at DESC, k.pk DESC
+LIMIT :limit
+
+-- ready_open --
+-- By priority, then age: the index of the same order is walked from the last key seen.
+{select_tasks}
+WHERE k.resource = :resource AND k.status = 'open' AND k.blocked = 0 AND (k.defer_until IS NULL OR k.defer_until <= :now)
+  AND (k.priority > :priority OR (k.priority = :priority AND (k.created_at > :at OR (k.created_at = :at AND k.pk > :pk))))
+{filters}
+ORDER BY k.priority, k.created_at, k.pk
+LIMIT :limit
+
+-- ready_ended --
+-- A task whose holder let its lease end is ready again, and nobody has to sweep it up.
+{select_tasks}
+WHERE k.resource = :resource AND k.status = 'in_progress' AND k.blocked = 0
+  AND (l.owner IS NULL OR l.expires_at <= :now)
+  AND (k.defer_until IS NULL OR k.defer_until <= :now)
+  AND (k.priority > :priority OR (k.priority = :priority AND (k.created_at > :at OR (k.created_at = :at AND k.pk > :pk))))
+{filters}
+ORDER BY k.priority, k.created_at, k.pk
+LIMIT :limit
+
+-- due_soon --
+{select_tasks}
+WHERE k.resource = :resource AND k.due IS NOT NULL AND k.due <= :until AND k.status = 'open' AND k.blocked = 0
+  AND (k.defer_until IS NULL OR k.defer_until <= :now)
+ORDER BY k.due, k.pk
+LIMIT :limit
+
+-- counts --
+SELECT k.status, k.blocked, COUNT(*) FROM tasks k
+WHERE k.resource = :resource AND k.status IN ('open', 'in_progress')
+GROUP BY k.status, k.blocked
+
+-- count_deferred --
+SELECT COUNT(*) FROM tasks k
+WHERE k.resource = :resource AND k.defer_until IS NOT NULL AND k.defer_until > :now AND k.status = 'open' AND k.blocked = 0
+
+-- count_ended --
+SELECT COUNT(*) FROM tasks k LEFT JOIN leases l ON l.resource = k.resource AND l.name = 'task:' || k.id
+WHERE k.resource = :resource AND k.status = 'in_progress' AND k.blocked = 0 AND (l.owner IS NULL OR l.expires_at <= :now)
+  AND (k.defer_until IS NULL OR k.defer_until <= :now)
+
+-- stale --
+-- In progress with nobody at work, or untouched for long; the longest untouched first.
+{select_tasks}
+WHERE k.resource = :resource AND k.status <> 'closed' AND k.updated_at < :before
+  AND (k.status = 'open' OR l.owner IS NULL OR l.expires_at <= :now)
+  AND (k.updated_at > :at OR (k.updated_at = :at AND k.pk > :pk))
+ORDER BY k.updated_at, k.pk
+LIMIT :limit
+
+-- open_texts --
+SELECT k.pk, k.id, k.handle, k.title, k.status, k.priority, k.blocked FROM tasks k
+WHERE k.resource = :resource AND k.status <> 'closed'
+ORDER BY k.pk DESC
+LIMIT :limit
+
+-- unblocks --
+-- How many tasks that are not closed wait for each of these.
+SELECT x.source_pk, COUNT(*) FROM task_links x JOIN tasks k ON k.pk = x.target_pk
+WHERE x.source_pk IN (:pks[]) AND x.kind = 'blocks' AND k.status <> 'closed'
+GROUP BY x.source_pk
+
+-- active_of_thread --
+-- The task that a thread works on, as long as it is in progress and the session that claimed it there still holds it.
+{select_tasks}
+JOIN threads t ON t.active_task_pk = k.pk
+WHERE t.resource = :resource AND t.id = :thread AND k.resource = :resource AND k.status = 'in_progress'
+  AND l.owner = t.active_session AND l.expires_at > :now

@@ -1,0 +1,268 @@
+"""Claims: who works on a task, until when, and how that ends.
+
+Knows leases under a task's name. The contract, on every engine and from any number of processes:
+
+- *claim*: exactly one session wins; refused while blocked, naming the blockers; it also sets the thread's active task.
+- *heartbeat*: only the session that holds the task can, and only while nobody has taken over.
+- *a dead holder*: nothing is swept. Past its end a lease holds nothing, so the task is ready, and the next claim takes over.
+- *close*: needs a reason and a summary, ends the claim, and reports what it unblocked.
+
+Locks are taken in one order, so that writers wait and do not meet head on: book, thread, lease, task.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from memolog.domain.clock import Clock
+from memolog.domain.codec import pack, unpack
+from memolog.domain.errors import InputError, TaskBlocked, TaskHeld, TaskMoveRefused, ThreadNotFound
+from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Task
+from memolog.store.engine import Engine
+from memolog.store.scope import check_id
+from memolog.store.sql import Script, load_queries
+from memolog.store.task_blocking import reading_refs, settling_after_status, taking_book
+from memolog.store.task_decay import decaying, unpacking
+from memolog.store.task_ready import reading_roots
+from memolog.store.task_rows import Found, change_step, finding, lease_name, reading_task, ref_from_row
+from memolog.tasks.readiness import named
+
+__all__ = ["TaskClaims", "held_task"]
+
+q = load_queries("task_claims")
+leases = load_queries("leases")
+links = load_queries("task_links")
+threads = load_queries("threads")
+
+_LONGEST_SUMMARY = 100_000
+
+
+class TaskClaims:
+    """The claims on tasks of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def claim(
+        self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
+    ) -> Claimed:
+        """Claim a task for a session, and make it the active task of a thread. Claiming one's own again renews it.
+
+        Raises TaskBlocked while something must come first, TaskHeld while another session works on it.
+        """
+        _check(resource, task, session, who)
+        if thread is not None:
+            check_id("thread", thread)
+        moment, end = self._end(lasts)
+        now, until = to_micros(moment), to_micros(end)
+
+        def script() -> Script[Claimed]:
+            found = yield from finding(resource, task)
+            if thread is not None:
+                yield from _locking_thread(resource, thread, now)
+            if found.status == "closed":
+                raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
+            name = lease_name(found.id)
+            # This one statement decides among any number of callers.
+            rows = yield leases.acquire(resource=resource, name=name, owner=pack(session), now=now, expires_at=until)
+            is_mine = False if rows else (yield from self._prolonging(resource, found, session, until))
+            fence = rows[0][0] if rows else is_mine
+            took = yield q.take_task(
+                task_pk=found.pk,
+                session=pack(session),
+                assignee=who,
+                lease_micros=until - now,
+                now=now,
+            )
+            if not took:
+                yield from _refusing(resource, found)
+            if thread is not None:
+                yield q.set_active(resource=resource, thread=thread, task_pk=found.pk, session=pack(session))
+            if rows:
+                before = found.session if found.status == "in_progress" else None
+                yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
+            claimed = yield from reading_task(found.pk)
+            return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
+
+        return await self._engine.write(script, name="task_claims.claim")
+
+    def _prolonging(self, resource: str, found: Found, session: str, until: int) -> Script[int]:
+        """Renew a lease that this session has; raises TaskHeld if another one has it. Returns its fence."""
+        rows = yield q.prolong(resource=resource, name=lease_name(found.id), session=pack(session), expires_at=until)
+        if not rows:
+            yield from _held_by_other(resource, found)
+        return rows[0][0]
+
+    async def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Claimed:
+        """Prolong a claim; raises TaskHeld if this session does not hold the task."""
+        _check(resource, task, session, session)
+        _, end = self._end(lasts)
+
+        def script() -> Script[Claimed]:
+            found = yield from finding(resource, task)
+            if found.status != "in_progress" or found.session != session:
+                yield from _held_by_other(resource, found)
+            fence = yield from self._prolonging(resource, found, session, to_micros(end))
+            held = yield from reading_task(found.pk)
+            return Claimed(task=held, until=end, fence=fence, renewed=True)
+
+        return await self._engine.write(script, name="task_claims.heartbeat")
+
+    async def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Task:
+        """Give a task back, so that it is open again; `force` takes it from another session."""
+        _check(resource, task, session, who)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            found = yield from finding(resource, task)
+            if found.status != "in_progress":
+                raise TaskMoveRefused(found.handle, found.status, "released", "Only a claimed task can be released.")
+            yield q.clear_active(task_pk=found.pk)
+            yield from _expecting_free(resource, found, session, now, force=force)
+            yield q.free(resource=resource, name=lease_name(found.id))
+            if (yield q.let_go(task_pk=found.pk, now=now)):
+                yield change_step(found.pk, now, who, "released", session=found.session)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="task_claims.release")
+
+    async def close(
+        self,
+        resource: str,
+        task: str,
+        reason: CloseReason,
+        summary: str,
+        *,
+        session: str,
+        who: str,
+        force: bool = False,
+    ) -> Closed:
+        """Close a task, saying why and what came of it; returns what that unblocked.
+
+        Refused while another session holds it, unless forced. Some closed tasks whose time has come decay with it.
+        """
+        _check(resource, task, session, who)
+        text = _checked_end(reason, summary)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Closed]:
+            yield from taking_book(resource)
+            found = yield from finding(resource, task)
+            yield q.clear_active(task_pk=found.pk)
+            yield from _expecting_free(resource, found, session, now, force=force)
+            if not (yield q.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
+                raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
+            yield q.free(resource=resource, name=lease_name(found.id))
+            yield change_step(found.pk, now, who, "closed", reason=reason, session=found.session)
+            changed = yield from settling_after_status(found.pk)
+            freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
+            unblocked = yield from reading_refs(freed)
+            children = yield links.open_children(task_pk=found.pk)
+            yield from decaying(resource, now, limit=4)
+            closed = yield from reading_task(found.pk)
+            return Closed(task=closed, unblocked=unblocked, open_children=tuple(map(ref_from_row, children)))
+
+        return await self._engine.write(script, name="task_claims.close")
+
+    async def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Task:
+        """Open a closed task again; what it blocks is blocked again. A decayed one is whole again."""
+        _check(resource, task, who, who)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            yield from taking_book(resource)
+            found = yield from finding(resource, task)
+            if found.level > 0:
+                yield from unpacking(found, now)
+            old = yield from reading_task(found.pk)
+            if not (yield q.reopen_task(task_pk=found.pk, now=now)):
+                raise TaskMoveRefused(found.handle, found.status, "reopened", "Only a closed task can be reopened.")
+            yield from settling_after_status(found.pk)
+            was = {"reason": old.close_reason, "summary": old.summary}
+            yield change_step(found.pk, now, who, "reopened", why=why, was=was)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="task_claims.reopen")
+
+    def _end(self, lasts: timedelta) -> tuple[datetime, datetime]:
+        now = self._clock.now()
+        try:
+            end = now + lasts
+        except OverflowError:
+            end = now
+        if end <= now:
+            raise InputError(f"A claim cannot last {lasts}.", then="Pass a positive duration of at most some years.")
+        return now, end
+
+
+def _check(resource: str, task: str, session: str, who: str) -> None:
+    check_id("resource", resource)
+    check_id("task", task)
+    check_id("session", session)
+    check_id("who", who)
+
+
+def _checked_end(reason: object, summary: object) -> str:
+    if reason not in CLOSE_REASONS:
+        raise InputError(f"{reason!r} is no reason to close a task.", then=f"Use one of {', '.join(CLOSE_REASONS)}.")
+    if not isinstance(summary, str) or not summary.strip():
+        raise InputError(
+            "A task cannot be closed without a summary.",
+            why="Whoever comes later learns from it what was done and decided.",
+            then="Say in a few sentences what came of it; draft_summary() writes one from the conversation.",
+        )
+    if len(summary) > _LONGEST_SUMMARY:
+        raise InputError(
+            f"The summary has {len(summary):,} characters, more than {_LONGEST_SUMMARY:,}.", then="Shorten it."
+        )
+    return summary
+
+
+# ---------------------------------------------------------------- pieces of scripts
+
+
+def _locking_thread(resource: str, thread: str, now: int) -> Script[None]:
+    """Take the thread's row; a task may be claimed before the first message of its thread is saved."""
+    empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
+    yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
+    if not (yield threads.lock_thread(resource=resource, thread=thread)):
+        raise ThreadNotFound(thread)
+
+
+def _refusing(resource: str, found: Found) -> Script[None]:
+    """Say why a task could not be taken although nobody holds it; the lease that was acquired goes with the transaction."""
+    now = yield from finding(resource, found.id)
+    if now.status == "closed":
+        raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
+    roots = yield from reading_roots(found.pk)
+    raise TaskBlocked(found.handle, tuple(root.handle for root in roots), named(roots) or "a blocked parent")
+
+
+def _held_by_other(resource: str, found: Found) -> Script[None]:
+    rows = yield q.holder(resource=resource, name=lease_name(found.id))
+    if not rows:
+        raise TaskHeld(found.handle, None, "")
+    raise TaskHeld(found.handle, unpack(rows[0][0]), f"{from_micros(rows[0][2]):%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _expecting_free(resource: str, found: Found, session: str, now: int, *, force: bool) -> Script[None]:
+    """Refuse while another session works on the task."""
+    rows = yield q.holder(resource=resource, name=lease_name(found.id))
+    is_held = bool(rows) and rows[0][2] > now and unpack(rows[0][0]) != session
+    if is_held and not force:
+        yield from _held_by_other(resource, found)
+
+
+def held_task(thread_pk: int, now: int) -> Script[tuple[int, str] | None]:
+    """Return the key and id of a thread's active task, if it is in progress and its session still holds it.
+
+    Whoever saves messages is alive: when half of the claim is over it is renewed for as long as it was asked for.
+    """
+    rows = yield q.held(thread_pk=thread_pk, now=now)
+    if not rows:
+        return None
+    pk, task_id, expires_at, lease_micros, fence, name, owner = rows[0]
+    if lease_micros and expires_at - now < lease_micros // 2:
+        yield q.renew_held(thread_pk=thread_pk, name=name, owner=owner, fence=fence, expires_at=now + lease_micros)
+    return pk, task_id

@@ -1,0 +1,73 @@
+"""Finding tasks by words.
+
+Knows how a found row becomes a hit. How words are matched and ranked is to move to the shared index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from memolog.domain.codec import unpack
+from memolog.domain.task import STATUSES, Task, TaskHit, TaskStatus
+from memolog.store.engine import Engine
+from memolog.store.scope import check_id, check_limit
+from memolog.store.sql import Row, Script, load_queries
+from memolog.store.task_messages import TaskMessages
+from memolog.store.task_rows import tasks_of_rows
+from memolog.tasks.likeness import words_in
+
+__all__ = ["TaskSearch"]
+
+q = load_queries("task_search")
+tasks = load_queries("tasks")
+
+
+class TaskSearch:
+    """Searches the tasks of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, messages: TaskMessages) -> None:
+        self._engine, self._messages = engine, messages
+
+    async def search(
+        self,
+        resource: str,
+        query: str,
+        *,
+        statuses: Sequence[TaskStatus] = (),
+        limit: int = 10,
+        related: bool = False,
+    ) -> tuple[TaskHit, ...]:
+        """Return the tasks that fit some words best; `related` adds what was said and learned about each."""
+        check_id("resource", resource)
+        check_limit(limit)
+        wanted = words_in(query)
+
+        def script() -> Script[tuple[TaskHit, ...]]:
+            rows = yield q.by_words(
+                resource=resource, any_status=int(not statuses), statuses=tuple(statuses) or STATUSES
+            )
+            scored = sorted(((score, row) for row in rows if (score := _score(row, wanted))), key=lambda s: -s[0])[
+                :limit
+            ]
+            found = yield tasks.by_pks(resource=resource, pks=[row[0] for _, row in scored])
+            by_pk = dict(zip([row[0] for row in found], (yield from tasks_of_rows(found)), strict=True))
+            return tuple(_hit(by_pk[row[0]], score) for score, row in scored)
+
+        hits = await self._engine.read(script, brief=False)
+        return tuple([await self._with_related(resource, hit) for hit in hits]) if related else hits
+
+    async def _with_related(self, resource: str, hit: TaskHit) -> TaskHit:
+        page = await self._messages.messages(resource, hit.task.id, limit=5)
+        observations = await self._messages.observations(resource, hit.task.id, limit=10)
+        return replace(hit, messages=page.items, observations=observations)
+
+
+def _score(row: Row, wanted: frozenset[str]) -> float:
+    _, title, summary, description = row
+    weights = ((unpack(title), 3.0), (unpack(summary), 2.0), (unpack(description), 1.0))
+    return sum(weight * len(wanted & words_in(text or "")) for text, weight in weights)
+
+
+def _hit(task: Task, score: float) -> TaskHit:
+    return TaskHit(task=task, snippet=task.title, rank=score)

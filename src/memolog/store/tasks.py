@@ -1,0 +1,279 @@
+"""Tasks in the store: create, edit, label, and the history of every change.
+
+Knows the rows of tasks and which values they take. Who blocks whom is kept true by `task_blocking`, claims are `task_claims`.
+"""
+
+# Scripts are made at every call; their annotations need not be evaluated each time.
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, cast
+
+from memolog.domain.clock import Clock
+from memolog.domain.codec import JsonObject, encode, object_text, pack
+from memolog.domain.errors import InputError, TaskChanged, TaskMoveRefused
+from memolog.domain.moments import to_micros
+from memolog.domain.task import TASK_TYPES, LinkKind, NewTask, Task, TaskChange
+from memolog.store.engine import Engine
+from memolog.store.scope import FIRST, Page, check_id, check_limit, page_key, page_token
+from memolog.store.sql import Script, load_queries
+from memolog.store.task_blocking import linking, settling
+from memolog.store.task_messages import attaching
+from memolog.store.task_rows import Found, change_from_row, change_step, finding, reading_task
+from memolog.tasks.blocking import ORDERING
+
+__all__ = ["EDITABLE", "Tasks", "check_label"]
+
+q = load_queries("tasks")
+
+EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
+"""What `edit` can change. The rest follows from what is done with a task."""
+
+_LONGEST_TITLE = 500
+_LONGEST_TEXT = 1_000_000
+_LOWEST_PRIORITY = 4
+
+
+class Tasks:
+    """The tasks of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._engine, self._clock, self._new_id = engine, clock, new_id
+
+    async def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Task:
+        """Create a task with its labels, links and the messages it came from, all or nothing. A used id is refused."""
+        check_id("resource", resource)
+        check_id("who", who)
+        task_id = self._new_id() if new.id is None else check_id("task", new.id)
+        values = {**_columns(_fields(new)), "resource": resource, "id": task_id}
+        labels = sorted(map(check_label, new.labels))
+        links = _links_of(new)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            number = (yield q.take_book(resource=resource, count=1))[0][0]
+            handle = f"T-{number}"
+            rows = yield q.insert_task(**values, handle=handle, now=now)
+            if not rows:
+                raise InputError(f"A task {task_id} exists already.", then="Choose another id, or leave it to us.")
+            pk = rows[0][0]
+            if labels:
+                yield q.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
+            yield change_step(pk, now, who, "created")
+            made = Found(
+                pk=pk,
+                id=task_id,
+                handle=handle,
+                status="open",
+                is_blocked=False,
+                level=0,
+                version=1,
+                session=None,
+            )
+            yield from _linking_new(resource, made, links, who, now)
+            if created_from:
+                yield from attaching(resource, made, created_from, "created-from")
+            return (yield from reading_task(pk))
+
+        return await self._engine.write(script, name="tasks.create")
+
+    async def edit(
+        self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
+    ) -> Task:
+        """Change fields of a task. With the version that was read, a change of somebody else since is a conflict."""
+        check_id("resource", resource)
+        check_id("task", task)
+        check_id("who", who)
+        unknown = sorted(set(changes) - set(EDITABLE))
+        if unknown:
+            raise InputError(
+                f"A task's {', '.join(unknown)} cannot be edited.",
+                why="The status follows from claim, release, close and reopen, and links have calls of their own.",
+                then=f"Edit {', '.join(EDITABLE)}.",
+            )
+        _columns(changes)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            found = yield from finding(resource, task)
+            if version is not None and version != found.version:
+                raise TaskChanged(found.handle, version, found.version)
+            if found.level > 0:
+                raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
+            old = yield from reading_task(found.pk)
+            before = {name: getattr(old, name) for name in EDITABLE}
+            after = {**before, **changes}
+            told = {name: [_told(before[name]), _told(after[name])] for name in changes if before[name] != after[name]}
+            if not told:
+                return old
+            columns = _columns(after)
+            if not (yield q.update_task(task_pk=found.pk, version=old.version, now=now, **columns)):
+                # On PostgreSQL somebody may have changed it between the two statements.
+                raise TaskChanged(found.handle, old.version, old.version + 1)
+            yield change_step(found.pk, now, who, "edited", fields=told)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="tasks.edit")
+
+    async def label(
+        self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
+    ) -> Task:
+        """Add and remove labels."""
+        check_id("resource", resource)
+        check_id("task", task)
+        check_id("who", who)
+        adding, removing = sorted(set(map(check_label, add))), sorted(set(map(check_label, remove)))
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            found = yield from finding(resource, task)
+            old = yield from reading_task(found.pk)
+            new = [label for label in adding if label not in old.labels]
+            gone = [label for label in removing if label in old.labels and label not in adding]
+            if not new and not gone:
+                return old
+            for label in new:
+                yield q.insert_label(task_pk=found.pk, label=label)
+            for label in gone:
+                yield q.delete_label(task_pk=found.pk, label=label)
+            yield q.touch(task_pk=found.pk, now=now)
+            yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="tasks.label")
+
+    async def history(
+        self, resource: str, task: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[TaskChange]:
+        """Return who changed what and when, oldest first."""
+        check_id("resource", resource)
+        check_id("task", task)
+        check_limit(limit)
+        (start,) = page_key(after, (FIRST,))
+
+        def script() -> Script[Page[TaskChange]]:
+            found = yield from finding(resource, task)
+            rows = yield q.changes(task_pk=found.pk, after=start, limit=limit + 1)
+            shown = rows[:limit]
+            more = page_token((shown[-1][3],)) if len(rows) > limit else None
+            return Page(items=tuple(map(change_from_row, shown)), next=more)
+
+        return await self._engine.read(script)
+
+
+def _linking_new(
+    resource: str, made: Found, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
+) -> Script[None]:
+    """Link a task that was just made. A circle can only close where it both blocks and is blocked."""
+    felt: list[int] = []
+    for name, kind, is_source in links:
+        other = yield from finding(resource, name)
+        source, target = (made, other) if is_source else (other, made)
+        if (yield from linking(source, target, kind, who, now)) and kind in ORDERING:
+            felt.append(target.pk)
+    if felt:
+        yield from settling(felt)
+
+
+def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
+    """Return the links of a new task: the other task, how, and whether the new one is the source."""
+    links: list[tuple[str, LinkKind, bool]] = []
+    if new.parent is not None:
+        links.append((new.parent, "parent-child", False))
+    links.extend((name, "blocks", False) for name in new.blocked_by)
+    links.extend((name, "blocks", True) for name in new.blocks)
+    links.extend((name, "related", True) for name in new.related)
+    if new.discovered_from is not None:
+        links.append((new.discovered_from, "discovered-from", False))
+    for name, _, _ in links:
+        check_id("task", name)
+    return links
+
+
+# ---------------------------------------------------------------- values
+
+
+def _fields(new: NewTask) -> dict[str, object]:
+    return {name: getattr(new, name) for name in EDITABLE}
+
+
+def _told(value: object) -> Any:
+    """Return a value as the history tells it; a long text only by its beginning."""
+    if isinstance(value, str) and len(value) > _LONGEST_TITLE:
+        return f"{value[:_LONGEST_TITLE]}…"
+    return encode(value)
+
+
+def check_label(label: str) -> str:
+    """Return a label, or refuse what cannot be one."""
+    return check_id("label", label)
+
+
+def _columns(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return what is stored for some fields; refuses values that a task cannot have."""
+    return {name: _CHECKS[name](name, value) for name, value in fields.items()}
+
+
+def _text(name: str, value: object) -> str | None:
+    if not isinstance(value, str):
+        raise InputError(f"A task's {name} is text, not {type(value).__name__}.", then="Pass its text.")
+    if len(value) > _LONGEST_TEXT:
+        raise InputError(
+            f"The {name} has {len(value):,} characters, more than {_LONGEST_TEXT:,}.",
+            then="Keep the long text in a message, and attach that.",
+        )
+    return pack(value)
+
+
+def _title(name: str, value: object) -> str | None:
+    text = _text(name, value)
+    plain = cast("str", value)
+    if not plain.strip() or len(plain) > _LONGEST_TITLE:
+        raise InputError(
+            f"A title has 1 to {_LONGEST_TITLE} characters, not {len(plain.strip())}.",
+            then="Say in one line what is to be done; the rest belongs into the description.",
+        )
+    return text
+
+
+def _priority(_: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LOWEST_PRIORITY:
+        raise InputError(f"{value!r} is no priority.", then="Pass a number from 0 (now) to 4 (some day).")
+    return value
+
+
+def _type(_: str, value: object) -> str:
+    if value not in TASK_TYPES:
+        raise InputError(f"{value!r} is no type of task.", then=f"Use one of {', '.join(TASK_TYPES)}.")
+    return cast("str", value)
+
+
+def _name(name: str, value: object) -> str | None:
+    return None if value is None else check_id(name, value)
+
+
+def _moment(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InputError(
+            f"A task's {name} is a moment with a time zone, not {value!r}.", then="Pass an aware datetime."
+        )
+    return to_micros(value)
+
+
+def _metadata(_: str, value: object) -> str:
+    return object_text("The metadata", cast("JsonObject", value))
+
+
+_CHECKS: Final[dict[str, Callable[[str, object], object]]] = {
+    "title": _title,
+    "description": _text,
+    "priority": _priority,
+    "type": _type,
+    "assignee": _name,
+    "defer_until": _moment,
+    "due": _moment,
+    "metadata": _metadata,
+}

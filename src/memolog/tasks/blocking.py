@@ -1,0 +1,104 @@
+"""Blocking: the definition, and the search for a circle.
+
+Knows graphs of keys and nothing of what the keys stand for. The store keeps the result of the definition in a column and changes
+it where a change can be felt; what it keeps must always equal what is computed here from scratch.
+
+1. A closed task is not blocked.
+2. A task is blocked if one of its blockers is not closed.
+3. A task is blocked if one of its parents is.
+4. Blocking and parent links together have no circle, so the three rules have one answer.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+__all__ = ["ORDERING", "CycleSearch", "Direction", "blocked_of"]
+
+ORDERING: Final = ("blocks", "parent-child")
+"""The links that say what must come first."""
+
+Edge: TypeAlias = tuple[int, int, str]
+"""Source, target, kind."""
+Direction: TypeAlias = Literal["forward", "backward"]
+
+
+def blocked_of(is_closed: Mapping[int, bool], links: Iterable[Edge]) -> frozenset[int]:
+    """Return the blocked tasks, from the definition alone."""
+    blockers: dict[int, list[int]] = {}
+    parents: dict[int, list[int]] = {}
+    for source, target, kind in links:
+        if kind in ORDERING:
+            (blockers if kind == "blocks" else parents).setdefault(target, []).append(source)
+    known: dict[int, bool] = {}
+
+    def settle(task: int) -> bool | None:
+        """Return whether a task is blocked, or None while a parent must be settled first."""
+        if is_closed[task]:
+            return False
+        if any(not is_closed[blocker] for blocker in blockers.get(task, ())):
+            return True
+        above = [known.get(parent) for parent in parents.get(task, ())]
+        return True if True in above else None if None in above else False
+
+    todo = list(is_closed)
+    while todo:
+        answers = {task: answer for task in todo if (answer := settle(task)) is not None}
+        if not answers:
+            raise ValueError(f"parents of {len(todo)} tasks go round in a circle")
+        known.update(answers)
+        todo = [task for task in todo if task not in answers]
+    return frozenset(task for task, is_blocked in known.items() if is_blocked)
+
+
+class CycleSearch:
+    """Looks for a way from `target` to `source`: a link from `source` to `target` would close the circle.
+
+    It goes from both ends, on the side with fewer open ends: a task that nothing comes after, or nothing before, is decided at
+    once, however large the rest of the graph is. Ask `next`, look up those links, hand them to `feed`, until `is_over`.
+    """
+
+    def __init__(self, source: int, target: int) -> None:
+        self._seen: dict[Direction, dict[int, int | None]] = {"forward": {target: None}, "backward": {source: None}}
+        self._ends: dict[Direction, list[int]] = {"forward": [target], "backward": [source]}
+        self._meeting: int | None = source if source == target else None
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the answer is known."""
+        return self._meeting is not None or not all(self._ends.values())
+
+    def next(self) -> tuple[Direction, Sequence[int]]:
+        """Return which links to look up: those out of (forward) or into (backward) these tasks."""
+        forward, backward = self._ends["forward"], self._ends["backward"]
+        return ("forward", forward) if len(forward) <= len(backward) else ("backward", backward)
+
+    def feed(self, direction: Direction, found: Iterable[tuple[int, int]]) -> None:
+        """Take the links that were found, as source and target."""
+        seen = self._seen[direction]
+        other = self._seen["backward" if direction == "forward" else "forward"]
+        ends: list[int] = []
+        for source, target in found:
+            near, far = (source, target) if direction == "forward" else (target, source)
+            if far in seen:
+                continue
+            seen[far] = near
+            ends.append(far)
+            if far in other:
+                self._meeting = far
+                return
+        self._ends[direction] = ends
+
+    @property
+    def path(self) -> tuple[int, ...] | None:
+        """Return the way from `target` to `source`, both included; None if there is none."""
+        if self._meeting is None:
+            return None
+        before = self._back(self._seen["forward"], self._meeting)[::-1]
+        return (*before, *self._back(self._seen["backward"], self._meeting)[1:])
+
+    @staticmethod
+    def _back(seen: Mapping[int, int | None], start: int) -> list[int]:
+        way = [start]
+        while (step := seen[way[-1]]) is not None:
+            way.append(step)
+        return way

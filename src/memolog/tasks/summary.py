@@ -1,0 +1,74 @@
+"""A summary for closing a task, drafted from what was learned while it was worked on.
+
+Knows observations and which of them tell what came of a task. Cites the messages behind every line; invents nothing.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from memolog.domain.observation import Observation, Priority
+from memolog.domain.task import DraftSummary, Task
+
+__all__ = ["draft", "numbered_sources", "summary_prompt", "written"]
+
+_RANK: Final[dict[Priority, int]] = {"done": 0, "high": 1, "medium": 2, "low": 3}
+_CITED: Final = re.compile(r"\[(\d{1,4})\]")
+_DESCRIBED: Final = 2_000
+_LONGEST: Final = 4_000
+
+
+def draft(task: Task, observations: Sequence[Observation], *, most: int = 8) -> DraftSummary:
+    """Return the lines that say most about what came of a task: what was done first, each with its citation."""
+    live = [observation for observation in observations if observation.state == "active" and observation.text.strip()]
+    chosen = sorted(range(len(live)), key=lambda index: (_RANK[live[index].priority], index))[:most]
+    kept = [live[index] for index in sorted(chosen)]
+    if not kept:
+        return DraftSummary(text=f"{task.title}: nothing was observed about it.")
+    sources, numbers = numbered_sources(kept)
+    lines = [
+        f"* {' '.join(one.text.split())} {_marks(marks)}".rstrip() for one, marks in zip(kept, numbers, strict=True)
+    ]
+    return DraftSummary(text="\n".join([f"{task.title}:", *lines]), sources=sources)
+
+
+def numbered_sources(
+    observations: Sequence[Observation],
+) -> tuple[tuple[tuple[str, int, int], ...], tuple[tuple[int, ...], ...]]:
+    """Return every cited span once, and for each observation the numbers (from 1) of those that it cites."""
+    order: dict[tuple[str, int, int], int] = {}
+    numbers: list[tuple[int, ...]] = []
+    for observation in observations:
+        keys = [(source.thread, source.span.first, source.span.last) for source in observation.sources]
+        numbers.append(tuple(order.setdefault(key, len(order) + 1) for key in dict.fromkeys(keys)))
+    return tuple(order), tuple(numbers)
+
+
+def _marks(numbers: Sequence[int]) -> str:
+    return "".join(f"[{number}]" for number in numbers)
+
+
+def summary_prompt(task: Task, observations: Sequence[Observation]) -> tuple[str, str]:
+    """Return the instructions for a model that writes the summary, and what it is given."""
+    lines = [f"[{number}] {' '.join(one.text.split())}" for number, one in enumerate(observations, start=1)]
+    described = [f"Description: {' '.join(task.description.split())[:_DESCRIBED]}"] if task.description.strip() else []
+    return _wording(), "\n".join([f"Task: {task.title}", *described, "", "Lines:", *lines])
+
+
+def written(text: str, observations: Sequence[Observation], model: str) -> DraftSummary | None:
+    """Return a model's summary with its citations checked; None if it is empty, runs away or cites nothing that is there."""
+    body = text.strip()
+    cited = {int(number) for number in _CITED.findall(body)}
+    if not body or len(body) > _LONGEST or not cited or not cited <= set(range(1, len(observations) + 1)):
+        return None
+    used = sorted(cited)
+    sources, numbers = numbered_sources([observations[number - 1] for number in used])
+    marks = {number: _marks(spans) for number, spans in zip(used, numbers, strict=True)}
+    return DraftSummary(text=_CITED.sub(lambda hit: marks[int(hit[1])], body), sources=sources, model=model)
+
+
+@cache
+def _wording() -> str:
+    return files("memolog.tasks").joinpath("texts", "summary.md").read_text("utf-8").replace("\r\n", "\n").strip()
