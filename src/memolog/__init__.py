@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from memolog.domain.observation import Generation, Observation, Span
+    from memolog.domain.recall import RecallPage
     from memolog.domain.run import Lease, Usage
     from memolog.domain.thread import Thread
     from memolog.runtime.events import Event
@@ -60,6 +61,7 @@ __all__ = [
     "Observation",
     "ObservationConfig",
     "ReasoningPart",
+    "RecallPage",
     "ReflectionConfig",
     "Span",
     "Status",
@@ -99,6 +101,7 @@ _HOMES = {
         "UserMessage",
     ),
     "memolog.domain.observation": ("Generation", "Observation", "Span"),
+    "memolog.domain.recall": ("RecallPage",),
     "memolog.domain.run": ("Lease", "Usage"),
     "memolog.domain.thread": ("Thread",),
     "memolog.runtime.events": ("Event",),

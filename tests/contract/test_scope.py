@@ -19,10 +19,14 @@ from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Calibration, Lease, RunKind, Usage
 from memolog.store import Store
 from memolog.store.journal import NewEvent
+from memolog.store.recall import Place, Stretch
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
 
-PARTS: Final = ("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies")
+PARTS: Final = (
+    *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
+    *("recall",),
+)
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
 # They take a key or a claim that only a method which named its resource gives out: the log and the thread of a snapshot, the
@@ -45,6 +49,8 @@ MINUTE: Final = timedelta(minutes=1)
 NOW: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 CLAIM: Final = Claim(run="run-1", owner="owner", fence=1)
 MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+
+PLACE: Final = Place(stretches=(Stretch(thread_pk=1, thread="secret", first=1, last=2),), start=(1, 1, 0, 0))
 
 Call = Callable[[Store, str, Lease], Awaitable[object]]
 
@@ -115,6 +121,14 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.messages.totals(r, "secret"),
         lambda s, r, _: s.messages.totals(r),
     ],
+    "recall.find": [
+        lambda s, r, _: s.recall.find(r, "m1"),
+        lambda s, r, _: s.recall.find(r, "secret 1-2"),
+        lambda s, r, _: s.recall.find(r, 1, thread="secret"),
+        lambda s, r, _: s.recall.find(r, "g1"),
+    ],
+    "recall.rows": [lambda s, r, _: s.recall.rows(r, PLACE, PLACE.start)],
+    "recall.calls_before": [lambda s, r, _: s.recall.calls_before(r, "secret", 3)],
     "leases.acquire": [lambda s, r, _: s.leases.acquire(r, "lock", "me", lasts=MINUTE)],
     "leases.renew": [lambda s, r, lease: s.leases.renew(r, lease, lasts=MINUTE)],
     "leases.release": [lambda s, r, lease: s.leases.release(r, lease)],
@@ -273,6 +287,10 @@ GOOD: Final[dict[str, object]] = {
     "model": "m",
     "learn": learn,
     "span": Span(first=1, last=2),
+    "reference": "m1",
+    "place": PLACE,
+    "position": PLACE.start,
+    "seq": 3,
     "lasts": MINUTE,
     "usage": Usage(model="m"),
     "scope": "thread",

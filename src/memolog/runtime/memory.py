@@ -24,6 +24,7 @@ from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Event, GenerationMade
 from memolog.runtime.kit import Kit
+from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_model, models_for
 from memolog.runtime.opening import store_options
@@ -41,7 +42,7 @@ __all__ = ["Memory"]
 _log = logging.getLogger("memolog")
 
 
-class Memory:
+class Memory(LookingBack):
     """A long memory for the threads of any number of resources.
 
     Opens its database at the first use; close it with `aclose()`, or use it as `async with`.

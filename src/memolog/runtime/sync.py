@@ -7,7 +7,7 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,12 +16,14 @@ from memolog.context import Context
 from memolog.domain.errors import InputError, StoreClosed
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
+from memolog.domain.recall import Detail, PartType, RecallPage
 from memolog.domain.run import Usage
 from memolog.domain.thread import Thread
 from memolog.runtime.events import Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.status import Status
 from memolog.runtime.turn import Turn
+from memolog.store.recall import Reference
 from memolog.store.snapshot import GroupRow
 
 __all__ = ["SyncMemory", "SyncTurn"]
@@ -177,6 +179,34 @@ class SyncMemory:
     def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
         return self._portal.call(self._memory.restore(thread, resource, generation))
+
+    def recall(
+        self,
+        reference: Reference,
+        resource: str,
+        *,
+        thread: str | None = None,
+        detail: Detail = "low",
+        types: Collection[PartType] = (),
+        tool: str | None = None,
+        part: int | None = None,
+        tokens: int = 2_000,
+        cursor: str | None = None,
+    ) -> RecallPage:
+        """Return a page of the messages behind a reference, in their exact words."""
+        return self._portal.call(
+            self._memory.recall(
+                reference,
+                resource,
+                thread=thread,
+                detail=detail,
+                types=types,
+                tool=tool,
+                part=part,
+                tokens=tokens,
+                cursor=cursor,
+            )
+        )
 
     def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""

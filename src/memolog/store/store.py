@@ -23,6 +23,7 @@ from memolog.store.leases import Leases
 from memolog.store.logs import Logs
 from memolog.store.messages import Messages, Saved, Weigh
 from memolog.store.postgres_address import PostgresOptions
+from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
 from memolog.store.snapshot import Snapshot, reading_snapshot
@@ -77,6 +78,7 @@ class Store:
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
+        self.recall = Recall(engine)
 
     async def save_and_snapshot(
         self,
