@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from memolog.version import __version__
 
 if TYPE_CHECKING:
-    from memolog.config import Config, KeepRecent, ObservationConfig, ReflectionConfig
+    from memolog.config import CompactionConfig, Config, KeepRecent, ObservationConfig, ReflectionConfig
     from memolog.context import Context
+    from memolog.domain.compaction import Compacted, Compaction, Pruned
     from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
     from memolog.domain.message import (
         AssistantMessage,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AssistantMessage",
+    "Compacted",
+    "Compaction",
+    "CompactionConfig",
     "Config",
     "ConfigError",
     "Context",
@@ -60,6 +64,7 @@ __all__ = [
     "NotFound",
     "Observation",
     "ObservationConfig",
+    "Pruned",
     "ReasoningPart",
     "RecallPage",
     "ReflectionConfig",
@@ -83,8 +88,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "memolog.config": ("Config", "KeepRecent", "ObservationConfig", "ReflectionConfig"),
+    "memolog.config": ("CompactionConfig", "Config", "KeepRecent", "ObservationConfig", "ReflectionConfig"),
     "memolog.context": ("Context",),
+    "memolog.domain.compaction": ("Compacted", "Compaction", "Pruned"),
     "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),
     "memolog.domain.message": (
         "AssistantMessage",

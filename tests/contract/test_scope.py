@@ -18,6 +18,7 @@ from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Calibration, Lease, RunKind, Usage
 from memolog.store import Store
+from memolog.store.compactions import RowTexts
 from memolog.store.journal import NewEvent
 from memolog.store.recall import Place, Stretch
 from memolog.store.runs import Claim, Made, NewRun
@@ -25,7 +26,7 @@ from memolog.store.snapshot import GroupRow
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
-    *("recall",),
+    *("recall", "compactions"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -51,6 +52,8 @@ CLAIM: Final = Claim(run="run-1", owner="owner", fence=1)
 MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
 
 PLACE: Final = Place(stretches=(Stretch(thread_pk=1, thread="secret", first=1, last=2),), start=(1, 1, 0, 0))
+
+ROWS: Final = (RowTexts(seq=1, search="x", brief="x"), RowTexts(seq=2, search="x", brief="x"))
 
 Call = Callable[[Store, str, Lease], Awaitable[object]]
 
@@ -129,6 +132,16 @@ CASES: Final[dict[str, list[Call]]] = {
     ],
     "recall.rows": [lambda s, r, _: s.recall.rows(r, PLACE, PLACE.start)],
     "recall.calls_before": [lambda s, r, _: s.recall.calls_before(r, "secret", 3)],
+    "compactions.candidates": [lambda s, r, _: s.compactions.candidates(r, "secret")],
+    "compactions.count_candidates": [lambda s, r, _: s.compactions.count_candidates(r, "secret", keep=0)],
+    "compactions.list": [lambda s, r, _: s.compactions.list(r, "secret")],
+    "compactions.noted": [lambda s, r, _: s.compactions.noted(r, "secret", Span(first=1, last=2))],
+    "compactions.compact": [
+        lambda s, r, _: s.compactions.compact(r, "secret", ROWS, summary="mine", now=s.clock.now())
+    ],
+    "compactions.deepen": [lambda s, r, _: s.compactions.deepen(r, "secret", keep=0)],
+    "compactions.restore": [lambda s, r, _: s.compactions.restore(r, "secret", "c1", now=s.clock.now())],
+    "compactions.prune": [lambda s, r, _: s.compactions.prune(r, "secret", days=30, now=s.clock.now())],
     "leases.acquire": [lambda s, r, _: s.leases.acquire(r, "lock", "me", lasts=MINUTE)],
     "leases.renew": [lambda s, r, lease: s.leases.renew(r, lease, lasts=MINUTE)],
     "leases.release": [lambda s, r, lease: s.leases.release(r, lease)],
@@ -220,6 +233,7 @@ async def everything(store: Store) -> str:
             await store.runs.list("alice"),
             await store.journal.events("alice"),
             await store.journal.contexts("alice", "secret"),
+            await store.compactions.list("alice", "short"),
         )
     )
 
@@ -240,6 +254,8 @@ async def move_in(store: Store) -> Lease:
     assert lease is not None
     await store.ledger.add("alice", Usage(model="m", cost=2.0, thread="secret", task="task", run="run"))
     await store.ledger.calibrate("alice", "m", learn)
+    await store.messages.save("alice", "short", [UserMessage("one"), UserMessage("two")])
+    await store.compactions.compact("alice", "short", ROWS, summary="hers", now=store.clock.now())
     return lease
 
 
@@ -288,6 +304,11 @@ GOOD: Final[dict[str, object]] = {
     "learn": learn,
     "span": Span(first=1, last=2),
     "reference": "m1",
+    "rows": ROWS,
+    "summary": "in short",
+    "compaction": "c1",
+    "keep": 0,
+    "days": 30,
     "place": PLACE,
     "position": PLACE.start,
     "seq": 3,
@@ -312,7 +333,10 @@ GOOD: Final[dict[str, object]] = {
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
-IDS: Final = {"resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"}
+IDS: Final = {
+    *("resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"),
+    "compaction",
+}
 EMPTY: Final[tuple[object, ...]] = ("", " ", "\t\n ", "\u3000")
 BAD: Final[tuple[object, ...]] = (
     *("a\x00b", "a\nb", "\x7f", "\x1b[0m", "\ud800", "\u202eabc", "\ufeff"),

@@ -12,6 +12,7 @@ from memolog.domain.clock import Clock
 from memolog.domain.errors import MemologError
 from memolog.domain.message import NewMessage
 from memolog.domain.run import Calibration
+from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.runner import Runner
@@ -42,6 +43,7 @@ class Kit:
     core: Core
     contexts: Contexts
     runner: Runner
+    compacting: Compacting
     left: list[Left] = field(default_factory=list[Left])
     """What turns could not save before they ended; it is saved as soon as the database allows."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])

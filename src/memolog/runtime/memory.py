@@ -20,6 +20,7 @@ from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
 from memolog.runtime.clock import SystemClock, system_chance
+from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Event, GenerationMade
@@ -110,7 +111,8 @@ class Memory(LookingBack):
         )
         runner.tell, runner.retry_at = core.tell, core.retry_at
         contexts = Contexts(store, self.counter, self._instructions)
-        return Kit(store=store, clock=self.clock, core=core, contexts=contexts, runner=runner)
+        compacting = Compacting(store, core, observer, counter=self.counter, clock=self.clock)
+        return Kit(store=store, clock=self.clock, core=core, contexts=contexts, runner=runner, compacting=compacting)
 
     async def _minds(self) -> tuple[Mind, Mind]:
         """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""
@@ -233,8 +235,10 @@ class Memory(LookingBack):
         await self._by_hand(thread, resource, "reflect", may_wait=True)
         return await self.status(thread, resource)
 
-    async def finalize(self, thread: str, resource: str) -> Status:
-        """End a session: observe what is left, so that the next one begins with a log."""
+    async def finalize(self, thread: str, resource: str, *, compact: bool = False) -> Status:
+        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+        if compact:
+            await self.compact(thread, resource)
         return await self.observe(thread, resource)
 
     async def sweep(self, resource: str) -> int:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from memolog.context import Context
+from memolog.domain.compaction import Compacted, Compaction, Pruned
 from memolog.domain.errors import InputError, StoreClosed
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
@@ -160,9 +161,9 @@ class SyncMemory:
         """Condense the log now, waiting for it."""
         return self._portal.call(self._memory.reflect(thread, resource))
 
-    def finalize(self, thread: str, resource: str) -> Status:
-        """End a session: observe what is left, so that the next one begins with a log."""
-        return self._portal.call(self._memory.finalize(thread, resource))
+    def finalize(self, thread: str, resource: str, *, compact: bool = False) -> Status:
+        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+        return self._portal.call(self._memory.finalize(thread, resource, compact=compact))
 
     def sweep(self, resource: str) -> int:
         """Observe in the background what threads left behind that nobody reopened."""
@@ -207,6 +208,22 @@ class SyncMemory:
                 cursor=cursor,
             )
         )
+
+    def compact(self, thread: str, resource: str, *, keep: int = 0) -> Compacted:
+        """Observe a thread and let summaries stand for its messages, in contexts and in the index; says what it made."""
+        return self._portal.call(self._memory.compact(thread, resource, keep=keep))
+
+    def compactions(self, thread: str, resource: str) -> tuple[Compaction, ...]:
+        """Return what was compacted in a thread, in the order of its messages, also what was restored."""
+        return self._portal.call(self._memory.compactions(thread, resource))
+
+    def restore_compaction(self, thread: str, resource: str, compaction: str) -> Compaction:
+        """Bring the messages of a batch back as they were, byte for byte."""
+        return self._portal.call(self._memory.restore_compaction(thread, resource, compaction))
+
+    def prune(self, thread: str, resource: str) -> Pruned:
+        """Remove the raw text of old messages for good; off unless `compaction.prune` is set."""
+        return self._portal.call(self._memory.prune(thread, resource))
 
     def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""

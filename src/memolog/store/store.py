@@ -16,6 +16,7 @@ from memolog.domain.ids import IdMaker
 from memolog.domain.message import NewMessage
 from memolog.domain.moments import to_micros
 from memolog.domain.observation import Scope
+from memolog.store.compactions import Compactions
 from memolog.store.copies import Copies
 from memolog.store.engine import Engine
 from memolog.store.journal import Journal
@@ -79,6 +80,7 @@ class Store:
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
         self.recall = Recall(engine)
+        self.compactions = Compactions(engine, new_id)
 
     async def save_and_snapshot(
         self,
