@@ -1,6 +1,5 @@
 """Pages of recall, for any messages: bounded, in order, and put together exactly what was said."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given, settings
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 
 from conftest import counts
 from memolog.context.recalled import LEAST_TOKENS, PageDraft, Wanted, part_text
-from memolog.domain.message import Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.message import Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from memolog.tokens import HeuristicCounter
 
 AT = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
@@ -16,32 +15,34 @@ COUNTER = HeuristicCounter()
 STUFF = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
     ["<" * 900, "🇩🇪" * 300, "word " * 800, "日本語" * 400, "e\u0301" * 500, "\n" * 900, "👩‍👩‍👧" * 200]
 )
-PARTS = st.one_of(
-    st.builds(lambda text: TextPart(text=text), STUFF),
-    st.builds(lambda text: ReasoningPart(text=text), STUFF),
-    st.builds(lambda text: ToolCallPart(id="c", name=text[:80], arguments={"given": text}), STUFF),
-    st.builds(lambda text, wrong: ToolResultPart(call_id="c", content=text, is_error=wrong), STUFF, st.booleans()),
+PARTS: st.SearchStrategy[Part] = st.one_of(
+    st.builds(TextPart, text=STUFF),
+    st.builds(ReasoningPart, text=STUFF),
+    st.builds(ToolCallPart, id=st.just("c"), name=STUFF, arguments=st.dictionaries(st.just("given"), STUFF)),
+    st.builds(ToolResultPart, call_id=st.just("c"), content=STUFF, is_error=st.booleans()),
 )
-MESSAGES = st.lists(
-    st.builds(
-        lambda parts, speaker, role: Message(
-            id="m",
+
+
+@st.composite
+def stored(draw: st.DrawFn) -> list[Message]:
+    """Return some rows of a thread."""
+    return [
+        Message(
+            id=f"m{seq}",
             resource="r",
             thread="t",
-            seq=1,
-            role=role,
-            parts=tuple(parts),
+            seq=seq,
+            role=draw(st.sampled_from(["user", "assistant", "tool"])),
+            parts=tuple(draw(st.lists(PARTS, max_size=4))),
             created_at=AT,
             tokens=1,
-            speaker=speaker,
-        ),
-        st.lists(PARTS, max_size=4),
-        st.none() | st.text(max_size=200),
-        st.sampled_from(["user", "assistant", "tool"]),
-    ),
-    min_size=1,
-    max_size=6,
-).map(lambda found: [replace(message, seq=seq) for seq, message in enumerate(found, start=1)])
+            speaker=draw(st.none() | st.text(max_size=200)),
+        )
+        for seq in range(1, draw(st.integers(1, 6)) + 1)
+    ]
+
+
+MESSAGES = stored()
 
 Piece = tuple[int, int, int, str]
 

@@ -37,6 +37,7 @@ _CHARACTERS_A_TOKEN: Final = 10
 # What joins one message to the next, and what rounding may add.
 _SLACK: Final = 6
 _LEAST_ROOM: Final = 24
+_MARKUP: Final = frozenset('<>&"')
 _TOMBSTONES: Final = {"withdrawn": "[withdrawn]", "forgotten": "[forgotten]"}
 
 
@@ -134,7 +135,7 @@ class PageDraft:
 
     def _shown(self, message: Message) -> Recalled | None:
         """Return a message that is shown at once or not at all; None if it is shown by its pieces."""
-        if message.state != "live":
+        if message.state != "live" or not (message.parts or message.pruned):
             return _head(message)
         if message.pruned:
             text = message.injection or message.search or ""
@@ -163,15 +164,12 @@ class PageDraft:
         return True
 
     def _finish(self, message: Message, pieces: Sequence[RecalledPiece], *, first: bool = False) -> None:
-        """Put what was chosen of a message on the page; a message without parts is shown as such."""
-        if not pieces and (message.parts or not self.wanted.is_all):
-            return
-        # Its pieces were measured one by one, with more for what is around them than it comes to.
-        item = replace(_head(message), pieces=tuple(pieces))
-        text = self._render(item)
-        self._used += 0 if pieces else self._count(text) + _SLACK
-        self.items.insert(0 if first else len(self.items), item)
-        self._texts.insert(0 if first else len(self._texts), text)
+        """Put what was chosen of a message on the page."""
+        if pieces:
+            # They were measured one by one, with more for what is around them than it comes to.
+            item = replace(_head(message), pieces=tuple(pieces))
+            self.items.insert(0 if first else len(self.items), item)
+            self._texts.insert(0 if first else len(self._texts), self._render(item))
 
     # ------------------------------------------------------------ pieces
 
@@ -208,62 +206,65 @@ class PageDraft:
         ends = cut_middle(whole.text, 8 * most, " … ")
         return replace(whole, text=cut_middle(" ".join(ends.split()), most, " … "))
 
-    def _room(self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece) -> int:
-        """Return how many tokens a further piece may have; what surrounds it is paid for already."""
-        head = 0 if pieces else self._count(self._render(_head(message))) + _SLACK
-        around = self._count(_body(replace(whole, text="", length=1))) + _SLACK
-        room = self.tokens - self._used - head - around
+    def _head_size(self, message: Message, pieces: Sequence[RecalledPiece]) -> int:
+        """Return what a message costs beside its pieces; the first piece pays for it."""
+        return 0 if pieces else self._count(self._render(_head(message))) + _SLACK
+
+    def _room(self, message: Message, pieces: Sequence[RecalledPiece]) -> int:
+        """Return how many tokens a further piece may have, with what says which piece it is."""
+        room = self.tokens - self._used - self._head_size(message, pieces) - _SLACK
         # A page with nothing on it shows at least something, so that going on always ends.
         return max(room, _LEAST_ROOM) if not self.items and not pieces else room
 
     def _spend(self, message: Message, pieces: Sequence[RecalledPiece], piece: RecalledPiece) -> RecalledPiece:
-        head = 0 if pieces else self._count(self._render(_head(message))) + _SLACK
-        self._used += head + self._count(_body(piece)) + _SLACK
+        self._used += self._head_size(message, pieces) + self._count(_body(piece)) + _SLACK
         return piece
 
     def _piece(
         self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, offset: int
     ) -> RecalledPiece | None:
-        room = self._room(message, pieces, whole)
+        room = self._room(message, pieces)
         # A stretch of a few tokens helps nobody: the next page begins with more of it.
         if room < _LEAST_ROOM:
             return None
-        end = self._end(whole.text, offset, room)
-        return self._spend(message, pieces, replace(whole, text=whole.text[offset:end], start=offset))
+        most = room
+        while True:
+            end = self._end(whole.text, offset, most)
+            piece = replace(whole, text=whole.text[offset:end], start=offset)
+            size = self._count(_body(piece))
+            if size <= room:
+                return self._spend(message, pieces, piece)
+            if most <= 1:
+                # Not even a character fits: on a page with nothing else it is shown all the same.
+                return None if self.items or pieces else self._spend(message, pieces, piece)
+            most = min(most - 1, max(1, most * room // size))
 
     def _piece_before(
         self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, until: int
     ) -> RecalledPiece | None:
-        room = self._room(message, pieces, whole)
+        room = self._room(message, pieces)
         if room < _LEAST_ROOM:
             return None
-        start = self._start(whole.text, until, room)
-        return self._spend(message, pieces, replace(whole, text=whole.text[start:until], start=start))
-
-    def _end(self, text: str, offset: int, room: int) -> int:
-        """Return how far a stretch of so many tokens reaches; it ends between two characters as a reader sees them."""
-        stretch, most = text[offset : offset + _CHARACTERS_A_TOKEN * room], room
+        before, most = whole.text[:until], min(until, _CHARACTERS_A_TOKEN * room)
         while True:
-            taken = cut_tokens(stretch, most, self.counter) or cut(stretch, 1) or stretch[:1]
-            size = self._count(escape(taken))
-            if size <= room or most <= 1:
-                break
-            most = min(most - 1, most * room // size)
+            start = until - len(cut_end(before, most))
+            piece = replace(whole, text=whole.text[start:until], start=start)
+            size = self._count(_body(piece))
+            if size <= room:
+                return self._spend(message, pieces, piece)
+            if most <= 1:
+                # Not even a character fits: on a page with nothing else it is shown all the same.
+                return None if self.items or pieces else self._spend(message, pieces, piece)
+            most = min(most - 1, max(1, most * room // size))
+
+    def _end(self, text: str, offset: int, most: int) -> int:
+        """Return how far a stretch of so many tokens reaches; it ends between two characters as a reader sees them."""
+        stretch = text[offset : offset + _CHARACTERS_A_TOKEN * most]
+        taken = cut_tokens(stretch, most, self.counter) or cut(stretch, 1) or stretch[:1]
         end = offset + len(taken)
         while end - 1 > offset and not is_boundary(text, end):
             end -= 1
         return end if is_boundary(text, end) else offset + len(taken)
-
-    def _start(self, text: str, until: int, room: int) -> int:
-        """Return where a stretch of so many tokens begins that ends there."""
-        most = min(until, _CHARACTERS_A_TOKEN * room)
-        before = text[:until]
-        while True:
-            taken = cut_end(before, most)
-            size = self._count(escape(taken))
-            if size <= room or most <= 1:
-                return until - len(taken)
-            most = min(most - 1, max(1, most * room // size))
 
     # ------------------------------------------------------------ text
 
@@ -273,7 +274,7 @@ class PageDraft:
     def _render(self, item: Recalled) -> str:
         when = local(item.at, item.zone)
         clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
-        speaker = one_line(cut(item.speaker, _NAME_CHARACTERS)) if item.speaker else ""
+        speaker = _name(item.speaker)
         who = f"{item.role} {speaker}".strip()
         thread = self.labels.get(item.thread)
         if item.state != "live":
@@ -327,8 +328,13 @@ def _place(item: Recalled, thread: str | None) -> str:
     return f"{thread} #{item.seq}" if thread else f"#{item.seq}"
 
 
+def _name(text: str | None) -> str:
+    """Return a name on one line, without what would have to be escaped."""
+    return cut(one_line("".join(char for char in text if char not in _MARKUP)), _NAME_CHARACTERS) if text else ""
+
+
 def _named(piece: RecalledPiece) -> str:
-    tool = one_line(cut(piece.tool, _NAME_CHARACTERS)) if piece.tool else ""
+    tool = _name(piece.tool)
     match piece.type:
         case "text":
             return ""
