@@ -7,7 +7,7 @@ thought about lives elsewhere.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
@@ -186,8 +186,8 @@ class Runner:
             await self._fail(job, (thought.claim,), thought.error or "no answer", None)
             return
         now = self._clock.now()
-        await self._finish(job, thought.claim, thought.made)
-        usage = thought.made.usage
+        usage = _billed(thought.made.usage, thought.thread, job)
+        await self._finish(job, thought.claim, replace(thought.made, usage=usage))
         await self._say(
             RunEnded(
                 at=now,
@@ -221,7 +221,7 @@ class Runner:
             run = await self._store.runs.get(job.resource, claim.run)
             attempt = run.attempt if run else 1
             retry_at = self.retry_at(attempt, now)
-            spent = usage if index == 0 else None
+            spent = _billed(usage, run.thread if run else None, job) if index == 0 else None
             failures = await self._store.runs.fail(job.resource, claim, error, now=now, retry_at=retry_at, usage=spent)
             await self._say(
                 RunFailed(
@@ -262,6 +262,12 @@ def _result(work: "asyncio.Future[tuple[Thought, ...]]") -> tuple[Thought, ...]:
     if not work.done():
         raise RunFault(f"the model did not answer within {_MODEL_SECONDS:g} s")
     return work.result()
+
+
+def _billed(usage: Usage | None, thread: str | None, job: Job) -> Usage | None:
+    """Return what was spent under the thread it was spent for; a log that many share has no thread of its own."""
+    owner = thread or (job.thread if job.config.scope == "thread" else None)
+    return replace(usage, thread=owner) if usage is not None else None
 
 
 async def _stop(task: "asyncio.Future[Any]") -> None:

@@ -153,7 +153,7 @@ class Thinking:
             tokens=sum(observation.tokens for observation in judged.observations),
             model=self._observer.name,
             prompt_version=answer.prompt.version,
-            usage=replace(usage, kind="observe", thread=run.thread) if usage else None,
+            usage=replace(usage, kind="observe") if usage else None,
         )
         return made, (*judged.faults, *wrong)
 
