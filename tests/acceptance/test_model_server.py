@@ -9,14 +9,14 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from conftest import FakeClock
-from memolog import AssistantMessage, Config, ObservationConfig, UserMessage
+from memolog import AssistantMessage, Config, FilePart, ObservationConfig, UserMessage
 from memolog.domain.run import Usage
 from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
@@ -228,6 +228,28 @@ async def test_what_goes_over_the_wire(server: Server) -> None:
     assert (second["temperature"], second["seed"], second["max_completion_tokens"]) == (0.0, 8, 99)
     assert "top_p" not in second
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+async def test_files_go_over_the_wire(server: Server) -> None:
+    """An image goes along as its bytes or its address, after the text that lists it."""
+    files = (
+        FilePart(media_type="image/png", data=b"\x89PNG", name="a.png"),
+        FilePart(media_type="image/jpeg", url="https://example.com/b.jpg"),
+    )
+
+    async def seeing(body: dict[str, Any]) -> Reply:
+        return completion("A receipt.", body["model"])
+
+    server.handler = seeing
+    model = server.model()
+    await model.complete(replace(ASKED, files=files))
+    await model.aclose()
+    text, *images = server.bodies[0]["messages"][-1]["content"]
+    assert text == {"type": "text", "text": "Hello."}
+    assert [image["image_url"]["url"] for image in images] == [
+        "data:image/png;base64,iVBORw==",
+        "https://example.com/b.jpg",
+    ]
 
 
 async def test_a_model_that_is_asked_to_think_gets_no_temperature(server: Server) -> None:

@@ -19,6 +19,7 @@ from memolog.domain.errors import ConfigError, Conflict, StoreClosed, StoreReadO
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
+from memolog.runtime.asking import spent_of
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
@@ -201,7 +202,8 @@ class Memory:
         config, snapshot = await self._look(thread, resource)
         usage = await kit.store.ledger.total(resource, thread=thread)
         factor = await kit.factor(resource, snapshot.thread.last_model)
-        return status_of(snapshot, config, usage, self.clock.now(), factor)
+        spent = 0.0 if config.budget is None else await spent_of(kit.store, resource, thread, config)
+        return status_of(snapshot, config, usage, self.clock.now(), factor, spent)
 
     async def buffer(self, thread: str, resource: str) -> None:
         """Observe in the background what nobody has observed yet, however little it is."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from memolog.domain.observation import Observation
-from memolog.domain.run import Usage
 from memolog.extractive import observe, reflect
 from memolog.grounding import lost
 from memolog.prompt.build import (
@@ -25,8 +24,10 @@ from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import Redactor
 from memolog.prompt.reflection import parse_reflection
 from memolog.prompt.transcript import Shown
+from memolog.runtime.asking import Ask
 from memolog.runtime.drafting import words_of
 from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
+from memolog.runtime.models import BudgetSpent
 from memolog.runtime.runner import RunFault
 from memolog.tokens import TokenCounter
 
@@ -43,7 +44,6 @@ class Observed:
 
     parsed: Parsed
     prompt: Prompt
-    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,6 @@ class Reflected:
 
     parsed: ParsedReflection
     prompt: Prompt
-    usage: Usage | None = None
 
 
 class Mind(Protocol):
@@ -63,11 +62,11 @@ class Mind(Protocol):
         """Return how it is called in runs and the ledger."""
         ...
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Return an answer for each span; raises RunFault if the whole of it cannot be used."""
         ...
 
-    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Return fewer lines than were given: below `size`, if possible below `most`; raises RunFault."""
         ...
 
@@ -80,9 +79,9 @@ class ExtractiveMind:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Select and shorten what was said."""
-        del redactor  # What enters the log is redacted when the lines become observations.
+        del redactor, ask  # What enters the log is redacted when the lines become observations.
         # A long span takes tens of milliseconds: more than a turn on the same loop should ever wait.
         return await asyncio.to_thread(lambda: [self._observed(given) for given in inputs])
 
@@ -94,9 +93,9 @@ class ExtractiveMind:
         prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
         return Observed(parsed=observe(given, self._counter), prompt=prompt)
 
-    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Merge, and drop what matters least."""
-        del most
+        del ask, most
         ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
         parsed = await asyncio.to_thread(reflect, given, self._counter)
         length = sum(self._counter.count(line.text) for line in parsed.lines)
@@ -129,13 +128,13 @@ class ModelMind:
 
     # ------------------------------------------------------------ observing
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Ask about one span, or about several threads' short ones in one call."""
         if len(inputs) == 1:
-            return [await self._observe_one(inputs[0], redactor)]
+            return [await self._observe_one(inputs[0], redactor, ask)]
         named = [replace(given, alias=f"c{number}") for number, given in enumerate(inputs, start=1)]
         prompt = observer_batch_prompt(named, self._counter, redactor=redactor)
-        reply = await self._ask("observe", prompt)
+        reply = await self._ask("observe", prompt, ask)
         answers = parse_batch(
             reply.text,
             prompt.shown,
@@ -143,48 +142,47 @@ class ModelMind:
             base=inputs[0].messages[0].created_at,
             zone=inputs[0].zone,
         )
-        # One call, one bill: the first carries it.
-        return [
-            Observed(parsed=answers.get(given.alias, Parsed()), prompt=prompt, usage=None if n else reply.usage)
-            for n, given in enumerate(inputs)
-        ]
+        return [Observed(parsed=answers.get(given.alias, Parsed()), prompt=prompt) for given in inputs]
 
-    async def _observe_one(self, given: ObserveInput, redactor: Redactor) -> Observed:
+    async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
         """Ask, and ask once more if the answer runs away."""
         prompt = observer_prompt(given, self._counter, redactor=redactor)
-        spent: Usage | None = None
         parsed = Parsed()
         for _ in range(2):
-            reply = await self._ask("observe", prompt)
-            spent = _sum(spent, reply.usage)
+            reply = await self._ask("observe", prompt, ask)
             parsed = parse_observations(reply.text, prompt.shown, base=given.messages[0].created_at, zone=given.zone)
             if not any(fault.kind == "degenerate" for fault in parsed.faults):
                 break
         problem = None if parsed.nothing else failure(parsed)
         if problem is not None:
-            raise RunFault(problem, spent)
-        return Observed(parsed=parsed, prompt=prompt, usage=spent)
+            raise RunFault(problem)
+        return Observed(parsed=parsed, prompt=prompt)
 
     # ------------------------------------------------------------ reflecting
 
-    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Ask for less and less until it fits, then once more for what got lost."""
-        best, spent, problem = await self._condense(given, size)
+        best, problem = await self._condense(given, size, ask)
         if best is None:
-            raise RunFault(problem or "no answer was shorter than what it stands for", spent)
-        best, more = await self._ask_for_lost(given.observations, best, most, size)
-        return Reflected(parsed=best.parsed, prompt=best.prompt, usage=_sum(spent, more))
+            raise RunFault(problem or "no answer was shorter than what it stands for")
+        best = await self._ask_for_lost(given.observations, best, most, size, ask)
+        return Reflected(parsed=best.parsed, prompt=best.prompt)
 
-    async def _condense(self, asked: ReflectInput, size: int) -> tuple[_Condensed | None, Usage | None, str | None]:
-        """Ask for less and less until it fits; returns the shortest valid answer, what all cost, and the last fault."""
+    async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[_Condensed | None, str | None]:
+        """Ask for less and less until it fits; returns the shortest valid answer, and the last fault."""
         best: _Condensed | None = None
-        best_size, spent, problem = size, None, None
+        best_size, problem = size, None
         last = ""
         for level in range(_LEVELS):
             given = replace(asked, level=level)
             prompt = reflector_prompt(given)
-            reply = await self._ask("reflect", prompt)
-            spent = _sum(spent, reply.usage)
+            try:
+                reply = await self._ask("reflect", prompt, ask)
+            except (BudgetSpent, RunFault):
+                if best is None:
+                    raise
+                # What is in hand is valid, if longer than it was meant to be.
+                break
             if reply.text == last:
                 break
             last = reply.text
@@ -199,50 +197,38 @@ class ModelMind:
                 best_size = length
             if best is not None and best_size <= asked.target_tokens:
                 break
-        return best, spent, problem
+        return best, problem
 
     async def _ask_for_lost(
-        self, lines: Sequence[Observation], best: _Condensed, most: int, size: int
-    ) -> tuple[_Condensed, Usage | None]:
-        """Ask once more for what the answer lost; returns the better of the two answers, and what the second cost."""
+        self, lines: Sequence[Observation], best: _Condensed, most: int, size: int, ask: Ask
+    ) -> _Condensed:
+        """Ask once more for what the answer lost; returns the better of the two answers."""
         missing = lost(lines, words_of(best.parsed.lines))
         if not missing:
-            return best, None
+            return best
         given = replace(best.given, missing=missing)
         prompt = reflector_prompt(given)
         try:
-            reply = await self._ask("reflect", prompt)
-        except RunFault:
+            reply = await self._ask("reflect", prompt, ask)
+        except (BudgetSpent, RunFault):
             # The answer in hand is valid, and code names what it lost.
-            return best, None
+            return best
         parsed = parse_reflection(reply.text, prompt.ids)
         length = self._length(parsed)
         is_fit = failure(parsed) is None and 0 < length < size and length <= max(most, best.tokens)
         if is_fit and len(lost(lines, words_of(parsed.lines))) < len(missing):
             best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
-        return best, reply.usage
+        return best
 
     def _length(self, parsed: ParsedReflection) -> int:
         return sum(self._counter.count(line.text) for line in parsed.lines)
 
-    async def _ask(self, purpose: Purpose, prompt: Prompt) -> ModelReply:
+    async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask) -> ModelReply:
         request = ModelRequest(
-            purpose=purpose, system=prompt.system, text=prompt.text, temperature=_TEMPERATURE[purpose]
+            purpose=purpose,
+            system=prompt.system,
+            text=prompt.text,
+            temperature=_TEMPERATURE[purpose],
+            files=prompt.files,
         )
-        try:
-            return await self._models[purpose].complete(request)
-        except Exception as error:
-            raise RunFault(f"the model failed: {type(error).__name__}: {error}") from error
-
-
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
-    if one is None or other is None:
-        return one or other
-    return replace(
-        one,
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cache_read_tokens=one.cache_read_tokens + other.cache_read_tokens,
-        cache_write_tokens=one.cache_write_tokens + other.cache_write_tokens,
-        cost=one.cost + other.cost,
-    )
+        return await ask(self._models[purpose], request)

@@ -30,7 +30,7 @@ from memolog.store.sql import Script
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
 from memolog.store.sqlite_schema import migrate_sqlite, refuse_foreign_file
 from memolog.store.threads import Threads
-from memolog.store.usage import Ledger
+from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 
 __all__ = ["Store", "StoreOptions", "open_store"]
@@ -101,6 +101,10 @@ class Store:
         saved, snapshot = await self.engine.write(script, name="store.save_and_snapshot")
         snapshot.keep(self._recent)
         return saved, snapshot
+
+    async def spent(self) -> float:
+        """Return how many dollars observing and reflecting cost so far, for all resources together."""
+        return await self.engine.read(summing_spent)
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
