@@ -1,5 +1,6 @@
 """What an application can say about observing and reflecting, each from the setting to what comes of it."""
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import ModelRefused
 from memolog.testing import ScriptedModel
+from memolog.tokens import HeuristicCounter
 
 RESOURCE, THREAD = "alice", "t1"
 SMALL: dict[str, Any] = {
@@ -112,6 +114,76 @@ async def test_voice_and_instructions(tell: Open) -> None:
         assert "Setting: software" not in system
         assert words in system.split("# Instructions of this application")[1]
         assert others not in system
+
+
+# ---------------------------------------------------------------- spans that no prompt holds
+
+COUNTER = HeuristicCounter()
+# Instructions, the end of the log, hints and the request itself come on top of the messages.
+BESIDE = 6_000
+
+
+def sizes(model: ScriptedModel) -> list[int]:
+    """Return how large the prompts were."""
+    return [COUNTER.count(request.system) + COUNTER.count(request.text) for request in model.requests]
+
+
+async def test_a_huge_first_message(tell: Open) -> None:
+    """All of it is read, in prompts that each fit; one run makes one group whose lines cite that message."""
+    words = [f"Item {number} of the inventory is a chair in room {number % 90}." for number in range(17_000)]
+    text = "\n".join(words)
+    assert COUNTER.count(text) > 200_000
+    story = tell()
+    await story.say(UserMessage(text))
+    assert len(story.model.requests) > 3
+    assert max(sizes(story.model)) < 50_000 + BESIDE
+    # Nothing between the first and the last word was left out.
+    seen = "\n".join(request.text for request in story.model.requests)
+    assert all(f"Item {number} of" in seen for number in range(0, 17_000, 97))
+    (ended,) = story.told(RunEnded)
+    assert ended.observations == len(story.model.requests)
+    snapshot = await (await story.memory.open()).store.logs.snapshot(RESOURCE, THREAD, "thread")
+    assert [(group.span.first, group.span.last) for group in snapshot.groups if group.span] == [(1, 1)]
+    assert ended.input_tokens == sum((len(r.system) + len(r.text)) // 4 for r in story.model.requests)
+
+
+async def test_a_message_beyond_all_measure(tell: Open) -> None:
+    """The number of calls is bounded as well: of two million tokens each prompt shows beginning and end of its share."""
+    story = tell(**{"observation.prompt_tokens": 5_000})
+    await story.say(UserMessage("word " * 400_000 + "the end"))
+    assert len(story.model.requests) <= 13
+    assert max(sizes(story.model)) < 5_000 + BESIDE
+    assert "the end" in story.model.requests[-1].text
+    assert (await story.memory.status(THREAD, RESOURCE)).cursor == 1
+
+
+async def test_many_messages_at_once(tell: Open) -> None:
+    """A span of many messages is asked about in pieces whose numbers run on; one that fails, fails the run as a whole."""
+    story = tell(observation={"message_tokens": 30_000, "buffer_tokens": False, "prompt_tokens": 2_000})
+    said = [UserMessage(f"note {number}: " + "flour, butter and sugar " * 40) for number in range(40)]
+    story.model.answers = ["<observations>\n* 🔴 A note [1]\n</observations>", ""]
+    await story.say(*said)
+    assert story.told(RunFailed) != []
+    story.clock.advance(hours=2)
+    story.model.answers.clear()
+    story.model.requests.clear()
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) > 3
+    assert max(sizes(story.model)) < 2_000 + BESIDE
+    numbers = [
+        int(n)
+        for request in story.model.requests
+        for n in re.findall(r"^<message>\[(\d+)\]", request.text, re.MULTILINE)
+    ]
+    assert sorted(numbers) == list(range(1, 41))
+    status = await story.memory.status(THREAD, RESOURCE)
+    assert (status.cursor, status.groups, status.health) == (40, 1, "ok")
+    store = (await story.memory.open()).store
+    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    # The script cites every second message of what it is shown: each line leads to the message it was made of.
+    assert len(lines) >= 20
+    assert all(f"Message {line.sources[0].span.first} was said" == line.text for line in lines)
 
 
 # ---------------------------------------------------------------- files

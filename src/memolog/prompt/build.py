@@ -73,6 +73,8 @@ class ObserveInput:
     previous: str = ""
     """The end of the log, rendered."""
     previous_tokens: int = 2_000
+    most_tokens: int = 50_000
+    """How much of the messages one prompt shows; what is longer is asked about in several."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
@@ -103,10 +105,15 @@ class ReflectInput:
 
 
 def observer_prompt(
-    given: ObserveInput, counter: TokenCounter, *, limits: Limits | None = None, redactor: Redactor = REDACTION
+    given: ObserveInput,
+    counter: TokenCounter,
+    *,
+    limits: Limits | None = None,
+    redactor: Redactor = REDACTION,
+    first: int = 1,
 ) -> Prompt:
-    """Return the prompt that observes one span of one thread."""
-    text, shown = _thread(given, counter, limits or Limits(), redactor, 1)
+    """Return the prompt that observes one span of one thread; its messages are numbered from `first` on."""
+    text, shown = _thread(given, counter, limits or Limits(most_tokens=given.most_tokens), redactor, first)
     system = observer_system(given.mode, given.voice, given.custom)
     listed, files = _attachments(given, shown, redactor) if given.attach_files else ("", ())
     return Prompt(system=system, text="\n\n".join(filter(None, (text, listed, _ASK))), shown=shown, files=files)
@@ -128,7 +135,8 @@ def observer_batch_prompt(
         raise InputError("There is no thread to observe.", then="Pass at least one input.")
     first, blocks, shown = inputs[0], list[str](), list[Shown]()
     for given in inputs:
-        text, seen = _thread(given, counter, limits or Limits(), redactor, len(shown) + 1)
+        share = Limits(most_tokens=given.most_tokens // len(inputs))
+        text, seen = _thread(given, counter, limits or share, redactor, len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
     ask = _ASK_BATCH.format(aliases=", ".join(_alias(given.alias) for given in inputs))

@@ -4,9 +4,9 @@ Knows how a question becomes a parsed answer. Knows no rows: what is asked about
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from memolog.domain.observation import Observation
 from memolog.extractive import observe, reflect
@@ -23,7 +23,8 @@ from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import Redactor
 from memolog.prompt.reflection import parse_reflection
-from memolog.prompt.transcript import Shown
+from memolog.prompt.slices import joined, sliced
+from memolog.prompt.transcript import Shown, split
 from memolog.runtime.asking import Ask
 from memolog.runtime.drafting import words_of
 from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
@@ -36,6 +37,10 @@ __all__ = ["ExtractiveMind", "Mind", "ModelMind", "Observed", "Reflected"]
 _LEVELS: Final = 5
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
 _EXTRACTIVE: Final = "extractive-1"
+# Calls for one span that is too long for a prompt, at a time.
+_CALLS: Final = 3
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +150,29 @@ class ModelMind:
         return [Observed(parsed=answers.get(given.alias, Parsed()), prompt=prompt) for given in inputs]
 
     async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
+        """Ask about one span; one that is too long for a prompt in several calls, whose answers are joined."""
+        messages = tuple(sliced(given.messages, given.most_tokens, self._counter))
+        pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
+        gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
+        for piece in pieces:
+            calls.append(self._observe_piece(replace(given, messages=piece), redactor, ask, first, gate))
+            first += len(piece)
+        answers = await _together(calls)
+        if len(answers) == 1:
+            return answers[0]
+        shown = tuple(message for answer in answers for message in answer.prompt.shown)
+        prompt = replace(answers[0].prompt, shown=shown)
+        return Observed(parsed=joined([answer.parsed for answer in answers]), prompt=prompt)
+
+    async def _observe_piece(
+        self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
+    ) -> Observed:
         """Ask, and ask once more if the answer runs away."""
-        prompt = observer_prompt(given, self._counter, redactor=redactor)
+        prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
         parsed = Parsed()
         for _ in range(2):
-            reply = await self._ask("observe", prompt, ask)
+            async with gate:
+                reply = await self._ask("observe", prompt, ask)
             parsed = parse_observations(reply.text, prompt.shown, base=given.messages[0].created_at, zone=given.zone)
             if not any(fault.kind == "degenerate" for fault in parsed.faults):
                 break
@@ -232,3 +255,13 @@ class ModelMind:
             files=prompt.files,
         )
         return await ask(self._models[purpose], request)
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what all calls return; the first that fails ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]

@@ -124,6 +124,7 @@ class Thinking:
             messages=messages,
             previous="\n".join(group.text for group in groups[-_SHOWN_GROUPS:] if group.text),
             previous_tokens=config.observation.previous_tokens,
+            most_tokens=config.observation.prompt_tokens,
             hints=hints,
             mode=config.mode,
             voice=config.voice,
