@@ -161,7 +161,7 @@ async def test_many_messages_at_once(tell: Open) -> None:
     """A span of many messages is asked about in pieces whose numbers run on; one that fails, fails the run as a whole."""
     story = tell(observation={"message_tokens": 30_000, "buffer_tokens": False, "prompt_tokens": 2_000})
     said = [UserMessage(f"note {number}: " + "flour, butter and sugar " * 40) for number in range(40)]
-    story.model.answers = ["<observations>\n* 🔴 A note [1]\n</observations>", ""]
+    story.model.answers[:] = ["<observations>\n* 🔴 A note [1]\n</observations>", ""]
     await story.say(*said)
     assert story.told(RunFailed) != []
     story.clock.advance(hours=2)
