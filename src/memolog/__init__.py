@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from memolog.config import Config, KeepRecent, ObservationConfig, ReflectionConfig
     from memolog.context import Context
     from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
+    from memolog.domain.extract import Extract
     from memolog.domain.message import (
         AssistantMessage,
         FilePart,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from memolog.domain.run import Lease, Usage
     from memolog.domain.thread import Thread
     from memolog.runtime.events import Event
+    from memolog.runtime.extractors import Extractor
     from memolog.runtime.memory import Memory
     from memolog.runtime.model import Model, ModelReply, ModelRequest
     from memolog.runtime.opening import open_store
@@ -44,6 +46,8 @@ __all__ = [
     "ConfigError",
     "Context",
     "Event",
+    "Extract",
+    "Extractor",
     "FilePart",
     "Generation",
     "InputError",
@@ -84,6 +88,7 @@ _HOMES = {
     "memolog.config": ("Config", "KeepRecent", "ObservationConfig", "ReflectionConfig"),
     "memolog.context": ("Context",),
     "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),
+    "memolog.domain.extract": ("Extract",),
     "memolog.domain.message": (
         "AssistantMessage",
         "FilePart",
@@ -102,6 +107,7 @@ _HOMES = {
     "memolog.domain.run": ("Lease", "Usage"),
     "memolog.domain.thread": ("Thread",),
     "memolog.runtime.events": ("Event",),
+    "memolog.runtime.extractors": ("Extractor",),
     "memolog.runtime.memory": ("Memory",),
     "memolog.runtime.model": ("Model", "ModelReply", "ModelRequest"),
     "memolog.runtime.opening": ("open_store",),

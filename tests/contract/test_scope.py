@@ -22,7 +22,18 @@ from memolog.store.journal import NewEvent
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
 
-PARTS: Final = ("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies")
+PARTS: Final = (
+    "threads",
+    "messages",
+    "leases",
+    "ledger",
+    "logs",
+    "runs",
+    "journal",
+    "withdrawals",
+    "copies",
+    "extracts",
+)
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
 # They take a key or a claim that only a method which named its resource gives out: the log and the thread of a snapshot, the
@@ -170,6 +181,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "withdrawals.withdraw": [
         lambda s, r, _: s.withdrawals.withdraw(r, "secret", "turn-1", after=0, now=NOW, render=render)
     ],
+    "extracts.list": [lambda s, r, _: s.extracts.list(r, "secret")],
     "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
 }
 

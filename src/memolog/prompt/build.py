@@ -15,6 +15,7 @@ from memolog.domain.message import FilePart, Message, ToolResultPart
 from memolog.domain.observation import MARKS, Observation
 from memolog.domain.thread import Hints
 from memolog.prompt.escape import clean, closed, escape, one_line
+from memolog.prompt.extracts import Wanted, wanted_section
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import last_lines
 from memolog.prompt.transcript import Limits, Shown, in_zone, transcript
@@ -82,6 +83,8 @@ class ObserveInput:
     """The application's own instructions, added after ours."""
     zone: tzinfo = UTC
     alias: str = "t1"
+    wanted: tuple[Wanted, ...] = ()
+    """Values of the application that are asked for as well."""
     attach_files: bool = False
     """Whether images and documents are shown as they are, beside their placeholders."""
 
@@ -116,7 +119,12 @@ def observer_prompt(
     text, shown = _thread(given, counter, limits or Limits(most_tokens=given.most_tokens), redactor, first)
     system = observer_system(given.mode, given.voice, given.custom)
     listed, files = _attachments(given, shown, redactor) if given.attach_files else ("", ())
-    return Prompt(system=system, text="\n\n".join(filter(None, (text, listed, _ASK))), shown=shown, files=files)
+    return Prompt(
+        system=system,
+        text="\n\n".join(filter(None, (text, listed, _section("wanted", wanted_section(given.wanted)), _ASK))),
+        shown=shown,
+        files=files,
+    )
 
 
 def observer_batch_prompt(

@@ -4,7 +4,7 @@ Knows how a question becomes a parsed answer. Knows no rows: what is asked about
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from memolog.prompt.build import (
     reflector_prompt,
 )
 from memolog.prompt.drafts import Parsed, ParsedReflection
+from memolog.prompt.extracts import taken
 from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import Redactor
 from memolog.prompt.reflection import parse_reflection
@@ -49,6 +50,8 @@ class Observed:
 
     parsed: Parsed
     prompt: Prompt
+    said: Mapping[str, str] | None = None
+    """What it says about the values of the application, by key; None if nobody was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +138,9 @@ class ModelMind:
 
     async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Ask about one span, or about several threads' short ones in one call."""
-        if len(inputs) == 1:
-            return [await self._observe_one(inputs[0], redactor, ask)]
+        if len(inputs) == 1 or any(given.wanted for given in inputs):
+            # Values of the application belong to one thread: each is asked about by itself.
+            return [await self._observe_one(given, redactor, ask) for given in inputs]
         named = [replace(given, alias=f"c{number}") for number, given in enumerate(inputs, start=1)]
         prompt = observer_batch_prompt(named, self._counter, redactor=redactor)
         reply = await self._ask("observe", prompt, ask)
@@ -162,24 +166,26 @@ class ModelMind:
             return answers[0]
         shown = tuple(message for answer in answers for message in answer.prompt.shown)
         prompt = replace(answers[0].prompt, shown=shown)
-        return Observed(parsed=joined([answer.parsed for answer in answers]), prompt=prompt)
+        said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
+        return Observed(parsed=joined([answer.parsed for answer in answers]), prompt=prompt, said=said)
 
     async def _observe_piece(
         self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
     ) -> Observed:
         """Ask, and ask once more if the answer runs away."""
         prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
-        parsed = Parsed()
+        parsed, said = Parsed(), dict[str, str]()
         for _ in range(2):
             async with gate:
                 reply = await self._ask("observe", prompt, ask)
-            parsed = parse_observations(reply.text, prompt.shown, base=given.messages[0].created_at, zone=given.zone)
+            text, said = taken(reply.text, [wanted.key for wanted in given.wanted])
+            parsed = parse_observations(text, prompt.shown, base=given.messages[0].created_at, zone=given.zone)
             if not any(fault.kind == "degenerate" for fault in parsed.faults):
                 break
         problem = None if parsed.nothing else failure(parsed)
         if problem is not None:
             raise RunFault(problem)
-        return Observed(parsed=parsed, prompt=prompt)
+        return Observed(parsed=parsed, prompt=prompt, said=said)
 
     # ------------------------------------------------------------ reflecting
 

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 from memolog.context import Context
 from memolog.domain.errors import InputError, StoreClosed
+from memolog.domain.extract import Extract
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.run import Usage
@@ -177,6 +178,10 @@ class SyncMemory:
     def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
         return self._portal.call(self._memory.restore(thread, resource, generation))
+
+    def extracts(self, thread: str, resource: str, *, key: str | None = None) -> tuple[Extract, ...]:
+        """Return the values that extractors drew from a thread, the newest of each; or all versions of one, oldest first."""
+        return self._portal.call(self._memory.extracts(thread, resource, key=key))
 
     def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""

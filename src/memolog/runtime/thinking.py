@@ -5,13 +5,14 @@ inputs are fixed in its row, so whoever takes it over asks the same question.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from memolog.config import Config
+from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost
 from memolog.domain.message import Message
 from memolog.grounding import judge, judge_reflection
@@ -25,6 +26,7 @@ from memolog.prompt.parse import failure
 from memolog.prompt.redact import NO_REDACTION, REDACTION, Redactor
 from memolog.runtime.asking import Asking
 from memolog.runtime.drafting import draft_hints, observations_from, reflections_from, with_lost
+from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.minds import ExtractiveMind, Mind, Observed
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.runner import RunFault, Thought, Trouble
@@ -49,14 +51,25 @@ class _Task:
     work: Work
     messages: tuple[Message, ...]
     given: ObserveInput
+    known: Mapping[str, JsonValue]
+    """The values of the application before this span."""
 
 
 class Thinking:
     """Carries out the thinking of claimed runs, with a mind of either kind."""
 
-    def __init__(self, store: Store, observer: Mind, reflector: Mind, *, counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        store: Store,
+        observer: Mind,
+        reflector: Mind,
+        *,
+        counter: TokenCounter,
+        extractors: Extractors | None = None,
+    ) -> None:
         self._store, self._observer, self._reflector, self._counter = store, observer, reflector, counter
         self._embedded = ExtractiveMind(counter)
+        self._extractors = extractors or Extractors()
         # Whose budget was found to be spent: it is told once, not at every run.
         self._over_budget: set[str] = set()
 
@@ -120,6 +133,10 @@ class Thinking:
         groups = await self._store.logs.groups_at(
             work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
         )
+        known: dict[str, JsonValue] = {}
+        if self._extractors:
+            drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
+            known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
             messages=messages,
             previous="\n".join(group.text for group in groups[-_SHOWN_GROUPS:] if group.text),
@@ -131,9 +148,10 @@ class Thinking:
             custom=config.observation.instructions or "",
             zone=_zone(messages),
             alias=run.thread,
+            wanted=self._extractors.wanted(known),
             attach_files=config.observation.attach_files,
         )
-        return _Task(claim=claim, work=work, messages=messages, given=given)
+        return _Task(claim=claim, work=work, messages=messages, given=given, known=known)
 
     async def _observe(self, tasks: Sequence[_Task], config: Config, mind: Mind, ask: Asking) -> list[Thought]:
         answers = await mind.observe([task.given for task in tasks], _redactor(config), ask)
@@ -142,10 +160,23 @@ class Thinking:
             others = tuple(message for other in tasks if other is not task for message in other.messages)
             if sum(message.tokens for message in task.messages) > _LONG_TOKENS:
                 # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
-                thoughts.append(await asyncio.to_thread(self._thought, task, answer, config, mind, others))
+                thought = await asyncio.to_thread(self._thought, task, answer, config, mind, others)
             else:
-                thoughts.append(self._thought(task, answer, config, mind, others))
+                thought = self._thought(task, answer, config, mind, others)
+            thoughts.append(await self._with_extracts(thought, task, answer, config))
         return thoughts
+
+    async def _with_extracts(self, thought: Thought, task: _Task, answer: Observed, config: Config) -> Thought:
+        """Add the application's values to what was observed; what fails there stays there."""
+        if thought.made is None or not self._extractors:
+            return thought
+        drawn = await self._extractors.drawn(task.messages, answer.said, task.known, _redactor(config))
+        return replace(
+            thought,
+            made=replace(thought.made, extracts=tuple(drawn.values)),
+            troubles=(*thought.troubles, *drawn.troubles),
+            faults=(*thought.faults, *("extract" for _ in drawn.troubles)),
+        )
 
     def _thought(
         self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()

@@ -13,11 +13,13 @@ from typing import Any
 
 from memolog.domain.codec import JsonObject, dumps, encode, loads, object_text, pack, unpack
 from memolog.domain.errors import Conflict, LeaseLost
+from memolog.domain.extract import NewExtract
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Run, RunKind, Usage, UsageTotal
 from memolog.domain.thread import Hints
 from memolog.store.engine import Engine
+from memolog.store.extracts import storing_extracts
 from memolog.store.scope import check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 
@@ -71,6 +73,7 @@ class Made:
     model: str
     prompt_version: str
     usage: Usage | None = None
+    extracts: tuple[NewExtract, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +178,10 @@ class Runs:
             if not ended:
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
             yield from _store_group(resource, ended[0], made, at)
+            if made.extracts:
+                _, _, thread_pk, first, last, _ = ended[0]
+                span, who = Span(first=first, last=last), made.model
+                yield from storing_extracts(thread_pk, span, made.extracts, who=who, run=claim.run, at=at)
             if usage is not None:
                 yield _usage_step(resource, usage, claim.run, at)
 

@@ -18,6 +18,7 @@ from memolog.domain.moments import to_micros
 from memolog.domain.observation import Scope
 from memolog.store.copies import Copies
 from memolog.store.engine import Engine
+from memolog.store.extracts import Extracts
 from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.logs import Logs
@@ -77,6 +78,7 @@ class Store:
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
+        self.extracts = Extracts(engine)
 
     async def save_and_snapshot(
         self,
