@@ -29,7 +29,7 @@ from memolog.store.task_filter import TaskFilter
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
-    *("recall", "compactions"),
+    *("recall", "compactions", "extracts"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -239,6 +239,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "runs.fail": [lambda s, r, _: s.runs.fail(r, CLAIM, "broken", now=NOW, retry_at=NOW)],
     "runs.get": [lambda s, r, _: s.runs.get(r, "run-1")],
     "runs.work": [lambda s, r, _: s.runs.work(r, "run-1")],
+    "runs.prompts": [lambda s, r, _: s.runs.prompts(r, "run-1")],
     "runs.list": [lambda s, r, _: s.runs.list(r)],
     "journal.add": [
         lambda s, r, _: s.journal.add(r, [NewEvent(kind="Mine", thread="secret", at=NOW, data={"about": "hers"})])
@@ -252,6 +253,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "withdrawals.withdraw": [
         lambda s, r, _: s.withdrawals.withdraw(r, "secret", "turn-1", after=0, now=NOW, render=render)
     ],
+    "extracts.list": [lambda s, r, _: s.extracts.list(r, "secret")],
     "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
     **TASK_CASES,
 }
@@ -288,6 +290,7 @@ async def everything(store: Store) -> str:
             await store.logs.snapshot("alice", "secret", "thread", create=False),
             await store.logs.history("alice", "secret"),
             await store.runs.list("alice"),
+            await store.runs.prompts("alice", CLAIM.run),
             await store.journal.events("alice"),
             await store.journal.contexts("alice", "secret"),
             await store.task_views.list("alice"),
@@ -308,6 +311,7 @@ async def move_in(store: Store) -> Lease:
     run = NewRun(id=CLAIM.run, kind="observe", thread="secret", span=Span(first=1, last=1), inputs={})
     log = snapshot.log
     await store.runs.start("alice", log.pk, log.version, [run], owner=CLAIM.owner, now=NOW, lease=30)
+    await store.runs.keep_prompt(CLAIM.run, '{"text": "hers"}', "answered")
     await store.journal.add("alice", [NewEvent(kind="Hers", thread="secret", at=NOW, data={})])
     await store.journal.add_context(snapshot.thread.pk, turn="turn-1", step=1, now=NOW, record={"a": 1}, model="m")
     await add_task(store, "alice", "task")

@@ -7,7 +7,7 @@ one database are as good as one.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -16,14 +16,17 @@ from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.clock import Clock
 from memolog.domain.errors import ConfigError, Conflict, StoreClosed, StoreReadOnly
+from memolog.domain.extract import Extract
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
+from memolog.runtime.asking import spent_of
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Event, GenerationMade
+from memolog.runtime.extractors import Extractor, Extractors, latest
 from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
@@ -59,6 +62,7 @@ class Memory(LookingBack):
         clock: Clock | None = None,
         counter: TokenCounter | None = None,
         instructions: str | None = None,
+        extractors: Sequence[Extractor] = (),
         chance: Callable[[int], int] = system_chance,
     ) -> None:
         """Name the database, and the model that observes; everything has a default.
@@ -70,6 +74,7 @@ class Memory(LookingBack):
         self.model, self.clock = model, clock or SystemClock()
         self.counter = counter or HeuristicCounter()
         self._instructions, self._chance = instructions, chance
+        self._extractors = Extractors(extractors)
         self._bus = Bus()
         self._gate = asyncio.Lock()
         self._is_closed = False
@@ -99,7 +104,7 @@ class Memory(LookingBack):
         # Unique among all processes that ever use this database, so that a fence tells owners apart.
         owner = f"{os.getpid()}-{store.new_id()}"
         observer, reflector = await self._minds()
-        thinking = Thinking(store, observer, reflector, counter=self.counter)
+        thinking = Thinking(store, observer, reflector, counter=self.counter, extractors=self._extractors)
         runner = Runner(store, thinking, clock=self.clock)
         core = Core(
             store,
@@ -233,7 +238,8 @@ class Memory(LookingBack):
         config, snapshot = await self._look(thread, resource)
         usage = await kit.store.ledger.total(resource, thread=thread)
         factor = await kit.factor(resource, snapshot.thread.last_model)
-        return status_of(snapshot, config, usage, self.clock.now(), factor)
+        spent = 0.0 if config.budget is None else await spent_of(kit.store, resource, thread, config)
+        return status_of(snapshot, config, usage, self.clock.now(), factor, spent)
 
     async def buffer(self, thread: str, resource: str) -> None:
         """Observe in the background what nobody has observed yet, however little it is."""
@@ -336,6 +342,14 @@ class Memory(LookingBack):
             )
         )
         return made
+
+    async def extracts(self, thread: str, resource: str, *, key: str | None = None) -> tuple[Extract, ...]:
+        """Return the values that extractors drew from a thread, the newest of each; or all versions of one, oldest first."""
+        kit = await self.open()
+        versions = await kit.store.extracts.list(resource, thread)
+        if key is not None:
+            return tuple(version for version in versions if version.key == key)
+        return tuple(latest(versions).values())
 
     async def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from memolog.context import Context
 from memolog.domain.compaction import Compacted, Compaction, Pruned
 from memolog.domain.errors import InputError, StoreClosed
+from memolog.domain.extract import Extract
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.recall import Detail, PartType, RecallPage
@@ -232,6 +233,10 @@ class SyncMemory:
     def prune(self, thread: str, resource: str) -> Pruned:
         """Remove the raw text of old messages for good; off unless `compaction.prune` is set."""
         return self._portal.call(self._memory.prune(thread, resource))
+
+    def extracts(self, thread: str, resource: str, *, key: str | None = None) -> tuple[Extract, ...]:
+        """Return the values that extractors drew from a thread, the newest of each; or all versions of one, oldest first."""
+        return self._portal.call(self._memory.extracts(thread, resource, key=key))
 
     def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""

@@ -19,6 +19,7 @@ from memolog.domain.observation import Scope
 from memolog.store.compactions import Compactions
 from memolog.store.copies import Copies
 from memolog.store.engine import Engine
+from memolog.store.extracts import Extracts
 from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.logs import Logs
@@ -40,7 +41,7 @@ from memolog.store.task_search import TaskSearch
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads
-from memolog.store.usage import Ledger
+from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 
 __all__ = ["Store", "StoreOptions", "open_store"]
@@ -97,6 +98,7 @@ class Store:
         self.task_search = TaskSearch(engine, self.task_messages)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
+        self.extracts = Extracts(engine)
 
     async def save_and_snapshot(
         self,
@@ -121,6 +123,10 @@ class Store:
         saved, snapshot = await self.engine.write(script, name="store.save_and_snapshot")
         snapshot.keep(self._recent)
         return saved, snapshot
+
+    async def spent(self) -> float:
+        """Return how many dollars observing and reflecting cost so far, for all resources together."""
+        return await self.engine.read(summing_spent)
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
