@@ -12,7 +12,7 @@ ROOT = "memolog"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"domain", "version"}),
     frozenset({"config", "tokens"}),
-    frozenset({"context", "decide", "extractive", "grounding", "prompt", "search", "tasks"}),
+    frozenset({"context", "decide", "documents", "extractive", "grounding", "prompt", "search", "tasks"}),
     frozenset({"store"}),
     frozenset({"runtime", "testing"}),
     frozenset({"tools"}),

@@ -13,6 +13,7 @@ import pytest
 
 from conftest import FakeClock
 from contract.raw_sql import add_task
+from memolog.documents import replaced
 from memolog.domain.errors import EmptyId, InputError, MemologError
 from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Observation, Span
@@ -22,7 +23,10 @@ from memolog.store.journal import NewEvent
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
 
-PARTS: Final = ("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies")
+PARTS: Final = (
+    *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
+    *("working_memory",),
+)
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
 # They take a key or a claim that only a method which named its resource gives out: the log and the thread of a snapshot, the
@@ -132,6 +136,22 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.ledger.total(r, thread="secret"),
     ],
     "ledger.calibration": [lambda s, r, _: s.ledger.calibration(r, "m")],
+    "working_memory.get": [
+        lambda s, r, _: s.working_memory.get(r),
+        lambda s, r, _: s.working_memory.get(r, "secret"),
+    ],
+    "working_memory.change": [
+        lambda s, r, _: s.working_memory.change(r, replaced("mine"), who="me", most=100),
+        lambda s, r, _: s.working_memory.change(r, replaced("mine"), thread="secret", who="me", most=100),
+    ],
+    "working_memory.version": [
+        lambda s, r, _: s.working_memory.version(r, 2),
+        lambda s, r, _: s.working_memory.version(r, 1, thread="secret"),
+    ],
+    "working_memory.versions": [
+        lambda s, r, _: s.working_memory.versions(r, before=2),
+        lambda s, r, _: s.working_memory.versions(r, "secret"),
+    ],
     "ledger.calibrate": [lambda s, r, _: s.ledger.calibrate(r, "m", learn)],
     "logs.snapshot": [
         lambda s, r, _: s.logs.snapshot(r, "secret", "thread"),
@@ -206,6 +226,8 @@ async def everything(store: Store) -> str:
             await store.runs.list("alice"),
             await store.journal.events("alice"),
             await store.journal.contexts("alice", "secret"),
+            await store.working_memory.versions("alice"),
+            await store.working_memory.versions("alice", "secret"),
         )
     )
 
@@ -226,6 +248,9 @@ async def move_in(store: Store) -> Lease:
     assert lease is not None
     await store.ledger.add("alice", Usage(model="m", cost=2.0, thread="secret", task="task", run="run"))
     await store.ledger.calibrate("alice", "m", learn)
+    for text in ("hers", "still hers"):
+        await store.working_memory.change("alice", replaced(text), who="alice", most=100)
+    await store.working_memory.change("alice", replaced("of one thread"), thread="secret", who="alice", most=100)
     return lease
 
 
@@ -291,10 +316,13 @@ GOOD: Final[dict[str, object]] = {
     "number": 1,
     "after": 0,
     "render": render,
+    "change": replaced("mine"),
+    "who": "alice",
+    "most": 100,
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
-IDS: Final = {"resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"}
+IDS: Final = {"resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model", "who"}
 EMPTY: Final[tuple[object, ...]] = ("", " ", "\t\n ", "\u3000")
 BAD: Final[tuple[object, ...]] = (
     *("a\x00b", "a\nb", "\x7f", "\x1b[0m", "\ud800", "\u202eabc", "\ufeff"),

@@ -25,6 +25,8 @@ from memolog.store import Store
 _CHILD = str(Path(writer_child.__file__))
 _PATIENCE = 30.0
 
+PARTS = ("threads", "messages", "leases", "usage", "working_memory")
+
 Acks = dict[tuple[str, str, int], tuple[int, str]]
 """Thread, id and continuation of what was acknowledged, to its sequence number and batch."""
 
@@ -167,7 +169,7 @@ async def test_a_kill_at_a_commit_point(name: str, address: str, victims: subpro
 def test_every_write_is_killed() -> None:
     """Whoever adds a write to these parts of the store adds it to the operations that are killed at their commit."""
     folder = Path(str(memolog.store.__file__)).parent
-    texts = [(folder / f"{part}.py").read_text() for part in ("threads", "messages", "leases", "usage")]
+    texts = [(folder / f"{part}.py").read_text() for part in PARTS]
     found = {name for text in texts for name in re.findall(r'name="(\w+\.\w+)"', text)}
     assert found == set(OPERATIONS)
 

@@ -30,6 +30,7 @@ __all__ = [
     "Trimmed",
     "Windows",
     "Withdrawn",
+    "WorkingMemoryChanged",
 ]
 
 _log = logging.getLogger("memolog")
@@ -138,6 +139,14 @@ class TitleChanged(Event):
     """The thread has a new title."""
 
     title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingMemoryChanged(Event):
+    """The working memory of a thread, or (thread None) of the resource, has a new version."""
+
+    version: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from memolog.runtime.tasks import Scoped, Tasks
 from memolog.runtime.thinking import Thinking
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
+from memolog.runtime.working_memory import WorkingMemory
 from memolog.store.snapshot import GroupRow, Snapshot
 from memolog.store.store import open_store
 from memolog.tokens import HeuristicCounter, TokenCounter, count_message
@@ -287,6 +288,12 @@ class Memory:
         snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=not self.config.read_only)
         overrides = snapshot.thread.overrides
         return (self.config.with_overrides(overrides) if overrides else self.config), snapshot
+
+    # ------------------------------------------------------------ working memory
+
+    def working_memory(self, resource: str, thread: str | None = None) -> WorkingMemory:
+        """Return the working memory of a resource, or of one of its threads, to read and change it."""
+        return WorkingMemory(self.open, self._open_to_write, resource, thread, self.config)
 
     # ------------------------------------------------------------ the past
 

@@ -26,6 +26,7 @@ from memolog.store.rows import message_from_row
 from memolog.store.scope import LAST, check_id
 from memolog.store.snapshot import GroupRow, Snapshot, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
+from memolog.store.working_memory import present_versions
 
 __all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
 
@@ -340,6 +341,7 @@ def new_generation(
     restored_from: int | None = None,
 ) -> Script[Generation]:
     """Make a generation of these groups, in this order, and make it the log."""
+    working_memory = yield from present_versions(log_pk)
     yield q.create_generation(
         log_pk=log_pk,
         number=number,
@@ -350,6 +352,7 @@ def new_generation(
         tokens_before=before,
         tokens_after=after,
         dropped=dumps(list(dropped)),
+        working_memory=working_memory,
     )
     entries = [
         {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}

@@ -40,6 +40,7 @@ from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads
 from memolog.store.usage import Ledger
 from memolog.store.withdrawals import Withdrawals
+from memolog.store.working_memory import WorkingMemories
 
 __all__ = ["Store", "StoreOptions", "open_store"]
 
@@ -93,6 +94,7 @@ class Store:
         self.task_messages = TaskMessages(engine, clock)
         self.task_decay = TaskDecay(engine, clock)
         self.task_search = TaskSearch(engine, self.task_messages)
+        self.working_memory = WorkingMemories(engine, clock)
 
     async def save_and_snapshot(
         self,
