@@ -43,6 +43,7 @@ _ASK_BATCH: Final = (
     '<thread id="…"> with <observations>, <current-task>, <suggested-response>, <thread-title> and </thread>, one for '
     "each of: {aliases}. Cite only message numbers of that conversation, and do not name conversations in the lines."
 )
+_ASK_DOCUMENT: Final = "Add <working-memory> only if it must change."
 _ASK_REFLECTION: Final = (
     "Write the condensed lines now, in the format above. Each names the ids it stands for: [o1,o2]."
 )
@@ -76,6 +77,10 @@ class ObserveInput:
     """The application's own instructions, added after ours."""
     zone: tzinfo = UTC
     alias: str = "t1"
+    document: str | None = None
+    """The working memory, where the observer keeps it."""
+    document_most: int = 0
+    """How many characters it may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +106,10 @@ def observer_prompt(
 ) -> Prompt:
     """Return the prompt that observes one span of one thread."""
     text, shown = _thread(given, counter, limits or Limits(), redactor, 1)
-    system = observer_system(given.mode, given.voice, given.custom)
-    return Prompt(system=system, text=f"{text}\n\n{_ASK}", shown=shown)
+    keeps = given.document is not None
+    system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
+    ask = f"{_ASK} {_ASK_DOCUMENT}" if keeps else _ASK
+    return Prompt(system=system, text=f"{text}\n\n{ask}", shown=shown)
 
 
 def observer_batch_prompt(
@@ -125,7 +132,9 @@ def observer_batch_prompt(
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
     ask = _ASK_BATCH.format(aliases=", ".join(_alias(given.alias) for given in inputs))
-    system = observer_system(first.mode, first.voice, first.custom)
+    keeps = any(given.document is not None for given in inputs)
+    ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
+    system = observer_system(first.mode, first.voice, first.custom, keeps_document=keeps)
     return Prompt(system=system, text="\n\n".join([*blocks, ask]), shown=tuple(shown))
 
 
@@ -155,9 +164,17 @@ def _thread(
     sections = [
         _section("log-end", previous),
         _section("hints", redactor.redact(_hints(given.hints))),
+        _document(given, redactor),
         _section("transcript", read.text or "(no messages)"),
     ]
     return "\n\n".join(filter(None, sections)), read.shown
+
+
+def _document(given: ObserveInput, redactor: Redactor) -> str:
+    if given.document is None:
+        return ""
+    text = escape(clean(redactor.redact(given.document))).strip("\n") or "(empty)"
+    return f'<working-memory most="{given.document_most} characters">\n{text}\n</working-memory>'
 
 
 def _section(tag: str, body: str) -> str:

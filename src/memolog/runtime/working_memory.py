@@ -22,7 +22,7 @@ from memolog.documents.changes import SectionMode
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import DocumentInvalid, DocumentNotFound
 from memolog.domain.working_memory import Document, DocumentVersion
-from memolog.runtime.events import WorkingMemoryChanged
+from memolog.runtime.events import changed_document
 from memolog.runtime.kit import Kit
 
 __all__ = ["WorkingMemory"]
@@ -132,13 +132,5 @@ class WorkingMemory:
             self.resource, change, thread=self.thread, who=who, most=most, read=version
         )
         if before is None or before.current.number != document.current.number:
-            await kit.core.tell(
-                WorkingMemoryChanged(
-                    at=kit.clock.now(),
-                    resource=self.resource,
-                    thread=self.thread,
-                    version=document.current.number,
-                    by=who,
-                )
-            )
+            await kit.core.tell(changed_document(document, kit.clock.now()))
         return document

@@ -18,6 +18,7 @@ from memolog.domain.message import Message
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Generation, Observation, Scope
 from memolog.domain.thread import Hints
+from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_observations
@@ -26,7 +27,7 @@ from memolog.store.rows import message_from_row
 from memolog.store.scope import LAST, check_id
 from memolog.store.snapshot import GroupRow, Snapshot, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
-from memolog.store.working_memory import present_versions
+from memolog.store.working_memory import applying, present_versions
 
 __all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
 
@@ -60,6 +61,8 @@ class Activated:
     thread_pk: int
     last_seq: int
     hints: Hints | None
+    document: Document | None = None
+    """The working memory, if the group changed it."""
 
 
 class Logs:
@@ -325,7 +328,8 @@ def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, 
             now=at if hints.at is None else to_micros(hints.at),
             last_seq=last_seq,
         )
-    return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints)
+    document = yield from applying(log_pk, thread_pk, hints_text, at)
+    return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints, document=document)
 
 
 def new_generation(

@@ -9,21 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from memolog.documents.changes import Change, Wanted, checked, settled
+from memolog.documents.changes import Change, Wanted, checked, replaced, settled
 from memolog.domain.clock import Clock
-from memolog.domain.codec import JsonObject, dumps, loads, object_text, pack, unpack
+from memolog.domain.codec import JsonObject, decode, dumps, loads, object_text, pack, unpack
 from memolog.domain.errors import Conflict, DocumentConflict, DocumentNotFound, InputError, ThreadNotFound
 from memolog.domain.moments import from_micros, to_micros
-from memolog.domain.working_memory import Document, DocumentVersion
+from memolog.domain.working_memory import Document, DocumentVersion, Proposal
 from memolog.store.engine import Engine
 from memolog.store.scope import LAST, check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["NO_FACTS", "Facts", "WorkingMemories", "changing", "copying_document", "present_versions", "reading_facts"]
+__all__ = [
+    "NO_FACTS",
+    "OBSERVER",
+    "Facts",
+    "WorkingMemories",
+    "applying",
+    "changing",
+    "copying_document",
+    "present_versions",
+    "reading_facts",
+]
 
 q = load_queries("working_memory")
 logs = load_queries("logs")
 
+OBSERVER = "observer"
+"""Who a change is by that was made from the log."""
 _ATTEMPTS = 8
 _WHOLE = 0
 """Stands for the resource where a thread's key is asked for; no thread has it."""
@@ -211,6 +223,26 @@ def copying_document(resource: str, source_pk: int, target_pk: int, now: int) ->
         _, format_, schema, _, text, who, _ = rows[0]
         made = yield q.create_document(resource=resource, thread_pk=target_pk, format=format_, schema=schema)
         yield q.add_version(document_pk=made[0][0], version=1, now=now, who=who, text=text)
+
+
+def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script[Document | None]:
+    """Let what a group proposes become the working memory; None if it proposes nothing, or nothing that is allowed."""
+    told: JsonObject = loads(hints) if hints else {}
+    if "proposal" not in told:
+        return None
+    proposal = decode(Proposal, told["proposal"])
+    owner = yield q.resource_of_log(log_pk=log_pk)
+    names = yield q.thread_name(thread_pk=thread_pk)
+    resource, name = owner[0][0], names[0][0]
+    where = (name, thread_pk) if proposal.of_thread else (None, _WHOLE)
+    change = replaced(proposal.text)
+    try:
+        return (
+            yield from changing(resource, *where, change, who=OBSERVER, most=proposal.most, read=proposal.base, now=now)
+        )
+    except (DocumentConflict, InputError, DocumentNotFound):
+        # Somebody has written there since, or size or schema refuse it: what is there holds.
+        return None
 
 
 # ---------------------------------------------------------------- what a context shows

@@ -25,6 +25,9 @@ UPDATE working_memory SET version = version
 WHERE resource = :resource AND COALESCE(thread_pk, 0) = :thread_pk
 RETURNING pk
 
+-- thread_name --
+SELECT id FROM threads WHERE pk = :thread_pk
+
 -- create_document --
 -- Two callers may write the first version at once; the second finds it there.
 INSERT INTO working_memory (resource, thread_pk, format, version, schema)
