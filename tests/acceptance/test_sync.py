@@ -19,8 +19,8 @@ from memolog.runtime.events import Activated, Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory, SyncTurn
 from memolog.runtime.sync_tasks import SyncTasks
-from memolog.runtime.tasks import Tasks
 from memolog.runtime.sync_working_memory import SyncWorkingMemory
+from memolog.runtime.tasks import Tasks
 from memolog.runtime.turn import Turn
 from memolog.runtime.working_memory import WorkingMemory
 from memolog.testing import ScriptedModel

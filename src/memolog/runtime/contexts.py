@@ -17,8 +17,8 @@ from memolog.domain.thread import Hints
 from memolog.store import Store
 from memolog.store.logs import OtherTail
 from memolog.store.snapshot import GroupRow, Snapshot
-from memolog.tasks.worth import edge_lines
 from memolog.store.working_memory import Facts
+from memolog.tasks.worth import edge_lines
 from memolog.tokens import TokenCounter, count_message, cut_middle
 
 __all__ = ["Contexts", "Made", "Shown"]
