@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from memolog.version import __version__
 
 if TYPE_CHECKING:
-    from memolog.config import Config, KeepRecent, ObservationConfig, ReflectionConfig
+    from memolog.config import CompactionConfig, Config, KeepRecent, ObservationConfig, ReflectionConfig
     from memolog.context import Context
+    from memolog.domain.compaction import Compacted, Compaction, Pruned
     from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
     from memolog.domain.message import (
         AssistantMessage,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from memolog.domain.observation import Generation, Observation, Span
+    from memolog.domain.recall import RecallPage
     from memolog.domain.run import Lease, Usage
     from memolog.domain.thread import Thread
     from memolog.runtime.events import Event
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AssistantMessage",
+    "Compacted",
+    "Compaction",
+    "CompactionConfig",
     "Config",
     "ConfigError",
     "Context",
@@ -59,7 +64,9 @@ __all__ = [
     "NotFound",
     "Observation",
     "ObservationConfig",
+    "Pruned",
     "ReasoningPart",
+    "RecallPage",
     "ReflectionConfig",
     "Span",
     "Status",
@@ -81,8 +88,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "memolog.config": ("Config", "KeepRecent", "ObservationConfig", "ReflectionConfig"),
+    "memolog.config": ("CompactionConfig", "Config", "KeepRecent", "ObservationConfig", "ReflectionConfig"),
     "memolog.context": ("Context",),
+    "memolog.domain.compaction": ("Compacted", "Compaction", "Pruned"),
     "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),
     "memolog.domain.message": (
         "AssistantMessage",
@@ -99,6 +107,7 @@ _HOMES = {
         "UserMessage",
     ),
     "memolog.domain.observation": ("Generation", "Observation", "Span"),
+    "memolog.domain.recall": ("RecallPage",),
     "memolog.domain.run": ("Lease", "Usage"),
     "memolog.domain.thread": ("Thread",),
     "memolog.runtime.events": ("Event",),

@@ -19,13 +19,16 @@ from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Calibration, Lease, RunKind, Usage
 from memolog.store import Store
+from memolog.store.compactions import RowTexts
 from memolog.store.journal import NewEvent
+from memolog.store.recall import Place, Stretch
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("working_memory",),
+    *("recall", "compactions"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -49,6 +52,10 @@ MINUTE: Final = timedelta(minutes=1)
 NOW: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 CLAIM: Final = Claim(run="run-1", owner="owner", fence=1)
 MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+
+PLACE: Final = Place(stretches=(Stretch(thread_pk=1, thread="secret", first=1, last=2),), start=(1, 1, 0, 0))
+
+ROWS: Final = (RowTexts(seq=1, search="x", brief="x"), RowTexts(seq=2, search="x", brief="x"))
 
 Call = Callable[[Store, str, Lease], Awaitable[object]]
 
@@ -119,6 +126,24 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.messages.totals(r, "secret"),
         lambda s, r, _: s.messages.totals(r),
     ],
+    "recall.find": [
+        lambda s, r, _: s.recall.find(r, "m1"),
+        lambda s, r, _: s.recall.find(r, "secret 1-2"),
+        lambda s, r, _: s.recall.find(r, 1, thread="secret"),
+        lambda s, r, _: s.recall.find(r, "g1"),
+    ],
+    "recall.rows": [lambda s, r, _: s.recall.rows(r, PLACE, PLACE.start)],
+    "recall.calls_before": [lambda s, r, _: s.recall.calls_before(r, "secret", 3)],
+    "compactions.candidates": [lambda s, r, _: s.compactions.candidates(r, "secret")],
+    "compactions.count_candidates": [lambda s, r, _: s.compactions.count_candidates(r, "secret", keep=0)],
+    "compactions.list": [lambda s, r, _: s.compactions.list(r, "secret")],
+    "compactions.noted": [lambda s, r, _: s.compactions.noted(r, "secret", Span(first=1, last=2))],
+    "compactions.compact": [
+        lambda s, r, _: s.compactions.compact(r, "secret", ROWS, summary="mine", now=s.clock.now())
+    ],
+    "compactions.deepen": [lambda s, r, _: s.compactions.deepen(r, "secret", keep=0)],
+    "compactions.restore": [lambda s, r, _: s.compactions.restore(r, "secret", "c1", now=s.clock.now())],
+    "compactions.prune": [lambda s, r, _: s.compactions.prune(r, "secret", days=30, now=s.clock.now())],
     "leases.acquire": [lambda s, r, _: s.leases.acquire(r, "lock", "me", lasts=MINUTE)],
     "leases.renew": [lambda s, r, lease: s.leases.renew(r, lease, lasts=MINUTE)],
     "leases.release": [lambda s, r, lease: s.leases.release(r, lease)],
@@ -228,6 +253,7 @@ async def everything(store: Store) -> str:
             await store.journal.contexts("alice", "secret"),
             await store.working_memory.versions("alice"),
             await store.working_memory.versions("alice", "secret"),
+            await store.compactions.list("alice", "short"),
         )
     )
 
@@ -251,6 +277,8 @@ async def move_in(store: Store) -> Lease:
     for text in ("hers", "still hers"):
         await store.working_memory.change("alice", replaced(text), who="alice", most=100)
     await store.working_memory.change("alice", replaced("of one thread"), thread="secret", who="alice", most=100)
+    await store.messages.save("alice", "short", [UserMessage("one"), UserMessage("two")])
+    await store.compactions.compact("alice", "short", ROWS, summary="hers", now=store.clock.now())
     return lease
 
 
@@ -298,6 +326,15 @@ GOOD: Final[dict[str, object]] = {
     "model": "m",
     "learn": learn,
     "span": Span(first=1, last=2),
+    "reference": "m1",
+    "rows": ROWS,
+    "summary": "in short",
+    "compaction": "c1",
+    "keep": 0,
+    "days": 30,
+    "place": PLACE,
+    "position": PLACE.start,
+    "seq": 3,
     "lasts": MINUTE,
     "usage": Usage(model="m"),
     "scope": "thread",
@@ -322,7 +359,10 @@ GOOD: Final[dict[str, object]] = {
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
-IDS: Final = {"resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model", "who"}
+IDS: Final = {
+    *("resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"),
+    *("compaction", "who"),
+}
 EMPTY: Final[tuple[object, ...]] = ("", " ", "\t\n ", "\u3000")
 BAD: Final[tuple[object, ...]] = (
     *("a\x00b", "a\nb", "\x7f", "\x1b[0m", "\ud800", "\u202eabc", "\ufeff"),

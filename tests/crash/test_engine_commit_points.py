@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from crash.writer_child import OPERATIONS, open_fixed
 from memolog.domain.message import UserMessage
 from memolog.domain.observation import Observation, Span
 from memolog.store import Store
+from memolog.store.compactions import RowTexts
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
@@ -38,7 +40,8 @@ ENGINE: Final = (
 # How often a process comes by depends on how fast it is: only the first time is sure.
 _TIMED: Final = {"runs.heartbeat"}
 # Offered by the store, not used by a turn: killed by themselves.
-ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt")
+COMPACTIONS: Final = ("compactions.compact", "compactions.deepen", "compactions.restore", "compactions.prune")
+ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt", *COMPACTIONS)
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
 
 
@@ -262,10 +265,13 @@ async def _prologue(store: Store) -> Claim:
     """Make a log of one group, and a run that is under way over what follows; return its claim."""
     await store.messages.save(RESOURCE, THREAD, [UserMessage("one", id="m1"), UserMessage("two", id="m2")])
     claim = await _start(store, Span(first=1, last=1))
-    made = Made(group="group", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+    line = Observation(id="line", group="group", ordinal=1, priority="high", text="one was said")
+    made = Made(group="group", observations=(line,), hints=None, tokens=0, model="m", prompt_version="1")
     await store.runs.finish(RESOURCE, claim, made, now=store.clock.now())
     log = (await store.logs.snapshot(RESOURCE, THREAD, "thread")).log
     await store.logs.activate(log.pk, log.version, [Rendered(id="group", text="", tokens=0)], now=store.clock.now())
+    rows = [RowTexts(seq=1, search="one", brief="1")]
+    await store.compactions.compact(RESOURCE, THREAD, rows, summary="first", now=store.clock.now())
     return await _start(store, Span(first=2, last=2))
 
 
@@ -275,6 +281,16 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
             await store.runs.abandon(claim, "given up", now=store.clock.now())
         case "runs.keep_prompt":
             await store.runs.keep_prompt(claim.run, "asked", "answered")
+        case "compactions.compact":
+            rows = [RowTexts(seq=2, search="two", brief="2")]
+            await store.compactions.compact(RESOURCE, THREAD, rows, summary="second", now=store.clock.now())
+        case "compactions.deepen":
+            await store.compactions.deepen(RESOURCE, THREAD, keep=0)
+        case "compactions.restore":
+            made = (await store.compactions.list(RESOURCE, THREAD))[0]
+            await store.compactions.restore(RESOURCE, THREAD, made.id, now=store.clock.now())
+        case "compactions.prune":
+            await store.compactions.prune(RESOURCE, THREAD, days=30, now=store.clock.now() + timedelta(days=40))
         case _:
             await store.copies.merge(RESOURCE, now=store.clock.now(), render=_render)
 
@@ -293,6 +309,8 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
             "SELECT log_pk, seq, alias FROM cursors ORDER BY log_pk",
             "SELECT kind, number FROM generations ORDER BY 1, 2",
         ),
+        "SELECT seq, level, pruned, injection, search, parts FROM messages ORDER BY seq",
+        "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
     ]
     async with await open_fixed(address) as store:
         claim = await _prologue(store)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from memolog.config import (
     MODE_TOKENS,
     RESERVED_VARIABLES,
+    CompactionConfig,
     Config,
     KeepRecent,
     ObservationConfig,
@@ -41,6 +42,12 @@ OTHER: dict[str, tuple[Any, str]] = {
     "reflection.keep_recent": (KeepRecent(hours=48, observations=5), "48h, 5"),
     "reflection.target": (0.3, "0.3"),
     "reflection.model": ("large", "large"),
+    "compaction.automatic": (False, "off"),
+    "compaction.batch": (4, "4"),
+    "compaction.after": (20, "20"),
+    "compaction.deep_after": (60, "60"),
+    "compaction.prune": (True, "on"),
+    "compaction.prune_days": (45, "45"),
     "share_token_budget": (True, "true"),
     "activate_after_idle": (300, "5m"),
     "activate_on_model_change": (False, "no"),
@@ -128,6 +135,8 @@ def test_arrives_as_argument(setting: Setting) -> None:
         config = Config(observation=ObservationConfig(**{leaf: value}))
     elif section == "reflection":
         config = Config(reflection=ReflectionConfig(**{leaf: value}))
+    elif section == "compaction":
+        config = Config(compaction=CompactionConfig(**{leaf: value}))
     else:
         config = Config(**{leaf: value})
     assert lone_change(config, setting)
@@ -333,6 +342,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str, str]] = [
         "context_tokens = 83,999",
         "share_token_budget = True",
     ),
+    ({"compaction.deep_after": 20}, "compaction.deep_after = 20", "compaction.after = 30"),
     ({"heartbeat": 30}, "heartbeat = 30", "lease = 30"),
     ({"read_only": True, "buffer_on_idle": True}, "buffer_on_idle = True", "read_only = True"),
     (

@@ -154,6 +154,13 @@ RULES: Final = (
         then="Raise context_tokens, or set share_token_budget = False",
     ),
     Rule(
+        first="compaction.deep_after",
+        second="compaction.after",
+        broken=lambda values: values["compaction.deep_after"] < values["compaction.after"],
+        why="a message would be compacted the second time before the first",
+        then="Raise compaction.deep_after, or lower compaction.after",
+    ),
+    Rule(
         first="heartbeat",
         second="lease",
         broken=lambda values: values["heartbeat"] >= values["lease"],

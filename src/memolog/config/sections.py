@@ -1,4 +1,4 @@
-"""The settings of observing and of reflecting.
+"""The settings of observing, reflecting and compacting.
 
 Knows each value by itself. What contradicts what is checked by `Config`, which alone knows the
 mode.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memolog.config.kinds import (
+    FLAG,
     FRACTION,
     SHARE_OR_TOKENS,
     TEXT,
@@ -26,7 +27,7 @@ from memolog.config.kinds import (
 from memolog.config.problems import refuse
 from memolog.config.setting import declare, wrong_values
 
-__all__ = ["ObservationConfig", "ReflectionConfig"]
+__all__ = ["CompactionConfig", "ObservationConfig", "ReflectionConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +100,22 @@ class ReflectionConfig:
 
     def __post_init__(self) -> None:
         refuse([*wrong_values(self, "reflection.").values()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig:
+    """When old messages are shown and indexed by a summary, where no log is kept."""
+
+    automatic: bool = declare(
+        FLAG, True, "Whether old messages are compacted by themselves where observe is False; by hand it always works."
+    )
+    batch: int = declare(count(), 10, "How many messages have one summary; a tool call and its result stay together.")
+    after: int = declare(count(), 30, "How many newer messages a message has before it is compacted.")
+    deep_after: int = declare(count(), 90, "How many newer messages a message has before only its summary is indexed.")
+    prune: bool = declare(
+        FLAG, False, "Whether prune() may remove the raw text of old, observed and compacted messages for good."
+    )
+    prune_days: int = declare(count(30), 30, "How old a message is, in days, before its raw text may be removed.")
+
+    def __post_init__(self) -> None:
+        refuse([*wrong_values(self, "compaction.").values()])

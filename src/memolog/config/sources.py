@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import Any, Final, TypeAlias, cast
 
 from memolog.config.problems import nearest
-from memolog.config.sections import ObservationConfig, ReflectionConfig
+from memolog.config.sections import CompactionConfig, ObservationConfig, ReflectionConfig
 from memolog.config.setting import PREFIX, Setting
 
 __all__ = [
@@ -34,7 +34,11 @@ RESERVED_VARIABLES: Final[dict[str, str]] = {
 }
 """Variables with our prefix that are no settings, and whose they are."""
 
-SECTIONS: Final = {"observation": ObservationConfig, "reflection": ReflectionConfig}
+SECTIONS: Final = {
+    "observation": ObservationConfig,
+    "reflection": ReflectionConfig,
+    "compaction": CompactionConfig,
+}
 _TABLE: Final = "memolog"
 
 

@@ -5,7 +5,7 @@ Pure: no clock, no store, no chance. The present is an argument, and only the ed
 
 from memolog.context.build import build
 from memolog.context.escape import escape, one_line
-from memolog.context.pairs import closed_cuts, mend
+from memolog.context.pairs import closed_cuts, is_compacted, mend
 from memolog.context.render import last_date, render_group
 from memolog.context.value import Block, Breakpoints, Context, ContextMessage, Counts
 from memolog.context.view import GroupView, OtherThread, View
@@ -23,6 +23,7 @@ __all__ = [
     "build",
     "closed_cuts",
     "escape",
+    "is_compacted",
     "last_date",
     "mend",
     "one_line",

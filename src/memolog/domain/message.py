@@ -19,6 +19,7 @@ __all__ = [
     "AssistantMessage",
     "FilePart",
     "Message",
+    "MessageState",
     "NewMessage",
     "Part",
     "ReasoningPart",
@@ -160,6 +161,8 @@ class Message:
     """What a context shows instead of the parts, once compacted."""
     search: str | None = None
     """What is indexed instead of the parts, once compacted."""
+    pruned: bool = False
+    """Whether its parts were removed for good; the other two texts remain."""
 
     @property
     def text(self) -> str:

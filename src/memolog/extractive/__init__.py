@@ -3,7 +3,8 @@
 Pure: the same messages give the same lines, byte for byte. It selects and shortens what was said and never rewrites a fact.
 """
 
+from memolog.extractive.compacting import CompactRow, CompactTexts, Line, compact_texts
 from memolog.extractive.observing import observe
 from memolog.extractive.reflecting import reflect
 
-__all__ = ["observe", "reflect"]
+__all__ = ["CompactRow", "CompactTexts", "Line", "compact_texts", "observe", "reflect"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memolog.config import Config
-from memolog.context import Context, GroupView, OtherThread, View, build, working_memory_text
+from memolog.context import Context, GroupView, OtherThread, View, build, is_compacted, working_memory_text
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
 from memolog.domain.message import FilePart, Message, NewMessage, TextPart
@@ -203,6 +203,7 @@ class Contexts:
         snapshot = await self._store.logs.snapshot(resource, thread, record["scope"], create=False, newest=1)
         groups = await self._store.logs.groups_at(snapshot.log.pk, record["generation"], entries=record["entries"])
         tail = await self._span(resource, thread, record["first"], record["last"])
+        tail = await self._as_it_was(resource, thread, tail, record)
         repeated = [m for seq in record["repeated"] for m in await self._span(resource, thread, seq, seq)]
         others = [
             OtherTail(
@@ -237,6 +238,25 @@ class Contexts:
                     found[scope] = (await self._store.working_memory.version(resource, number, thread=owner)).text
         return Facts(before=texts[0], now=texts[1])
 
+    async def _as_it_was(
+        self, resource: str, thread: str, tail: tuple[Message, ...], record: JsonObject
+    ) -> tuple[Message, ...]:
+        """Return messages compacted or whole, as they were when the context was built."""
+        summed = set(record.get("compacted", ()))
+        if all(is_compacted(message) == (message.seq in summed) for message in tail):
+            return tail
+        # The newest batch over a message that was made by then is the one that was shown.
+        at, summaries = datetime.fromisoformat(record["now"]), dict[int, str]()
+        for made in await self._store.compactions.list(resource, thread):
+            if made.created_at <= at:
+                summaries |= dict.fromkeys(range(made.span.first, made.span.last + 1), made.summary)
+        return tuple(
+            replace(message, level=1, injection=summaries.get(message.seq, message.injection))
+            if message.seq in summed
+            else replace(message, level=0, injection=None)
+            for message in tail
+        )
+
     async def _span(self, resource: str, thread: str, first: int, last: int) -> tuple[Message, ...]:
         if not 1 <= first <= last:
             return ()
@@ -254,6 +274,7 @@ def _record(
         "cursor": view.cursor,
         "first": view.tail[0].seq if view.tail else 0,
         "last": view.tail[-1].seq if view.tail else 0,
+        "compacted": [message.seq for message in view.tail if is_compacted(message)],
         "repeated": [message.seq for message in view.repeated],
         "hinted": snapshot.thread.hints.last_seq,
         "others": [

@@ -18,6 +18,7 @@ from memolog.domain.working_memory import Document
 __all__ = [
     "Activated",
     "Bus",
+    "CompactionMade",
     "Decided",
     "Degraded",
     "Event",
@@ -126,6 +127,18 @@ class GenerationMade(Event):
     tokens_before: int
     tokens_after: int
     dropped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionMade(Event):
+    """Messages are shown and indexed by a summary from now on."""
+
+    compaction: str
+    first_seq: int
+    last_seq: int
+    messages: int
+    tokens_before: int
+    tokens_after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

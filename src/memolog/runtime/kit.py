@@ -12,6 +12,7 @@ from memolog.domain.clock import Clock
 from memolog.domain.errors import MemologError
 from memolog.domain.message import NewMessage
 from memolog.domain.run import Calibration
+from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.model import Model
@@ -43,6 +44,7 @@ class Kit:
     core: Core
     contexts: Contexts
     runner: Runner
+    compacting: Compacting
     writer: Model | None = None
     """The model that writes when it is asked to; None: the embedded rules do."""
     left: list[Left] = field(default_factory=list[Left])

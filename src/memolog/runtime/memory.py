@@ -20,10 +20,12 @@ from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
 from memolog.runtime.clock import SystemClock, system_chance
+from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Event, GenerationMade
 from memolog.runtime.kit import Kit
+from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_model, models_for
 from memolog.runtime.opening import store_options
@@ -43,7 +45,7 @@ __all__ = ["Memory"]
 _log = logging.getLogger("memolog")
 
 
-class Memory:
+class Memory(LookingBack):
     """A long memory for the threads of any number of resources.
 
     Opens its database at the first use; close it with `aclose()`, or use it as `async with`.
@@ -111,8 +113,16 @@ class Memory:
         )
         runner.tell, runner.retry_at = core.tell, core.retry_at
         contexts = Contexts(store, self.counter, self._instructions)
-        writer = self._models.reflect
-        return Kit(store=store, clock=self.clock, core=core, contexts=contexts, runner=runner, writer=writer)
+        compacting = Compacting(store, core, observer, counter=self.counter, clock=self.clock)
+        return Kit(
+            store=store,
+            clock=self.clock,
+            core=core,
+            contexts=contexts,
+            runner=runner,
+            compacting=compacting,
+            writer=self._models.reflect,
+        )
 
     async def _minds(self) -> tuple[Mind, Mind]:
         """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""
@@ -256,8 +266,10 @@ class Memory:
         await self._by_hand(thread, resource, "reflect", may_wait=True)
         return await self.status(thread, resource)
 
-    async def finalize(self, thread: str, resource: str) -> Status:
-        """End a session: observe what is left, so that the next one begins with a log."""
+    async def finalize(self, thread: str, resource: str, *, compact: bool = False) -> Status:
+        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+        if compact:
+            await self.compact(thread, resource)
         return await self.observe(thread, resource)
 
     async def sweep(self, resource: str) -> int:

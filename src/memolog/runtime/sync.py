@@ -6,15 +6,17 @@ Knows how to run a coroutine on a loop of its own thread and wait for it. Decide
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from memolog.context import Context
+from memolog.domain.compaction import Compacted, Compaction, Pruned
 from memolog.domain.errors import StoreClosed
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
+from memolog.domain.recall import Detail, PartType, RecallPage
 from memolog.domain.run import Usage
 from memolog.domain.thread import Thread
 from memolog.runtime.events import Event
@@ -24,6 +26,7 @@ from memolog.runtime.status import Status
 from memolog.runtime.sync_tasks import SyncTasks
 from memolog.runtime.sync_working_memory import SyncWorkingMemory
 from memolog.runtime.turn import Turn
+from memolog.store.recall import Reference
 from memolog.store.snapshot import GroupRow
 
 __all__ = ["SyncMemory", "SyncTurn"]
@@ -134,9 +137,9 @@ class SyncMemory:
         """Condense the log now, waiting for it."""
         return self._portal.call(self._memory.reflect(thread, resource))
 
-    def finalize(self, thread: str, resource: str) -> Status:
-        """End a session: observe what is left, so that the next one begins with a log."""
-        return self._portal.call(self._memory.finalize(thread, resource))
+    def finalize(self, thread: str, resource: str, *, compact: bool = False) -> Status:
+        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+        return self._portal.call(self._memory.finalize(thread, resource, compact=compact))
 
     def sweep(self, resource: str) -> int:
         """Observe in the background what threads left behind that nobody reopened."""
@@ -157,6 +160,50 @@ class SyncMemory:
     def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
         return self._portal.call(self._memory.restore(thread, resource, generation))
+
+    def recall(
+        self,
+        reference: Reference,
+        resource: str,
+        *,
+        thread: str | None = None,
+        detail: Detail = "low",
+        types: Collection[PartType] = (),
+        tool: str | None = None,
+        part: int | None = None,
+        tokens: int = 2_000,
+        cursor: str | None = None,
+    ) -> RecallPage:
+        """Return a page of the messages behind a reference, in their exact words."""
+        return self._portal.call(
+            self._memory.recall(
+                reference,
+                resource,
+                thread=thread,
+                detail=detail,
+                types=types,
+                tool=tool,
+                part=part,
+                tokens=tokens,
+                cursor=cursor,
+            )
+        )
+
+    def compact(self, thread: str, resource: str, *, keep: int = 0) -> Compacted:
+        """Observe a thread and let summaries stand for its messages, in contexts and in the index; says what it made."""
+        return self._portal.call(self._memory.compact(thread, resource, keep=keep))
+
+    def compactions(self, thread: str, resource: str) -> tuple[Compaction, ...]:
+        """Return what was compacted in a thread, in the order of its messages, also what was restored."""
+        return self._portal.call(self._memory.compactions(thread, resource))
+
+    def restore_compaction(self, thread: str, resource: str, compaction: str) -> Compaction:
+        """Bring the messages of a batch back as they were, byte for byte."""
+        return self._portal.call(self._memory.restore_compaction(thread, resource, compaction))
+
+    def prune(self, thread: str, resource: str) -> Pruned:
+        """Remove the raw text of old messages for good; off unless `compaction.prune` is set."""
+        return self._portal.call(self._memory.prune(thread, resource))
 
     def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""

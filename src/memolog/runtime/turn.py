@@ -265,6 +265,8 @@ class Turn:
         """Save what is left; start observing if this turn has made that due."""
         await self._save_at_last()
         config = self._config
+        if not config.observe:
+            self._kit.compacting.later(self.resource, self.thread, config)
         if not config.observe or self._snapshot is None or not self._is_due():
             return
         snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)

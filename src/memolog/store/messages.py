@@ -332,8 +332,8 @@ def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool
 
 def _what_is_new(offered: NewMessage, stored: Sequence[Message], thread: str) -> tuple[Part, ...]:
     """Return the parts that are not stored yet; raises MessageConflict where the two disagree."""
-    if any(message.state == "forgotten" for message in stored):
-        # What was forgotten does not come back because someone imports it again.
+    if any(message.state == "forgotten" or message.pruned for message in stored):
+        # What was forgotten or pruned does not come back because someone imports it again.
         return ()
     live = [message for message in stored if message.state == "live"]
     message_id = stored[0].id

@@ -54,6 +54,7 @@ def _message(row: Row) -> Message:
         parts=parts_from_json(row[15]),
         injection=unpack(row[16]),
         search=unpack(row[17]),
+        pruned=bool(row[19]),
     )
 
 

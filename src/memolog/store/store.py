@@ -16,6 +16,7 @@ from memolog.domain.ids import IdMaker
 from memolog.domain.message import NewMessage
 from memolog.domain.moments import to_micros
 from memolog.domain.observation import Scope
+from memolog.store.compactions import Compactions
 from memolog.store.copies import Copies
 from memolog.store.engine import Engine
 from memolog.store.journal import Journal
@@ -23,6 +24,7 @@ from memolog.store.leases import Leases
 from memolog.store.logs import Logs
 from memolog.store.messages import Messages, Saved, Weigh
 from memolog.store.postgres_address import PostgresOptions
+from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
 from memolog.store.snapshot import Snapshot, reading_snapshot
@@ -95,6 +97,8 @@ class Store:
         self.task_decay = TaskDecay(engine, clock)
         self.task_search = TaskSearch(engine, self.task_messages)
         self.working_memory = WorkingMemories(engine, clock)
+        self.recall = Recall(engine)
+        self.compactions = Compactions(engine, new_id)
 
     async def save_and_snapshot(
         self,

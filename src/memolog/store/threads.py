@@ -15,6 +15,7 @@ from memolog.domain.codec import JsonObject, object_text, pack
 from memolog.domain.errors import InputError, ThreadExists, ThreadNotFound
 from memolog.domain.moments import to_micros
 from memolog.domain.thread import Thread
+from memolog.store.compactions import copying_compactions
 from memolog.store.copies import cloning_log
 from memolog.store.engine import Engine
 from memolog.store.rows import thread_from_row
@@ -30,7 +31,7 @@ q = load_queries("threads")
 _COPY_ROWS = 500
 _COPIED: Final[tuple[str, ...]] = (
     *("seq", "id", "continuation", "role", "tokens", "created_at", "state", "own", "level"),
-    *("zone", "speaker", "pairs", "metadata", "parts", "injection", "search"),
+    *("zone", "speaker", "pairs", "metadata", "parts", "injection", "search", "pruned", "compaction_pk"),
 )
 
 
@@ -184,6 +185,7 @@ class Threads:
     def _copy(self, source_pk: int, target_pk: int, end: int) -> Script[None]:
         """Copy rows in batches. Continuations of one message keep sharing one id, a new one."""
         ids: dict[str, str] = {}
+        compactions = yield from copying_compactions(source_pk, target_pk, end, self._new_id)
         after = 0
         while after < end:
             rows = yield q.copy_messages(thread_pk=source_pk, after=after, up_to=end, limit=_COPY_ROWS)
@@ -191,6 +193,7 @@ class Threads:
             for row in rows:
                 copy: dict[str, object] = dict(zip(_COPIED, row, strict=True))
                 copy["thread_pk"] = target_pk
+                copy["compaction_pk"] = compactions.get(row[-1])
                 old = str(copy["id"])
                 if old not in ids:
                     ids[old] = self._new_id()

@@ -14,6 +14,7 @@ from memolog.domain.codec import loads, pack
 from memolog.domain.errors import ThreadNotFound
 from memolog.domain.moments import to_micros
 from memolog.domain.observation import Observation
+from memolog.store.compactions import undoing_compactions
 from memolog.store.coverage import reading_members
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_observations
@@ -67,6 +68,7 @@ class Withdrawals:
             observations: list[str] = []
             for first, last in _ranges(gone):
                 where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
+                yield from undoing_compactions(thread_pk, first, last)
                 runs += [row[0] for row in (yield q.abandon_runs_over(now=at, **where))]
                 groups += [row[0] for row in (yield q.void_groups_over(**where))]
                 observations += yield from _forget_activated(where, at, render)

@@ -285,9 +285,7 @@ class Recall(Action):
 
 
 TaskQuery: TypeAlias = Annotated[Ready | Show | ListTasks | SearchTasks, Field(discriminator="action")]
-TaskMutate: TypeAlias = Annotated[
-    Create | Claim | Close | Dep | Link | UpdateContext, Field(discriminator="action")
-]
+TaskMutate: TypeAlias = Annotated[Create | Claim | Close | Dep | Link | UpdateContext, Field(discriminator="action")]
 MemorySearch: TypeAlias = Annotated[Search | Recall, Field(discriminator="action")]
 
 ACTIONS: Final[dict[str, dict[str, type[Action]]]] = {

@@ -39,7 +39,12 @@ def definition(tool: str, form: Form = "openai") -> dict[str, Any]:
             return {"name": tool, "description": words, "input_schema": schema}
         case "mcp":
             is_reading = tool != "task-mutate"
-            hints = {"readOnlyHint": is_reading, "destructiveHint": False, "idempotentHint": is_reading, "openWorldHint": False}
+            hints = {
+                "readOnlyHint": is_reading,
+                "destructiveHint": False,
+                "idempotentHint": is_reading,
+                "openWorldHint": False,
+            }
             title = _TITLES[tool]
             return {"name": tool, "title": title, "description": words, "inputSchema": schema, "annotations": hints}
         case _:  # pyright: ignore[reportUnnecessaryComparison] - callers write any text

@@ -23,9 +23,7 @@ _NEXT: Final = frozenset({"next", "any", "first", "ready"})
 _SHOWN_DOCUMENT: Final = 4_000
 
 
-async def mutate_tasks(
-    scope: Scope, action: Create | Claim | Close | Dep | Link | UpdateContext
-) -> dict[str, Any]:
+async def mutate_tasks(scope: Scope, action: Create | Claim | Close | Dep | Link | UpdateContext) -> dict[str, Any]:
     """Make a change and return what came of it."""
     match action:
         case Create():
@@ -71,7 +69,10 @@ async def _create(scope: Scope, action: Create) -> dict[str, Any]:
 
 def _claimed(claimed: Claimed) -> dict[str, Any]:
     until = claimed.until.isoformat(timespec="minutes").replace("+00:00", "Z")
-    return {"task": {**shown_task(claimed.task), "description": clip(claimed.task.description, 2_000)}, "yours_until": until}
+    return {
+        "task": {**shown_task(claimed.task), "description": clip(claimed.task.description, 2_000)},
+        "yours_until": until,
+    }
 
 
 async def _claim(scope: Scope, action: Claim) -> dict[str, Any]:
@@ -161,7 +162,9 @@ def _fields(action: UpdateContext) -> dict[str, Any]:
     if action.section is not None:
         return {action.section: None if action.mode == "remove" else value}
     if not isinstance(value, dict):
-        raise Misunderstood('The working memory is JSON. Pass `text` as an object of fields, such as "{\\"name\\": \\"Ann\\"}".')
+        raise Misunderstood(
+            'The working memory is JSON. Pass `text` as an object of fields, such as "{\\"name\\": \\"Ann\\"}".'
+        )
     return value  # pyright: ignore[reportUnknownVariableType] - JSON
 
 

@@ -64,7 +64,9 @@ async def _by_title(tasks: Tasks, name: str) -> Task:
         if still:
             raise _several(name, still)
     near = f" Near to it: {_listed(hits)}." if hits else ""
-    raise Misunderstood(f"There is no task {name!r}.{near} Name a task by its handle, such as T-12; task-query list shows them.")
+    raise Misunderstood(
+        f"There is no task {name!r}.{near} Name a task by its handle, such as T-12; task-query list shows them."
+    )
 
 
 def _several(name: str, found: "list[Task] | tuple[Task, ...]") -> Misunderstood:

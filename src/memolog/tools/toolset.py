@@ -45,9 +45,7 @@ _CHANGES: Final = (Create, Claim, Close, Dep, Link, UpdateContext)
 class Toolset:
     """The tools of one resource, for one thread and session."""
 
-    def __init__(
-        self, memory: Memory, resource: str, *, thread: str | None = None, session: str | None = None
-    ) -> None:
+    def __init__(self, memory: Memory, resource: str, *, thread: str | None = None, session: str | None = None) -> None:
         """Name whose memory it is; what is claimed is claimed for the session, and is the active task of the thread."""
         self.resource, self.thread, self.session = resource, thread, session
         self._scope = Scope(memory=memory, resource=resource, thread=thread, session=session)

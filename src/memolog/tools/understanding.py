@@ -20,7 +20,18 @@ __all__ = ["Misunderstood", "Understood", "shape_of", "understand"]
 _DEEPEST: Final = 4
 _MOST_TOLD: Final = 4
 _FENCED: Final = re.compile(r"\s*```[a-z]*\n?(.*?)\n?```\s*", re.DOTALL)
-_WRAPPERS: Final = ("arguments", "args", "input", "params", "parameters", "kwargs", "payload", "data", "request", "body")
+_WRAPPERS: Final = (
+    "arguments",
+    "args",
+    "input",
+    "params",
+    "parameters",
+    "kwargs",
+    "payload",
+    "data",
+    "request",
+    "body",
+)
 _OTHER_ACTIONS: Final[dict[str, dict[str, str]]] = {
     "task-query": {
         **dict.fromkeys(("next", "what is ready", "get ready", "ready tasks", "list ready", "available"), "ready"),
@@ -35,7 +46,9 @@ _OTHER_ACTIONS: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys(("dependency", "depend", "depends", "dep add", "add dep", "add dependency", "block"), "dep"),
         **dict.fromkeys(("dep remove", "remove dep", "remove dependency", "unblock", "undep"), "dep"),
         **dict.fromkeys(("attach", "link message", "link messages", "reference"), "link"),
-        **dict.fromkeys(("note", "remember", "context", "update working memory", "add note", "save context"), "update_context"),
+        **dict.fromkeys(
+            ("note", "remember", "context", "update working memory", "add note", "save context"), "update_context"
+        ),
     },
     "memory-search": {
         **dict.fromkeys(("find", "query", "lookup", "grep", "search memory"), "search"),
@@ -144,7 +157,9 @@ def _object(tool: str, given: object, depth: int) -> Mapping[str, Any]:
     if isinstance(given, list | tuple) and len(cast("list[Any]", given)) == 1:
         return _object(tool, cast("list[Any]", given)[0], depth + 1)
     if isinstance(given, list | tuple):
-        raise Misunderstood(f"One call takes one object, not a list of {len(cast('list[Any]', given))}. {shape_of(tool)}")
+        raise Misunderstood(
+            f"One call takes one object, not a list of {len(cast('list[Any]', given))}. {shape_of(tool)}"
+        )
     if given is None or not isinstance(given, Mapping) or depth > _DEEPEST:
         raise Misunderstood(f"The arguments must be one object. {shape_of(tool)}")
     value = {str(key): item for key, item in cast("Mapping[object, Any]", given).items()}
@@ -203,12 +218,16 @@ def _read_action(tool: str, word: object) -> str | None:
 
 def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     fields = dict(fields)
-    named = next((fields.pop(key) for key in ("action", "operation_name", "method", "type_of_action") if key in fields), None)
+    named = next(
+        (fields.pop(key) for key in ("action", "operation_name", "method", "type_of_action") if key in fields), None
+    )
     if named is None:
         return _told_by_fields(tool, fields), fields
     action = _read_action(tool, named)
     if action is None:
-        elsewhere = [other for other in ACTIONS if other != tool and isinstance(named, str) and _read_exactly(other, named)]
+        elsewhere = [
+            other for other in ACTIONS if other != tool and isinstance(named, str) and _read_exactly(other, named)
+        ]
         hint = f" It is an action of {elsewhere[0]}." if elsewhere else ""
         raise Misunderstood(
             f"{_short(named)} is no action of {tool}.{hint} Its actions are {', '.join(ACTIONS[tool])}. {shape_of(tool)}"

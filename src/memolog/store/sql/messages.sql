@@ -1,7 +1,7 @@
 -- select_messages --
 -- What every query that answers with messages starts with; store/rows.py reads these columns in this order.
 SELECT t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone, m.speaker,
-  k.id, m.metadata, m.parts, m.injection, m.search, t.pk
+  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 
 -- advance --
@@ -87,6 +87,6 @@ WHERE t.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :threa
 -- last_user --
 -- A user message that only answers tool calls is no request.
 {select_messages}
-WHERE m.thread_pk = :thread_pk AND m.seq <= :up_to AND m.role = 'user' AND m.state = 'live' AND m.pairs IS NULL
+WHERE m.thread_pk = :thread_pk AND m.seq <= :up_to AND m.role = 'user' AND m.state = 'live' AND m.pairs IS NULL AND m.pruned = 0
 ORDER BY m.seq DESC
 LIMIT 1

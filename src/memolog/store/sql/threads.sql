@@ -46,7 +46,8 @@ UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
 
 -- copy_messages --
 -- A clone's rows are new messages with new ids; order, times, counts and texts are the original's.
-SELECT seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs, metadata, parts, injection, search
+SELECT seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs, metadata, parts, injection, search,
+  pruned, compaction_pk
 FROM messages
 WHERE thread_pk = :thread_pk AND seq > :after AND seq <= :up_to
 ORDER BY seq
@@ -54,6 +55,6 @@ LIMIT :limit
 
 -- insert_copy --
 INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs,
-  metadata, parts, injection, search)
+  metadata, parts, injection, search, pruned, compaction_pk)
 VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :state, :own, :level, :zone, :speaker, :pairs,
-  :metadata, :parts, :injection, :search)
+  :metadata, :parts, :injection, :search, :pruned, :compaction_pk)

@@ -1,0 +1,179 @@
+"""Compact texts: what stands for a batch of messages in a context, and for each of them in the index.
+
+Knows how lines about messages become one summary, and which code lines and identifiers stay findable. Pure: who wrote the lines,
+a model or the embedded observer, makes no difference.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memolog.domain.codec import dumps
+from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.observation import Priority
+from memolog.extractive.identifiers import identifiers_of
+from memolog.prompt.escape import one_line
+from memolog.prompt.redact import Redactor
+from memolog.tokens import TokenCounter, cut, cut_tokens
+
+__all__ = ["CompactRow", "CompactTexts", "Line", "compact_texts"]
+
+_ORDER: Final[dict[Priority, int]] = {"high": 0, "done": 0, "medium": 1, "low": 2}
+# A message that is no longer than a line of the summary needs no other words for itself.
+_SHORT: Final = 240
+_BRIEF: Final = 1_200
+_LINE: Final = 600
+# A line about many messages is about none of them in particular: it is kept with the first.
+_FEW: Final = 3
+# A summary is at most half of what it stands for, and never less than a line.
+_SHARE: Final = 2
+_LEAST_TOKENS: Final = 60
+_LOOKED_AT: Final = 40_000
+_CODE_LINES: Final = 60
+_CODE_LINE: Final = 200
+_NAMES: Final = 200
+_FENCE: Final = re.compile(r"^[ \t]{0,8}(```|~~~)")
+_CODE: Final = re.compile(
+    r"^\s*(?:[$>#]\s?\w|(?:def|class|import|from|return|func|fn|let|const|var|public|private|async|await|export|SELECT|INSERT"
+    r"|UPDATE|CREATE|ALTER|DROP)\b.*[\w)};:'\"]$|[@}\])]|[\w.\[\]\"']+\s*[:+*/-]?=[^=>]|[\w./-]+\([^()]*\)[;:{]?\s*$)"
+    r"|[{};]\s*$|^\S*(?:Error|Exception)\b"
+)
+_WHO: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Something that was written down about messages."""
+
+    text: str
+    seqs: tuple[int, ...]
+    priority: Priority = "medium"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactRow:
+    """What stands for one message in the index: at the first level, and at the second."""
+
+    seq: int
+    search: str | None
+    brief: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactTexts:
+    """The summary of a batch, and the texts of its messages."""
+
+    summary: str
+    rows: tuple[CompactRow, ...]
+
+
+def compact_texts(
+    messages: Sequence[Message], lines: Sequence[Line], counter: TokenCounter, redactor: Redactor
+) -> CompactTexts:
+    """Return what stands for a batch of live messages. The same batch and lines give the same texts."""
+    said = [message for message in messages if not message.own]
+    inside = {message.seq for message in said}
+    clean = [_clean(line, redactor) for line in lines if line.text.strip() and inside & set(line.seqs)]
+    told = clean or [_clean(line, redactor) for line in _own_words(said)]
+    return CompactTexts(
+        summary=_summary(messages, told, counter),
+        rows=tuple(_row(message, _about(message.seq, told, inside), redactor) for message in messages),
+    )
+
+
+def _clean(line: Line, redactor: Redactor) -> Line:
+    text = redactor.redact(one_line(line.text, _LINE))
+    return Line(text=text, seqs=line.seqs, priority=line.priority)
+
+
+def _own_words(said: Iterable[Message]) -> Iterator[Line]:
+    """Yield the beginning of each message, where nothing was written down about any."""
+    for message in said:
+        text = one_line("\n".join(_texts(message)), _SHORT)
+        if text:
+            yield Line(text=f"{_WHO[message.role]}: {text}", seqs=(message.seq,))
+
+
+def _summary(messages: Sequence[Message], lines: Sequence[Line], counter: TokenCounter) -> str:
+    """Return the lines that fit, the most important first to stay, in the order of what they speak of."""
+    first, last = messages[0].created_at.date().isoformat(), messages[-1].created_at.date().isoformat()
+    number = f"{len(messages)} {'message' if len(messages) == 1 else 'messages'}"
+    head = f"{first if first == last else f'{first} to {last}'}, {number}:"
+    room = max(_LEAST_TOKENS, sum(message.tokens for message in messages) // _SHARE) - counter.count(head)
+    order = sorted(range(len(lines)), key=lambda index: (_ORDER[lines[index].priority], index))
+    kept: list[int] = []
+    for index in order:
+        size = counter.count(f"* {lines[index].text}\n")
+        if size <= room:
+            kept.append(index)
+            room -= size
+    if not kept and lines:
+        return f"{head}\n* {cut_tokens(lines[order[0]].text, max(room, 1), counter)}"
+    kept.sort(key=lambda index: (min(lines[index].seqs), index))
+    return "\n".join([head, *(f"* {lines[index].text}" for index in kept)])
+
+
+def _about(seq: int, lines: Sequence[Line], inside: set[int]) -> list[str]:
+    """Return the lines that speak of one message."""
+    found: list[str] = []
+    for line in lines:
+        cited = sorted(inside & set(line.seqs))
+        if seq in cited and (len(cited) <= _FEW or seq == cited[0]):
+            found.append(line.text)
+    return found
+
+
+def _row(message: Message, about: Sequence[str], redactor: Redactor) -> CompactRow:
+    if message.own:
+        # What memory answered is not indexed, before or after.
+        return CompactRow(seq=message.seq, search=message.search, brief=message.search)
+    text = redactor.redact("\n".join(_texts(message)))
+    own = one_line(text, _SHORT)
+    brief = cut(own if len(text) <= _SHORT else "\n".join(about) or own, _BRIEF)
+    search = "\n".join(dict.fromkeys([brief, *_code_lines(text), " ".join(_names(text))]))
+    return CompactRow(seq=message.seq, search=search.strip(), brief=brief)
+
+
+def _code_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text that are code, fenced or by their look."""
+    fenced, found = False, 0
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+            continue
+        short = line.strip()[:_CODE_LINE]
+        if short and (fenced or _CODE.search(line[: 2 * _CODE_LINE])):
+            yield short
+            found += 1
+            if found >= _CODE_LINES:
+                return
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in identifiers_of(text) if name.strip()][:_NAMES]
+
+
+def _texts(message: Message) -> Iterator[str]:
+    """Yield what of each part can be read, as much of it as is looked at."""
+    for part in message.parts:
+        text = _text(part)
+        if text.strip():
+            yield cut(text, _LOOKED_AT)
+
+
+def _text(part: Part) -> str:
+    match part:
+        case TextPart():
+            return part.text
+        case ToolCallPart():
+            arguments = part.arguments
+            given = arguments if isinstance(arguments, str) else "" if arguments is None else dumps(arguments)
+            return f"{part.name} {given}"
+        case ToolResultPart():
+            content = part.content
+            return content if isinstance(content, str) else "" if content is None else dumps(content)
+        case FilePart():
+            return " ".join(filter(None, (part.name, part.media_type)))
+        case _:
+            return ""

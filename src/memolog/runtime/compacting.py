@@ -1,0 +1,231 @@
+"""Compacting: from old messages to summaries, by hand or, where no log is kept, by count.
+
+Knows which messages make a batch and who writes its summary: what the log says about them, the model, or the embedded observer
+where the model fails. No lock is held while a summary is made; who loses a race changes nothing.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from memolog.config import Config
+from memolog.context import closed_cuts
+from memolog.domain.clock import Clock
+from memolog.domain.compaction import Compacted, Compaction
+from memolog.domain.errors import Conflict, MemologError
+from memolog.domain.message import Message
+from memolog.domain.observation import Span
+from memolog.extractive import CompactTexts, Line, compact_texts
+from memolog.prompt.build import ObserveInput
+from memolog.prompt.redact import NO_REDACTION, REDACTION
+from memolog.runtime.core import Core
+from memolog.runtime.events import CompactionMade, Degraded
+from memolog.runtime.minds import ExtractiveMind, Mind, Observed
+from memolog.runtime.runner import RunFault
+from memolog.store import Store
+from memolog.store.compactions import Candidate, Noted, RowTexts
+from memolog.tokens import TokenCounter
+
+__all__ = ["Compacting", "choose_batch"]
+
+# A batch ends at a closed pair, so that rather more rows than its size are looked at, and many more where none is closed.
+_LOOKED_AT: Final = 40
+_MOST_LOOKED_AT: Final = 5_000
+_MOST_TRIES: Final = 5
+_NAME_CHARACTERS: Final = 400
+
+
+def choose_batch(
+    candidates: Sequence[Candidate], size: int, up_to: int, *, partly: bool = True
+) -> tuple[Candidate, ...]:
+    """Return the next batch: about so many messages, ended where no pair is torn apart; nothing if there is none.
+
+    Without `partly`, messages wait until a whole batch of them is there, unless what follows is compacted already.
+    """
+    messages = [candidate.message for candidate in candidates]
+    run = next((index for index, one in enumerate(candidates) if not one.is_free), len(candidates))
+    end = next((index for index, one in enumerate(candidates[:run]) if one.message.seq > up_to), run)
+    is_ended = run < len(candidates) and end == run
+    cuts = [cut for cut in closed_cuts(messages) if 0 < cut <= end]
+    if not cuts or (end < size and not partly and not is_ended):
+        return ()
+    return tuple(candidates[: min(cuts, key=lambda cut: (abs(cut - size), cut))])
+
+
+class Compacting:
+    """Compacts the messages of threads."""
+
+    def __init__(self, store: Store, core: Core, observer: Mind, *, counter: TokenCounter, clock: Clock) -> None:
+        self._store, self._core, self._observer = store, core, observer
+        self._counter, self._clock = counter, clock
+        self._embedded = ExtractiveMind(counter)
+        self._under_way: set[tuple[str, str]] = set()
+
+    # ------------------------------------------------------------ by count
+
+    def later(self, resource: str, thread: str, config: Config) -> None:
+        """Compact in the background what has become old, if anything has; only where no log is kept."""
+        key = (resource, thread)
+        if config.observe or config.read_only or not config.compaction.automatic or key in self._under_way:
+            return
+        self._under_way.add(key)
+        self._core.runner.spawn(self._by_count(resource, thread, config))
+
+    async def _by_count(self, resource: str, thread: str, config: Config) -> None:
+        settings = config.compaction
+        try:
+            due = await self._store.compactions.count_candidates(resource, thread, keep=settings.after)
+            if due >= settings.batch:
+                await self._with_lease(resource, thread, config)
+        except MemologError as error:
+            await self._core.tell(
+                Degraded(at=self._clock.now(), resource=resource, thread=thread, what="compacting", error=str(error))
+            )
+        finally:
+            self._under_way.discard((resource, thread))
+
+    async def _with_lease(self, resource: str, thread: str, config: Config) -> None:
+        """Compact unless another process does: a summary need not be made twice."""
+        name, owner = f"compact {thread[:_NAME_CHARACTERS]}", self._core.owner
+        lasts = timedelta(seconds=config.lease)
+        lease = await self._store.leases.acquire(resource, name, owner, lasts=lasts)
+        if lease is None:
+            return
+        try:
+            await self.compact(resource, thread, config, keep=config.compaction.after, partly=False, again=False)
+        finally:
+            await self._store.leases.release(resource, lease)
+
+    # ------------------------------------------------------------ batches
+
+    async def compact(
+        self,
+        resource: str,
+        thread: str,
+        config: Config,
+        *,
+        keep: int = 0,
+        up_to: int | None = None,
+        covered: int = 0,
+        partly: bool = True,
+        again: bool = True,
+    ) -> Compacted:
+        """Compact the messages of a thread, oldest first, but for the newest `keep` and what lies behind `up_to`.
+
+        `covered` is up to where the log has observed them.
+        """
+        last = (await self._store.threads.get(resource, thread)).last_seq - keep
+        end = last if up_to is None else min(last, up_to)
+        made: list[Compaction] = []
+        noted: dict[str, Noted] = {}
+        after = tries = 0
+        while tries < _MOST_TRIES:
+            batch = await self._next(resource, thread, config, after=after, end=end, partly=partly, again=again)
+            if not batch:
+                break
+            messages = [one.message for one in batch if one.message.state == "live"]
+            is_covered = messages[-1].seq <= covered
+            try:
+                compaction, lines = await self._one(resource, thread, messages, config, is_covered=is_covered)
+            except Conflict:
+                # Somebody compacted or withdrew some of them meanwhile: what is there now is looked at again.
+                tries += 1
+                continue
+            made.append(compaction)
+            noted |= {line.id: line for line in lines}
+            after = compaction.span.last
+        deepened = await self._store.compactions.deepen(resource, thread, keep=config.compaction.deep_after)
+        return Compacted(
+            messages=sum(compaction.messages for compaction in made),
+            summary="\n\n".join(compaction.summary for compaction in made),
+            compactions=tuple(made),
+            deepened=deepened,
+            groups=tuple(dict.fromkeys(line.handle for line in noted.values())),
+            observations=tuple(noted),
+        )
+
+    async def _next(
+        self, resource: str, thread: str, config: Config, *, after: int, end: int, partly: bool, again: bool
+    ) -> tuple[Candidate, ...]:
+        """Return the next batch; looks at ever more rows while none of them closes what the first began."""
+        size = config.compaction.batch
+        limit = size + _LOOKED_AT
+        while True:
+            rows = await self._store.compactions.candidates(resource, thread, after=after, again=again, limit=limit)
+            batch = choose_batch(rows, size, end, partly=partly)
+            if batch or len(rows) < limit or rows[-1].message.seq > end or limit >= _MOST_LOOKED_AT:
+                return batch
+            limit *= 4
+
+    async def _one(
+        self, resource: str, thread: str, live: Sequence[Message], config: Config, *, is_covered: bool
+    ) -> tuple[Compaction, tuple[Noted, ...]]:
+        """Compact one batch; returns it with what the log says about it."""
+        span = Span(first=live[0].seq, last=live[-1].seq)
+        shared = config.scope == "resource"
+        noted: tuple[Noted, ...] = ()
+        if is_covered:
+            noted = await self._store.compactions.noted(resource, thread, span, shared=shared)
+        lines = [Line(text=line.text, seqs=line.seqs, priority=line.priority) for line in noted]
+        if not lines:
+            # What the log covers was asked about already: no model is asked twice about the same messages.
+            lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
+        texts = self._texts(live, lines, config)
+        now = self._clock.now()
+        rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
+        made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)
+        await self._core.tell(
+            CompactionMade(
+                at=now,
+                resource=resource,
+                thread=thread,
+                compaction=made.id,
+                first_seq=span.first,
+                last_seq=span.last,
+                messages=made.messages,
+                tokens_before=sum(message.tokens for message in live),
+                tokens_after=self._counter.count(made.summary),
+            )
+        )
+        return made, noted
+
+    def _texts(self, live: Sequence[Message], lines: Sequence[Line], config: Config) -> CompactTexts:
+        return compact_texts(live, lines, self._counter, REDACTION if config.redact else NO_REDACTION)
+
+    async def _lines(
+        self, resource: str, thread: str, live: Sequence[Message], config: Config, *, may_ask: bool
+    ) -> list[Line]:
+        """Ask the observer about messages that no log covers; the embedded one goes on where a model fails."""
+        redactor = REDACTION if config.redact else NO_REDACTION
+        given = ObserveInput(messages=tuple(live), mode=config.mode, alias=thread)
+        try:
+            may_ask = may_ask and self._observer.name != ExtractiveMind.name
+            if may_ask and await self._may_spend(resource, config):
+                answer = (await self._observer.observe([given], redactor))[0]
+                if answer.usage is not None:
+                    await self._core.store.ledger.add(resource, answer.usage)
+                lines = _lines_of(answer)
+                if lines:
+                    return lines
+        except RunFault as fault:
+            await self._core.tell(
+                Degraded(
+                    at=self._clock.now(), resource=resource, thread=thread, what="summing up messages", error=str(fault)
+                )
+            )
+        return _lines_of((await self._embedded.observe([given], redactor))[0])
+
+    async def _may_spend(self, resource: str, config: Config) -> bool:
+        return config.budget is None or (await self._store.ledger.total(resource)).cost < config.budget
+
+
+def _lines_of(answer: Observed) -> list[Line]:
+    seqs = {shown.number: shown.seq for shown in answer.prompt.shown}
+    return [
+        Line(
+            text=draft.text,
+            seqs=tuple(seqs[number] for number in draft.cites if number in seqs) or tuple(seqs.values()),
+            priority=draft.priority,
+        )
+        for draft in answer.parsed.observations
+    ]

@@ -1,0 +1,306 @@
+"""Recall in the store: which messages a reference leads to, and their rows from any place on, in either direction.
+
+Knows what can be referred to: an observation, a group, a span, a message. Every query names its resource, so that what is
+foreign looks exactly like what is missing. Knows nothing of pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from memolog.domain.errors import InputError, MessageNotFound, NotFound, ThreadNotFound
+from memolog.domain.message import Message
+from memolog.domain.observation import Span
+from memolog.store.engine import Engine
+from memolog.store.rows import message_from_row
+from memolog.store.scope import FIRST, LAST, check_id, check_limit
+from memolog.store.sql import Row, Script, load_queries
+
+__all__ = ["Place", "Position", "Recall", "Reference", "Stretch"]
+
+q = load_queries("recall")
+messages = load_queries("messages")
+
+Reference = str | int | Span
+"""An observation's or a group's id, a group's handle, a message's id or number, or a span."""
+
+Position = tuple[int, int, int, int]
+"""A place in the order of recall: the thread's key, the sequence number, the part, the character."""
+
+_HANDLE: Final = re.compile(r"g\d{1,15}")
+_ALIAS: Final = re.compile(r"t(\d{1,15})")
+_RANGE: Final = r"#?(?P<first>\d{1,18})(?:\s*(?:-|–|—|\.\.|to)\s*#?(?P<last>\d{1,18}))?"
+_SPAN: Final = re.compile(_RANGE)
+_SPAN_OF_THREAD: Final = re.compile(rf"(?P<thread>.*?\S)(?:\s*[#:]\s*|\s+){_RANGE}", re.DOTALL)
+_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Consecutive messages of one thread."""
+
+    thread_pk: int
+    thread: str
+    first: int
+    last: int
+    label: str | None = None
+    """What models call the thread, where several share a log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a reference leads: stretches in their order, and where to begin."""
+
+    stretches: tuple[Stretch, ...]
+    start: Position
+
+    @property
+    def begins(self) -> Position:
+        """Return the first position of all."""
+        first = self.stretches[0]
+        return first.thread_pk, first.first, 0, 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Thread:
+    pk: int
+    id: str
+    last_seq: int
+
+
+class Recall:
+    """Finds the messages behind whatever can be referred to, one resource at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def find(
+        self,
+        resource: str,
+        reference: Reference,
+        *,
+        thread: str | None = None,
+        shared: bool = False,
+        alone: bool = False,
+    ) -> Place:
+        """Return where a reference leads; raises NotFound alike for what is missing and what is foreign.
+
+        `shared` prefers the log that the resource's threads share, `alone` keeps to the one message that is named.
+        """
+        check_id("resource", resource)
+        if thread is not None:
+            check_id("thread", thread)
+        if isinstance(reference, str):
+            check_id("reference", reference)
+        elif isinstance(reference, bool) or not isinstance(reference, int | Span):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"A reference is a text, a number or a span, not {type(reference).__name__}.",
+                then="Pass the id of a group, an observation or a message, a span, or a message's number.",
+            )
+        return await self._engine.read(lambda: _finding(resource, reference, thread, shared=shared, alone=alone))
+
+    async def rows(
+        self, resource: str, place: Place, position: Position, *, back: bool = False, limit: int = 50
+    ) -> tuple[Message, ...]:
+        """Return the messages of a place from a position on, or (`back`) up to it, the nearest first."""
+        check_id("resource", resource)
+        check_limit(limit)
+        return await self._engine.read(lambda: _reading(resource, place, position, back=back, limit=limit))
+
+    async def calls_before(self, resource: str, thread: str, seq: int, *, limit: int = 60) -> tuple[Message, ...]:
+        """Return the messages just before a number: what a result answers stands there."""
+        check_id("resource", resource)
+        check_id("thread", thread)
+
+        def script() -> Script[tuple[Message, ...]]:
+            rows = yield messages.before(resource=resource, thread=thread, before=seq, limit=check_limit(limit))
+            return tuple(map(message_from_row, rows))
+
+        return await self._engine.read(script)
+
+
+# ---------------------------------------------------------------- finding
+
+
+def _finding(resource: str, reference: Reference, thread: str | None, *, shared: bool, alone: bool) -> Script[Place]:
+    named = None if thread is None else (yield from _thread(resource, thread, shared=shared))
+    if isinstance(reference, int):
+        place: Place | None = _numbered(reference, None, named, alone=alone)
+    elif isinstance(reference, Span):
+        place = _numbered(reference.first, reference.last, named, alone=alone)
+    else:
+        found = yield from _known(resource, reference, named, shared=shared)
+        place = found or (yield from _message(resource, reference, named, alone=alone))
+        if place is None:
+            place = yield from _written(resource, reference, named, shared=shared, alone=alone)
+    if place is None:
+        raise NotFound(
+            f"Nothing of this resource is known as {reference!r}.",
+            then="Use an id that the log or a search shows, or a span such as 12-30 with its thread.",
+        )
+    return (yield from _labelled(resource, place)) if shared else place
+
+
+def _thread(resource: str, name: str, *, shared: bool) -> Script[_Thread]:
+    """Return a thread by its id or, where threads share a log, by what models call it."""
+    found = yield from _thread_if_any(resource, name, shared=shared)
+    if found is None:
+        raise ThreadNotFound(name)
+    return found
+
+
+def _thread_if_any(resource: str, name: str, *, shared: bool) -> Script[_Thread | None]:
+    rows = yield q.thread_by_id(resource=resource, thread=name)
+    alias = _ALIAS.fullmatch(name) if shared else None
+    if not rows and alias:
+        rows = yield q.thread_by_alias(resource=resource, alias=int(alias[1]))
+    return _Thread(pk=rows[0][0], id=rows[0][1], last_seq=rows[0][2]) if rows else None
+
+
+def _known(resource: str, reference: str, thread: _Thread | None, *, shared: bool) -> Script[Place | None]:
+    """Return what a group or an observation leads to."""
+    if _HANDLE.fullmatch(reference):
+        rows = yield q.groups_by_handle(resource=resource, handle=reference)
+        rows = _of_log(reference, rows, thread, shared=shared)
+    else:
+        rows = yield q.group_by_id(resource=resource, id=reference)
+    if rows:
+        return (yield from _group(resource, rows[0]))
+    found = yield q.observation_by_id(resource=resource, id=reference)
+    return (yield from _behind(resource, [found[0][0]])) if found else None
+
+
+def _of_log(handle: str, rows: Sequence[Row], thread: _Thread | None, *, shared: bool) -> Sequence[Row]:
+    """Return the group of the log that is meant: the thread's own, or the shared one."""
+    wanted = {0} if thread is None else {0, thread.pk}
+    meant = [row for row in rows if row[5] in wanted or thread is None]
+    if len(meant) > 1:
+        meant = [row for row in meant if (row[5] == 0) == shared]
+    if len(meant) > 1:
+        raise InputError(
+            f"Several threads have a group {handle}.",
+            why="Each thread's log counts its groups by itself.",
+            then="Say which thread is meant.",
+        )
+    return meant
+
+
+def _group(resource: str, row: Row) -> Script[Place | None]:
+    group_pk, kind, thread_pk, first, last, _ = row
+    if kind == "observer":
+        rows = yield q.thread_by_key(resource=resource, thread_pk=thread_pk)
+        return _place([Stretch(thread_pk=thread_pk, thread=rows[0][1], first=first, last=last)]) if rows else None
+    rows = yield q.observations_of_group(group_pk=group_pk)
+    return (yield from _behind(resource, [row[0] for row in rows]))
+
+
+def _behind(resource: str, observations: Sequence[int]) -> Script[Place | None]:
+    """Return the messages that lines of the log come from, through all that they merge."""
+    found: set[tuple[int, str, int, int]] = set()
+    for start in range(0, len(observations), _AT_ONCE):
+        some = observations[start : start + _AT_ONCE]
+        found.update(tuple(row) for row in (yield q.sources(resource=resource, observations=some)))  # pyright: ignore[reportArgumentType]
+    stretches = [Stretch(thread_pk=pk, thread=name, first=first, last=last) for pk, name, first, last in sorted(found)]
+    return _place(stretches)
+
+
+def _message(resource: str, reference: str, thread: _Thread | None, *, alone: bool) -> Script[Place | None]:
+    rows = yield q.message_places(resource=resource, id=reference, thread=thread.id if thread else None)
+    if len(rows) > 1:
+        raise InputError(
+            f"Several threads have a message {reference}.",
+            why="An id is unique within its thread only.",
+            then="Say which thread is meant.",
+        )
+    if not rows:
+        return None
+    pk, name, last_seq, seq = rows[0]
+    return _from(_Thread(pk=pk, id=name, last_seq=last_seq), seq, alone=alone)
+
+
+def _written(
+    resource: str, reference: str, thread: _Thread | None, *, shared: bool, alone: bool
+) -> Script[Place | None]:
+    """Return where a span or a number leads that is written out: "12-30", "t1 12-30", "#12"."""
+    hit = _SPAN.fullmatch(reference.strip())
+    if hit is None:
+        hit = _SPAN_OF_THREAD.fullmatch(reference.strip())
+        thread = (yield from _thread_if_any(resource, hit["thread"], shared=shared)) if hit else None
+        if hit is None or thread is None:
+            return None
+    last = None if hit["last"] is None else int(hit["last"])
+    return _numbered(int(hit["first"]), last, thread, alone=alone)
+
+
+def _numbered(first: int, last: int | None, thread: _Thread | None, *, alone: bool) -> Place | None:
+    if thread is None:
+        raise InputError(
+            "A number alone does not say which message is meant.",
+            why="Each thread counts its messages by itself.",
+            then="Say which thread is meant.",
+        )
+    if last is not None and last < first:
+        raise InputError(f"A span cannot run from {first} to {last}.", then="Name the earlier message first.")
+    if not 1 <= first <= thread.last_seq:
+        raise MessageNotFound(f"{first} of thread {thread.id}")
+    if last is None:
+        return _from(thread, first, alone=alone)
+    end = min(last, thread.last_seq)
+    return _place([Stretch(thread_pk=thread.pk, thread=thread.id, first=first, last=end)])
+
+
+def _from(thread: _Thread, seq: int, *, alone: bool) -> Place:
+    """Return a message's place in its thread: who wants more can go on from it, in either direction."""
+    first, last = (seq, seq) if alone else (1, thread.last_seq)
+    stretch = Stretch(thread_pk=thread.pk, thread=thread.id, first=first, last=last)
+    return Place(stretches=(stretch,), start=(thread.pk, seq, 0, 0))
+
+
+def _place(stretches: Sequence[Stretch]) -> Place | None:
+    """Return the place of these stretches, those that touch joined; nothing if there is none."""
+    joined: list[Stretch] = []
+    for stretch in sorted(stretches, key=lambda stretch: (stretch.thread_pk, stretch.first)):
+        before = joined[-1] if joined else None
+        if before and before.thread_pk == stretch.thread_pk and stretch.first <= before.last + 1:
+            joined[-1] = replace(before, last=max(before.last, stretch.last))
+        else:
+            joined.append(stretch)
+    return Place(stretches=tuple(joined), start=(joined[0].thread_pk, joined[0].first, 0, 0)) if joined else None
+
+
+def _labelled(resource: str, place: Place) -> Script[Place]:
+    keys = sorted({stretch.thread_pk for stretch in place.stretches})
+    labels: dict[int, str] = {}
+    for start in range(0, len(keys), _AT_ONCE):
+        rows = yield q.labels(resource=resource, threads=keys[start : start + _AT_ONCE])
+        labels |= {pk: f"t{alias}" for pk, alias in rows}
+    stretches = (replace(stretch, label=labels.get(stretch.thread_pk)) for stretch in place.stretches)
+    return replace(place, stretches=tuple(stretches))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _reading(resource: str, place: Place, position: Position, *, back: bool, limit: int) -> Script[tuple[Message, ...]]:
+    found: list[Message] = []
+    thread_pk, seq, part, character = position
+    # Going back, the row of the position is of use only if something of it lies before.
+    end = seq if (part, character) > (0, 0) else seq - 1
+    for stretch in reversed(place.stretches) if back else place.stretches:
+        first, last = stretch.first, stretch.last
+        if stretch.thread_pk == thread_pk:
+            first, last = (first, min(last, end)) if back else (max(first, seq), last)
+        elif (stretch.thread_pk > thread_pk) == back:
+            continue
+        if first > last or len(found) >= limit:
+            continue
+        where = {"resource": resource, "thread": stretch.thread, "limit": limit - len(found)}
+        if back:
+            rows = yield messages.before(before=min(last + 1, LAST), **where)
+        else:
+            rows = yield messages.after(after=max(first - 1, FIRST), up_to=last, **where)
+        found += [message_from_row(row) for row in rows if first <= row[2] <= last]
+    return tuple(found)

@@ -1,0 +1,57 @@
+-- thread_by_id --
+SELECT pk, id, last_seq FROM threads WHERE resource = :resource AND id = :thread
+
+-- thread_by_alias --
+-- What models call a thread: its number in the log that the resource's threads share.
+SELECT t.pk, t.id, t.last_seq
+FROM logs l JOIN cursors c ON c.log_pk = l.pk JOIN threads t ON t.pk = c.thread_pk
+WHERE l.resource = :resource AND l.thread_pk IS NULL AND c.alias = :alias
+
+-- labels --
+-- The number of each thread in the shared log.
+SELECT t.pk, c.alias
+FROM logs l JOIN cursors c ON c.log_pk = l.pk JOIN threads t ON t.pk = c.thread_pk
+WHERE l.resource = :resource AND l.thread_pk IS NULL AND t.pk IN (:threads[])
+
+-- groups_by_handle --
+-- A handle is unique within its log: a thread's own, or (thread 0) the shared one.
+SELECT g.pk, g.kind, g.thread_pk, g.first_seq, g.last_seq, COALESCE(l.thread_pk, 0)
+FROM groups g JOIN logs l ON l.pk = g.log_pk
+WHERE l.resource = :resource AND g.handle = :handle AND g.state <> 'void'
+
+-- group_by_id --
+SELECT g.pk, g.kind, g.thread_pk, g.first_seq, g.last_seq, COALESCE(l.thread_pk, 0)
+FROM groups g JOIN logs l ON l.pk = g.log_pk
+WHERE l.resource = :resource AND g.id = :id AND g.state <> 'void'
+
+-- observation_by_id --
+SELECT o.pk
+FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
+WHERE l.resource = :resource AND o.id = :id AND o.state <> 'deleted' AND g.state <> 'void'
+
+-- observations_of_group --
+SELECT pk FROM observations WHERE group_pk = :group_pk AND state <> 'deleted'
+
+-- sources --
+-- The messages behind some lines of the log, and behind all that these stand for, however often it was condensed.
+WITH RECURSIVE behind (pk) AS (
+  SELECT o.pk FROM observations o WHERE o.pk IN (:observations[])
+  UNION
+  SELECT x.merged_pk FROM observation_merges x JOIN behind b ON b.pk = x.observation_pk
+)
+SELECT DISTINCT t.pk, t.id, s.first_seq, s.last_seq
+FROM behind b
+JOIN observations o ON o.pk = b.pk
+JOIN observation_sources s ON s.observation_pk = o.pk
+JOIN threads t ON t.pk = s.thread_pk
+WHERE t.resource = :resource AND o.state <> 'deleted'
+
+-- thread_by_key --
+SELECT pk, id, last_seq FROM threads WHERE resource = :resource AND pk = :thread_pk
+
+-- message_places --
+SELECT t.pk, t.id, t.last_seq, MIN(m.seq)
+FROM threads t JOIN messages m ON m.thread_pk = t.pk
+WHERE t.resource = :resource AND m.id = :id AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
+GROUP BY t.pk, t.id, t.last_seq
+ORDER BY t.pk

@@ -1,0 +1,335 @@
+"""Compaction through the public face, on every engine: by hand, by count, and back again."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import (
+    AssistantMessage,
+    CompactionConfig,
+    Config,
+    InputError,
+    NotFound,
+    StoreError,
+    SyncMemory,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+from memolog.domain.message import Message, ToolResultPart
+from memolog.runtime.events import CompactionMade, Degraded, Event
+from memolog.runtime.memory import Memory
+from memolog.testing import ScriptedModel
+
+PLAIN = Config(observe=False, last_messages=60)
+TALK = "I would like to know all about it, in every detail, as soon as that is possible. "
+
+
+@pytest.fixture
+async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+    """Return a memory that keeps no log, on each engine in turn."""
+    async with Memory(address, config=PLAIN, clock=clock) as opened:
+        yield opened
+
+
+async def talk(memory: Memory, clock: FakeClock, turns: int, first: int = 0, **options: Any) -> None:
+    """Hold some turns with a tool; the background settles after each."""
+    for number in range(first, first + turns):
+        async with memory.turn("t1", "alice", **options) as turn:
+            await turn.prepare(UserMessage(f"Question {number} about module_{number}.py. {TALK}", id=f"u{number}"))
+            call = ToolCallPart(id=f"c{number}", name="read", arguments={"path": f"src/module_{number}.py"})
+            await turn.record(AssistantMessage([call], id=f"a{number}"))
+            await turn.prepare(ToolMessage(f"c{number}", f"def handler_{number}():\n    pass\n" * 30, id=f"r{number}"))
+            await turn.record(AssistantMessage(f"Answer {number}. {TALK}", id=f"f{number}"))
+        await memory.settled()
+        clock.advance(minutes=1)
+
+
+async def rows(memory: Memory) -> tuple[Message, ...]:
+    """Return the messages of the thread."""
+    return await (await memory.open()).store.messages.after("alice", "t1")
+
+
+def bare(messages: tuple[Message, ...]) -> list[tuple[Any, ...]]:
+    """Return all that a restore must bring back."""
+    return [(m.seq, m.id, m.level, m.injection, m.search, m.parts, m.tokens, m.state) for m in messages]
+
+
+def unpaired(context: Any) -> list[str]:
+    """Return the calls and results of a context that do not follow each other."""
+    waiting: set[str] = set()
+    wrong: list[str] = []
+    for message in context.tail:
+        results = {part.call_id for part in message.parts if isinstance(part, ToolResultPart)}
+        if not results:
+            wrong += waiting
+            waiting = set()
+        wrong += results - waiting
+        waiting -= results
+        waiting |= {part.id for part in message.parts if isinstance(part, ToolCallPart)}
+    return wrong + list(waiting)
+
+
+# ---------------------------------------------------------------- by count
+
+
+async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeClock) -> None:
+    """Thirty newer messages bring a batch to the first level, ninety to the second; contexts stay whole."""
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    await talk(memory, clock, 9)
+    assert await memory.compactions("t1", "alice") == ()
+    await talk(memory, clock, 25, first=9)
+    found = await rows(memory)
+    assert len(found) == 136
+    levels = [m.level for m in found]
+    assert levels == sorted(levels, reverse=True)
+    assert 30 <= levels.count(0) < 45
+    assert levels.count(2) >= 30
+    made = await memory.compactions("t1", "alice")
+    assert [c.span.first for c in made] == [1, *(c.span.last + 1 for c in made[:-1])]
+    assert all(8 <= c.messages <= 12 for c in made)
+    assert sum(isinstance(event, CompactionMade) for event in events) == len(made)
+    async with memory.turn("t1", "alice") as turn:
+        context = await turn.prepare(UserMessage("and now?"))
+    text = context.render_without_edge()
+    assert unpaired(context) == []
+    # A summary is shown once, in the place of its messages.
+    shown = [c for c in made if c.span.last > 137 - 60]
+    for compaction in shown:
+        assert text.count(compaction.summary.splitlines()[1][:60].replace("&", "&amp;").replace("<", "&lt;")) >= 1
+    assert text.count("<earlier-messages>") == len(shown)
+    assert context.tokens.tail < sum(m.tokens for m in found[-60:])
+
+
+async def test_search_texts_at_each_level(memory: Memory, clock: FakeClock) -> None:
+    """First the code and the names stay, then only what was written down; recall has every word."""
+    await talk(memory, clock, 34)
+    found = await rows(memory)
+    first = next(m for m in found if m.level == 1 and m.role == "user")
+    assert f"module_{first.id[1:]}.py" in (first.search or "")
+    result = next(m for m in found if m.level == 2 and m.role == "tool")
+    assert (result.search or "").count("def handler_") < result.parts[0].content.count("def handler_")  # pyright: ignore[reportAttributeAccessIssue]
+    page = await memory.recall(result.id, "alice", detail="full", part=0)
+    assert page.items[0].pieces[0].text == f"def handler_{result.id[1:]}():\n    pass\n" * 30
+
+
+async def test_a_restored_batch_is_left_alone(memory: Memory, clock: FakeClock) -> None:
+    """What somebody brought back stays, whatever comes after it, until it is compacted by hand."""
+    await talk(memory, clock, 14)
+    made = await memory.compactions("t1", "alice")
+    await memory.restore_compaction("t1", "alice", made[0].id)
+    await talk(memory, clock, 10, first=14)
+    span = made[0].span
+    found = await rows(memory)
+    assert {m.level for m in found if m.seq in span} == {0}
+    assert found[span.last].level > 0
+    await memory.compact("t1", "alice")
+    assert 0 not in {m.level for m in await rows(memory)}
+
+
+async def test_with_a_log_nothing_is_compacted_by_itself(address: str, engine_name: str, clock: FakeClock) -> None:
+    """The prefix and the tail of a thread that is observed change only as the log does."""
+    if engine_name == "memory":
+        return
+    async with Memory(address, clock=clock) as memory:
+        await talk(memory, clock, 14)
+        assert await memory.compactions("t1", "alice") == ()
+    async with Memory(address, clock=clock, config=PLAIN) as memory:
+        off = {"compaction.automatic": False}
+        await talk(memory, clock, 1, first=14, settings=off)
+        assert await memory.compactions("t1", "alice") == ()
+        await talk(memory, clock, 1, first=15)
+        assert await memory.compactions("t1", "alice") != ()
+
+
+async def test_a_model_sums_up_and_the_embedded_one_stands_in(address: str, clock: FakeClock) -> None:
+    """Where a model is named it writes the summaries; when it fails, that is told and the work goes on."""
+    model = ScriptedModel(["<observations>\n* 🔴 Told by the model [1]\n</observations>", ConnectionError("away")])
+    events: list[Event] = []
+    config = Config(observe=False, compaction=CompactionConfig(batch=4, after=8, deep_after=8))
+    async with Memory(address, model=model, config=config, clock=clock) as memory:
+        memory.subscribe(events.append)
+        await talk(memory, clock, 4)
+        made = await memory.compactions("t1", "alice")
+        assert "Told by the model" in made[0].summary
+        assert len(model.requests) == 2
+        assert "Told by the model" not in made[1].summary
+        assert any(isinstance(event, Degraded) and event.what == "summing up messages" for event in events)
+        usage = await (await memory.open()).store.ledger.total("alice")
+        assert usage.requests == 1
+
+
+async def test_a_spent_budget_asks_no_model(address: str, clock: FakeClock) -> None:
+    """Summaries are made all the same."""
+    model = ScriptedModel()
+    config = Config(observe=False, budget=0.0, compaction=CompactionConfig(batch=4, after=8, deep_after=8))
+    async with Memory(address, model=model, config=config, clock=clock) as memory:
+        await talk(memory, clock, 4)
+        assert await memory.compactions("t1", "alice")
+        assert model.requests == []
+
+
+# ---------------------------------------------------------------- by hand
+
+
+async def test_by_hand_it_also_observes(address: str, clock: FakeClock) -> None:
+    """The result names how many messages, the summary, and the groups and observations made of them."""
+    model = ScriptedModel()
+    async with Memory(address, model=model, clock=clock) as memory:
+        await talk(memory, clock, 6)
+        before = await rows(memory)
+        done = await memory.compact("t1", "alice")
+        assert done.messages == 24
+        assert len(done.observations) >= 6
+        assert sum(c.messages for c in done.compactions) == 24
+        assert all(c.summary in done.summary for c in done.compactions)
+        # The log was paid for once: the summaries are made of it.
+        assert len(model.requests) == len(done.groups)
+        assert "was said" in done.summary
+        page = await memory.recall(done.groups[0], "alice", thread="t1", detail="full", tokens=20_000)
+        assert page.items[0].pieces[0].text == before[0].text
+        assert {m.level for m in await rows(memory)} == {1}
+        assert [m.parts for m in await rows(memory)] == [m.parts for m in before]
+        async with memory.turn("t1", "alice") as turn:
+            context = await turn.prepare(UserMessage("go on"))
+        assert "<observations" in context.render()
+        assert "earlier-messages" not in context.render()
+        again = await memory.compact("t1", "alice", keep=1)
+        assert (again.messages, again.summary) == (0, "")
+
+
+async def test_what_cannot_be_observed_is_not_compacted(address: str, clock: FakeClock) -> None:
+    """With a log, a message leaves sight only when the log speaks of it."""
+    async with Memory(address, model=ScriptedModel([ConnectionError("away")] * 50), clock=clock) as memory:
+        await talk(memory, clock, 3)
+        before = bare(await rows(memory))
+        done = await memory.compact("t1", "alice")
+        assert (done.messages, done.groups) == (0, ())
+        assert bare(await rows(memory)) == before
+
+
+async def test_restored_byte_for_byte(memory: Memory, clock: FakeClock) -> None:
+    """After every restore the rows are as they were saved, at whatever level they had been."""
+    await talk(memory, clock, 40, settings={"compaction.automatic": False})
+    before = bare(await rows(memory))
+    done = await memory.compact("t1", "alice", keep=5)
+    assert done.deepened > 0
+    assert bare(await rows(memory)) != before
+    for made in await memory.compactions("t1", "alice"):
+        restored = await memory.restore_compaction("t1", "alice", made.id)
+        assert restored.restored_at == clock.now()
+    assert bare(await rows(memory)) == before
+
+
+async def test_a_session_ends_with_a_compaction(address: str, clock: FakeClock) -> None:
+    """`finalize(compact=True)` leaves a log and nothing else in sight."""
+    async with Memory(address, clock=clock) as memory:
+        await talk(memory, clock, 4)
+        status = await memory.finalize("t1", "alice", compact=True)
+        assert status.messages.tokens == 0
+        assert {m.level for m in await rows(memory)} == {1}
+
+
+async def test_shared_logs_are_compacted_thread_by_thread(address: str, clock: FakeClock) -> None:
+    """In resource scope the groups of the shared log stand for the thread's messages."""
+    async with Memory(address, config=Config(scope="resource"), clock=clock) as memory:
+        await talk(memory, clock, 3)
+        async with memory.turn("t2", "alice") as turn:
+            await turn.prepare(UserMessage("Something else entirely, about gardens."))
+        done = await memory.compact("t1", "alice")
+        assert done.messages == 12
+        assert done.observations
+        store = (await memory.open()).store
+        assert [m.level for m in await store.messages.after("alice", "t2")] == [0]
+        assert "gardens" not in done.summary
+
+
+async def test_what_the_model_saw_can_be_seen_again(memory: Memory, clock: FakeClock) -> None:
+    """A context is built again as it was, whether its messages have been compacted or restored since."""
+    await talk(memory, clock, 9)
+    seen: list[str] = []
+    for number in (9, 15):
+        await talk(memory, clock, number - 9, first=9)
+        async with memory.turn("t1", "alice") as turn:
+            seen.append((await turn.prepare(UserMessage(f"how far? {number}"))).render())
+    store = (await memory.open()).store
+    contexts = await store.journal.contexts("alice", "t1")
+    numbers = [c.number for c in contexts if c.step == 1 and c.number in {19, len(contexts)}]
+    await memory.compact("t1", "alice")
+    assert [(await memory.seen("t1", "alice", number)).render() for number in numbers] == seen
+    for made in await memory.compactions("t1", "alice"):
+        await memory.restore_compaction("t1", "alice", made.id)
+    assert [(await memory.seen("t1", "alice", number)).render() for number in numbers] == seen
+
+
+# ---------------------------------------------------------------- pruning and refusals
+
+
+async def test_pruning_is_off_until_it_is_asked_for(address: str, engine_name: str, clock: FakeClock) -> None:
+    """It says so; once on, only what is old, observed and compacted loses its raw text."""
+    if engine_name == "memory":
+        return
+    async with Memory(address, clock=clock) as memory:
+        await talk(memory, clock, 3)
+        await memory.compact("t1", "alice")
+        with pytest.raises(InputError, match="off"):
+            await memory.prune("t1", "alice")
+    async with Memory(address, clock=clock, config=Config(compaction=CompactionConfig(prune=True))) as memory:
+        assert (await memory.prune("t1", "alice")).messages == 0
+        clock.advance(days=31)
+        await talk(memory, clock, 1, first=3)
+        done = await memory.prune("t1", "alice")
+        assert (done.messages, done.young) == (12, 4)
+        page = await memory.recall("t1 1-12", "alice", detail="full", tokens=20_000)
+        assert all(item.pruned for item in page.items)
+        assert "[raw text removed]" in page.text
+        with pytest.raises(InputError, match="pruned"):
+            await memory.restore_compaction("t1", "alice", (await memory.compactions("t1", "alice"))[0].id)
+        async with memory.turn("t1", "alice") as turn:
+            assert (await turn.prepare(UserMessage("still here?"))).render()
+
+
+async def test_bad_calls_say_what_to_do(memory: Memory, clock: FakeClock) -> None:
+    """A missing thread, a missing compaction, a negative number."""
+    await talk(memory, clock, 1)
+    for call in (memory.compact("none", "alice"), memory.compactions("none", "alice"), memory.compact("t1", "bob")):
+        with pytest.raises(NotFound):
+            await call
+    with pytest.raises(NotFound):
+        await memory.restore_compaction("t1", "alice", "none")
+    with pytest.raises(InputError):
+        await memory.compact("t1", "alice", keep=-1)
+
+
+async def test_a_read_only_memory_compacts_nothing(address: str, engine_name: str, clock: FakeClock) -> None:
+    """Neither by hand nor by count."""
+    if engine_name == "memory":
+        return
+    async with Memory(address, config=PLAIN, clock=clock) as memory:
+        await talk(memory, clock, 12, settings={"compaction.automatic": False})
+    async with Memory(address, config=PLAIN.with_overrides({"read_only": True}), clock=clock) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("hello"))
+        await memory.settled()
+        assert await memory.compactions("t1", "alice") == ()
+        with pytest.raises(StoreError):
+            await memory.compact("t1", "alice")
+
+
+def test_without_await(tmp_path: Any) -> None:
+    """The synchronous face compacts, lists, restores and recalls alike."""
+    with SyncMemory(str(tmp_path / "m.db")) as memory:
+        with memory.turn("t1", "alice") as turn:
+            turn.prepare(UserMessage("The API lives in server/."))
+            turn.record(AssistantMessage("Noted."))
+        done = memory.compact("t1", "alice")
+        assert done.messages == 2
+        [made] = memory.compactions("t1", "alice")
+        assert memory.restore_compaction("t1", "alice", made.id).restored_at is not None
+        assert "server/" in memory.recall(done.groups[0], "alice").text
+        with pytest.raises(InputError):
+            memory.prune("t1", "alice")
+        assert memory.finalize("t1", "alice", compact=True).groups == 1
