@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import datetime
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +34,7 @@ from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
 from memolog.runtime.thinking import Thinking
+from memolog.runtime.tools import Tools
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
 from memolog.runtime.working_memory import WorkingMemory
@@ -216,6 +218,17 @@ class Memory(LookingBack):
             read_only=config.read_only,
         )
         return Tasks(self.open, scoped)
+
+    # ------------------------------------------------------------ tools
+
+    def tools(self, resource: str, *, thread: str | None = None, session: str | None = None) -> Tools:
+        """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
+
+        What is claimed is claimed for the session, and becomes the active task of the thread.
+        """
+        # Built on the memory itself, and on a library that only its users pay for: loaded when somebody asks.
+        made: Tools = import_module("memolog.tools").Toolset(self, resource, thread=thread, session=session)
+        return made
 
     # ------------------------------------------------------------ events
 

@@ -25,6 +25,7 @@ from memolog.runtime.portal import Portal
 from memolog.runtime.status import Status
 from memolog.runtime.sync_tasks import SyncTasks
 from memolog.runtime.sync_working_memory import SyncWorkingMemory
+from memolog.runtime.tools import SyncTools
 from memolog.runtime.turn import Turn
 from memolog.store.recall import Reference
 from memolog.store.snapshot import GroupRow
@@ -144,6 +145,10 @@ class SyncMemory:
     def sweep(self, resource: str) -> int:
         """Observe in the background what threads left behind that nobody reopened."""
         return self._portal.call(self._memory.sweep(resource))
+
+    def tools(self, resource: str, *, thread: str | None = None, session: str | None = None) -> SyncTools:
+        """Return the three tools for a model that works for this resource: definitions, guidance, and calls."""
+        return SyncTools(self._memory.tools(resource, thread=thread, session=session), self._portal)
 
     def working_memory(self, resource: str, thread: str | None = None) -> SyncWorkingMemory:
         """Return the working memory of a resource, or of one of its threads, to read and change it."""

@@ -5,6 +5,7 @@ Knows how models name tasks. One clear meaning is taken; several are refused, wi
 
 import difflib
 import re
+from collections.abc import Callable
 from typing import Final
 
 from memolog.domain.task import Task
@@ -50,7 +51,7 @@ async def _by_title(tasks: Tasks, name: str) -> Task:
     wanted = _folded(name)
     hits = [hit.task for hit in await tasks.search(name, limit=2 * _FEW)] if wanted else []
     titles = [(task, _folded(task.title)) for task in hits]
-    tests = (
+    tests: tuple[Callable[[str], bool], ...] = (
         lambda title: title == wanted,
         lambda title: len(wanted) >= _SHORTEST and (wanted in title or title in wanted),
         lambda title: difflib.SequenceMatcher(None, wanted, title).ratio() >= _NEAR,

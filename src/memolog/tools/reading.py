@@ -28,6 +28,8 @@ _NAMED: Final = ("handle", "id", "task", "name", "title", "value")
 
 def whole(value: Any) -> Any:
     """Return a whole number that was written as text or with a point; anything else as it is, to be refused."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004 - one kind for the reader
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         return int(float(value.strip()))
     if isinstance(value, float) and value.is_integer():
@@ -57,12 +59,14 @@ def name(value: Any) -> Any:
     """Return a name given as text, as a number, or inside an object that says what it names."""
     if isinstance(value, Mapping):
         inner = cast("Mapping[str, Any]", value)
-        return next((name(inner[key]) for key in _NAMED if inner.get(key)), value)
+        return next((name(inner[key]) for key in _NAMED if inner.get(key)), inner)
     if isinstance(value, list | tuple) and len(cast("list[Any]", value)) == 1:
         return name(cast("list[Any]", value)[0])
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return cast("Any", value)
 
 
 def names(value: Any) -> Any:
@@ -104,8 +108,12 @@ def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], 
         plain = _plain(value)
         if plain in spelt:
             return spelt[plain]
-        near = {spelt[word] for word in difflib.get_close_matches(plain, spelt, n=3, cutoff=_CLOSE)}
-        return near.pop() if len(near) == 1 else value
+        # A slip in the word itself is likelier than one in another word for it.
+        for words in ([_plain(word) for word in known], list(spelt)):
+            near = {spelt[word] for word in difflib.get_close_matches(plain, words, n=3, cutoff=_CLOSE)}
+            if near:
+                return near.pop() if len(near) == 1 else value
+        return value
 
     return read
 

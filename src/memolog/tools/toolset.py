@@ -72,7 +72,7 @@ class Toolset:
             return _failure(str(problem), retryable=False)
         except MemologError as error:
             return _failure(str(error), retryable=error.retryable)
-        except Exception:
+        except Exception:  # noqa: BLE001 - an agent is never stopped by its memory
             _log.exception("the tool %r failed in a way that it never should", name)
             return _failure("The memory failed to answer. Go on without it, or try once more.", retryable=True)
 

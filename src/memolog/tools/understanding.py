@@ -153,7 +153,7 @@ def _object(tool: str, given: object, depth: int) -> Mapping[str, Any]:
     if isinstance(given, bytes | bytearray):
         given = bytes(given).decode("utf-8", "replace")
     if isinstance(given, str):
-        given = _from_text(tool, given, depth)
+        return _object(tool, _from_text(tool, given, depth), depth + 1)
     if isinstance(given, list | tuple) and len(cast("list[Any]", given)) == 1:
         return _object(tool, cast("list[Any]", given)[0], depth + 1)
     if isinstance(given, list | tuple):
@@ -180,9 +180,8 @@ def _from_text(tool: str, text: str, depth: int) -> object:
         return json.loads(re.sub(r",\s*([}\]])", r"\1", plain.replace("“", '"').replace("”", '"')))
     except (ValueError, RecursionError):
         pass
-    action = _read_action(tool, plain)
-    if action is not None:
-        return {"action": action}
+    if _read_exactly(tool, plain):
+        return {"action": plain}
     raise Misunderstood(f"The arguments are text that is no JSON object. {shape_of(tool)}")
 
 
@@ -223,7 +222,8 @@ def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )
     if named is None:
         return _told_by_fields(tool, fields), fields
-    action = _read_action(tool, named)
+    is_foreign = isinstance(named, str) and not _read_exactly(tool, named) and _is_action_elsewhere(tool, named)
+    action = None if is_foreign else _read_action(tool, named)
     if action is None:
         elsewhere = [
             other for other in ACTIONS if other != tool and isinstance(named, str) and _read_exactly(other, named)
@@ -235,6 +235,11 @@ def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if action == "dep" and isinstance(named, str) and _plain(named) in _REMOVING:
         fields.setdefault("op", "remove")
     return action, fields
+
+
+def _is_action_elsewhere(tool: str, word: str) -> bool:
+    """Tell whether a word is the name of another tool's action: that is no slip of the pen."""
+    return any(_plain(word) in map(_plain, actions) for other, actions in ACTIONS.items() if other != tool)
 
 
 def _read_exactly(tool: str, word: str) -> bool:
