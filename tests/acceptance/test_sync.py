@@ -19,8 +19,10 @@ from memolog.runtime.events import Activated, Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory, SyncTurn
 from memolog.runtime.sync_tasks import SyncTasks
+from memolog.runtime.sync_working_memory import SyncWorkingMemory
 from memolog.runtime.tasks import Tasks
 from memolog.runtime.turn import Turn
+from memolog.runtime.working_memory import WorkingMemory
 from memolog.testing import ScriptedModel
 
 RESOURCE, THREAD = "alice", "t1"
@@ -223,7 +225,9 @@ def parameters(method: Callable[..., Any]) -> list[tuple[str, Any, Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [(Memory, SyncMemory), (Turn, SyncTurn), (Tasks, SyncTasks)], ids=["memory", "turn", "tasks"]
+    ("one", "other"),
+    [(Memory, SyncMemory), (Turn, SyncTurn), (Tasks, SyncTasks), (WorkingMemory, SyncWorkingMemory)],
+    ids=["memory", "turn", "tasks", "working_memory"],
 )
 def test_nothing_is_missing(one: type, other: type) -> None:
     """Every public method has a twin with the same parameters; the differences are listed, and none of them is idle."""

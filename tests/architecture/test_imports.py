@@ -13,6 +13,7 @@ HEAVY = (
     "langchain",
     "mcp",
     "openai",
+    "pydantic",
     "pydantic_ai",
     "rich",
     "splintr",

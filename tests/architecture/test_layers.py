@@ -4,6 +4,7 @@ The root (`memolog/__init__.py`) stands between the tools and the adapters: it o
 libraries or makes programs is imported by name.
 """
 
+import ast
 from collections.abc import Iterator
 
 from architecture.source import Module, imported, modules
@@ -12,7 +13,7 @@ ROOT = "memolog"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"domain", "version"}),
     frozenset({"config", "tokens"}),
-    frozenset({"context", "decide", "extractive", "grounding", "prompt", "search", "tasks"}),
+    frozenset({"context", "decide", "documents", "extractive", "grounding", "prompt", "search", "tasks"}),
     frozenset({"store"}),
     frozenset({"runtime", "testing"}),
     frozenset({"tools"}),
@@ -27,6 +28,9 @@ BESIDE: dict[str, frozenset[str]] = {
     "__main__": frozenset({"apps"}),
     "extractive": frozenset({"prompt"}),
 }
+
+# What is built on a memory and handed out by it: loaded by name when somebody asks for it, and by nothing else.
+ON_REQUEST: dict[str, frozenset[str]] = {"memolog.runtime.memory": frozenset({"memolog.tools"})}
 
 RANKS = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 
@@ -48,7 +52,8 @@ def astray(module: Module) -> Iterator[str]:
     """Yield the imports of a module that go the wrong way."""
     package = package_of(module.name)
     for node, name in imported(module):
-        if not may_import(package, package_of(name)):
+        is_late = isinstance(node, ast.Constant) and name in ON_REQUEST.get(module.name, ())
+        if not is_late and not may_import(package, package_of(name)):
             yield module.at(node, f"{package} must not import {name}")
 
 

@@ -154,6 +154,7 @@ WRAPPED_BY: dict[str, str | None] = {
     "httpx": None,
     "mcp": "apps/mcp",
     "openai": "adapters/openai",
+    "pydantic": "tools",
     "pydantic_ai": "adapters/pydantic_ai",
     "splintr": None,
     "starlette": "apps/http",

@@ -13,6 +13,7 @@ import pytest
 
 from conftest import FakeClock
 from contract.raw_sql import add_task
+from memolog.documents import replaced
 from memolog.domain.errors import EmptyId, InputError, MemologError
 from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Observation, Span
@@ -29,7 +30,7 @@ from memolog.store.task_filter import TaskFilter
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
-    *("recall", "compactions", "extracts"),
+    *("recall", "compactions", "extracts", "working_memory"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -215,6 +216,22 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.ledger.total(r, thread="secret"),
     ],
     "ledger.calibration": [lambda s, r, _: s.ledger.calibration(r, "m")],
+    "working_memory.get": [
+        lambda s, r, _: s.working_memory.get(r),
+        lambda s, r, _: s.working_memory.get(r, "secret"),
+    ],
+    "working_memory.change": [
+        lambda s, r, _: s.working_memory.change(r, replaced("mine"), who="me", most=100),
+        lambda s, r, _: s.working_memory.change(r, replaced("mine"), thread="secret", who="me", most=100),
+    ],
+    "working_memory.version": [
+        lambda s, r, _: s.working_memory.version(r, 2),
+        lambda s, r, _: s.working_memory.version(r, 1, thread="secret"),
+    ],
+    "working_memory.versions": [
+        lambda s, r, _: s.working_memory.versions(r, before=2),
+        lambda s, r, _: s.working_memory.versions(r, "secret"),
+    ],
     "ledger.calibrate": [lambda s, r, _: s.ledger.calibrate(r, "m", learn)],
     "logs.snapshot": [
         lambda s, r, _: s.logs.snapshot(r, "secret", "thread"),
@@ -297,6 +314,8 @@ async def everything(store: Store) -> str:
             await store.task_links.all("alice"),
             [await store.tasks.history("alice", handle) for handle in ("T-1", "T-2", "T-3")],
             await store.task_messages.messages("alice", "T-1"),
+            await store.working_memory.versions("alice"),
+            await store.working_memory.versions("alice", "secret"),
             await store.compactions.list("alice", "short"),
         )
     )
@@ -324,6 +343,9 @@ async def move_in(store: Store) -> Lease:
     assert lease is not None
     await store.ledger.add("alice", Usage(model="m", cost=2.0, thread="secret", task="task", run="run"))
     await store.ledger.calibrate("alice", "m", learn)
+    for text in ("hers", "still hers"):
+        await store.working_memory.change("alice", replaced(text), who="alice", most=100)
+    await store.working_memory.change("alice", replaced("of one thread"), thread="secret", who="alice", most=100)
     await store.messages.save("alice", "short", [UserMessage("one"), UserMessage("two")])
     await store.compactions.compact("alice", "short", ROWS, summary="hers", now=store.clock.now())
     return lease
@@ -410,6 +432,8 @@ GOOD: Final[dict[str, object]] = {
     "summary": "done",
     "title": "First",
     "query": "first",
+    "change": replaced("mine"),
+    "most": 100,
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}

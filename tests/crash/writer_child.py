@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from memolog.documents import edited_section, replaced
 from memolog.domain.message import Message, NewMessage, TextPart, UserMessage
 from memolog.domain.run import Calibration, Usage
 from memolog.domain.task import NewTask
@@ -159,6 +160,7 @@ async def prologue(store: Store) -> None:
     await store.leases.acquire(RESOURCE, "held", "me", lasts=60 * _MINUTE)
     await store.leases.acquire(RESOURCE, "ended", "me", lasts=_MINUTE)
     await store.ledger.add(RESOURCE, Usage(kind="turn", model="m", input_tokens=5))
+    await store.working_memory.change(RESOURCE, replaced("# Facts\n\none\n"), who="me", most=1_000)
     await _prologue_of_tasks(store)
 
 
@@ -224,6 +226,9 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "leases.reap": lambda store: store.leases.reap(RESOURCE),
     "usage.add": lambda store: store.ledger.add(
         RESOURCE, Usage(kind="observe", model="m", output_tokens=7, thread="old")
+    ),
+    "working_memory.change": lambda store: store.working_memory.change(
+        RESOURCE, edited_section("Facts", "two"), who="me", most=1_000
     ),
     "usage.calibrate": lambda store: store.ledger.calibrate(RESOURCE, "m", _learn),
     "tasks.create": lambda store: store.tasks.create(

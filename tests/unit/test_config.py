@@ -72,6 +72,7 @@ OTHER: dict[str, tuple[Any, str]] = {
     "redact": (False, "0"),
     "redact_raw": (True, "true"),
     "manage_working_memory": (True, "true"),
+    "working_memory_characters": (500, "500"),
     "keep_prompts": (True, "true"),
     "assume_done": (True, "true"),
     "grounding": ("drop", "drop"),

@@ -96,6 +96,9 @@ class Config:
     redact: bool = declare(FLAG, True, "Whether secrets are removed from what observers see, the log and the index.")
     redact_raw: bool = declare(FLAG, False, "Whether secrets are also removed from a message before it is stored.")
     manage_working_memory: bool = declare(FLAG, False, "Whether the observer keeps the working memory up to date.")
+    working_memory_characters: int = declare(
+        count(), 10_000, "The longest working memory, in characters: it is part of every request."
+    )
     keep_prompts: bool = declare(FLAG, False, "Whether a run keeps what was sent to the model and what it answered.")
     assume_done: bool = declare(FLAG, False, "Whether a planned action counts as done once its date has passed.")
     grounding: Grounding = declare(

@@ -9,6 +9,7 @@ from memolog.context.pairs import closed_cuts, is_compacted, mend
 from memolog.context.render import last_date, render_group
 from memolog.context.value import Block, Breakpoints, Context, ContextMessage, Counts
 from memolog.context.view import GroupView, OtherThread, View
+from memolog.context.working_memory import working_memory_text
 
 __all__ = [
     "Block",
@@ -27,4 +28,5 @@ __all__ = [
     "mend",
     "one_line",
     "render_group",
+    "working_memory_text",
 ]

@@ -55,7 +55,8 @@ def _working_memory(view: View) -> str:
     before, now = view.working_memory or "", view.working_memory_now or ""
     if before == now:
         return ""
-    body = f"{WORKING_MEMORY_CHANGED}\n{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
+    told = f"{WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
+    body = f"{told}{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
     return element("working-memory", body)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "REPEATED_RESULT",
     "USAGE",
     "USAGE_RESOURCE",
+    "WORKING_MEMORY_BOTH",
     "WORKING_MEMORY_CHANGED",
     "WORKING_MEMORY_EMPTIED",
 ]
@@ -42,5 +43,6 @@ PASSED_DONE: Final = _text("passed_done")
 REPEATED_RESULT: Final = _text("repeated_result")
 USAGE: Final = _text("usage")
 USAGE_RESOURCE: Final = _text("usage_resource")
+WORKING_MEMORY_BOTH: Final = _text("working_memory_both")
 WORKING_MEMORY_CHANGED: Final = _text("working_memory_changed")
 WORKING_MEMORY_EMPTIED: Final = _text("working_memory_emptied")

@@ -11,13 +11,17 @@ Knows the words: each error says what happened, why, and what to do next. Knows 
     │   ├── MessageTooLarge
     │   ├── MessageConflict     the same id with other content
     │   ├── ThreadExists
+    │   ├── DocumentTooLarge
+    │   ├── DocumentInvalid     its schema, or the wrong kind of change
     │   ├── TaskCycle           tasks that would wait for each other for ever
     │   └── TaskMoveRefused     a task that cannot go there from where it is
     ├── NotFound                it is not there, or not yours
     │   ├── ThreadNotFound
     │   ├── MessageNotFound
+    │   ├── DocumentNotFound    no working memory, no such version, no such section
     │   └── TaskNotFound
     ├── Conflict                someone else was first: read again, decide again
+    │   ├── DocumentConflict
     │   ├── LeaseLost
     │   ├── TaskChanged         an edit of a version that is no longer the present one
     │   ├── TaskBlocked         claimed while another task blocks it
@@ -36,6 +40,10 @@ Knows the words: each error says what happened, why, and what to do next. Knows 
 __all__ = [
     "ConfigError",
     "Conflict",
+    "DocumentConflict",
+    "DocumentInvalid",
+    "DocumentNotFound",
+    "DocumentTooLarge",
     "EmptyId",
     "InputError",
     "LeaseLost",
@@ -139,6 +147,21 @@ class MessageConflict(InputError):
         )
 
 
+class DocumentTooLarge(InputError):
+    """A working memory above its size."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"The working memory would have {size:,} characters, {size - limit:,} more than the limit of {limit:,}.",
+            why="It is part of every request, so it must stay small.",
+            then="Shorten it, or leave details to the log, or raise working_memory_characters.",
+        )
+
+
+class DocumentInvalid(InputError):
+    """A working memory that its schema refuses, or that cannot be changed in this way."""
+
+
 class ThreadExists(InputError):
     """A thread id that this resource has used already."""
 
@@ -192,6 +215,10 @@ class MessageNotFound(NotFound):
         )
 
 
+class DocumentNotFound(NotFound):
+    """There is no such working memory, or no such version or section of it."""
+
+
 class TaskNotFound(NotFound):
     """No such task for this resource."""
 
@@ -206,6 +233,18 @@ class Conflict(MemologError):
     """Another writer committed first; read the state again and decide again."""
 
     retryable = True
+
+
+class DocumentConflict(Conflict):
+    """Somebody else changed the same part of the working memory."""
+
+    def __init__(self, read: int, present: int, by: str, parts: tuple[str, ...]) -> None:
+        where = f" Both changed: {', '.join(parts)}." if parts else ""
+        super().__init__(
+            f"The working memory was changed by {by}: it is at version {present}, this change was made from {read}.",
+            why=f"Writing it would undo what they wrote.{where}",
+            then="Read it again and make the change on what is there now.",
+        )
 
 
 class LeaseLost(Conflict):

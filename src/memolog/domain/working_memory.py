@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from memolog.domain.codec import JsonObject
 
-__all__ = ["Document", "DocumentVersion"]
+__all__ = ["Document", "DocumentVersion", "Proposal"]
 
 DocumentFormat: TypeAlias = Literal["markdown", "json"]
 
@@ -33,3 +33,16 @@ class Document:
     format: DocumentFormat
     current: DocumentVersion
     schema: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What an observer would make of the working memory; it takes effect when its group is activated."""
+
+    of_thread: bool
+    """Whether it is the thread's own document, not the resource's."""
+    base: int
+    """The version that the observer was shown; 0 if there was none."""
+    text: str
+    most: int
+    """How long the document may be."""

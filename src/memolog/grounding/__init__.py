@@ -5,6 +5,7 @@ is; never rewrites one.
 """
 
 from memolog.grounding.check import ungrounded
+from memolog.grounding.documents import trusted_document
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
@@ -26,6 +27,7 @@ __all__ = [
     "mentions",
     "speaks_for_user",
     "trust_of",
+    "trusted_document",
     "trusted_hints",
     "ungrounded",
 ]

@@ -46,6 +46,7 @@ _ASK_BATCH: Final = (
     '<thread id="…"> with <observations>, <current-task>, <suggested-response>, <thread-title> and </thread>, one for '
     "each of: {aliases}. Cite only message numbers of that conversation, and do not name conversations in the lines."
 )
+_ASK_DOCUMENT: Final = "Add <working-memory> only if it must change."
 _ASK_REFLECTION: Final = (
     "Write the condensed lines now, in the format above. Each names the ids it stands for: [o1,o2]."
 )
@@ -87,6 +88,10 @@ class ObserveInput:
     """Values of the application that are asked for as well."""
     attach_files: bool = False
     """Whether images and documents are shown as they are, beside their placeholders."""
+    document: str | None = None
+    """The working memory, where the observer keeps it."""
+    document_most: int = 0
+    """How many characters it may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +122,13 @@ def observer_prompt(
 ) -> Prompt:
     """Return the prompt that observes one span of one thread; its messages are numbered from `first` on."""
     text, shown = _thread(given, counter, limits or Limits(most_tokens=given.most_tokens), redactor, first)
-    system = observer_system(given.mode, given.voice, given.custom)
+    keeps = given.document is not None
+    system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
     listed, files = _attachments(given, shown, redactor) if given.attach_files else ("", ())
+    ask = f"{_ASK} {_ASK_DOCUMENT}" if keeps else _ASK
     return Prompt(
         system=system,
-        text="\n\n".join(filter(None, (text, listed, _section("wanted", wanted_section(given.wanted)), _ASK))),
+        text="\n\n".join(filter(None, (text, listed, _section("wanted", wanted_section(given.wanted)), ask))),
         shown=shown,
         files=files,
     )
@@ -148,7 +155,9 @@ def observer_batch_prompt(
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
     ask = _ASK_BATCH.format(aliases=", ".join(_alias(given.alias) for given in inputs))
-    system = observer_system(first.mode, first.voice, first.custom)
+    keeps = any(given.document is not None for given in inputs)
+    ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
+    system = observer_system(first.mode, first.voice, first.custom, keeps_document=keeps)
     return Prompt(system=system, text="\n\n".join([*blocks, ask]), shown=tuple(shown))
 
 
@@ -178,6 +187,7 @@ def _thread(
     sections = [
         _section("log-end", previous),
         _section("hints", redactor.redact(_hints(given.hints))),
+        _document(given, redactor),
         _section("transcript", read.text or "(no messages)"),
     ]
     return "\n\n".join(filter(None, sections)), read.shown
@@ -210,6 +220,13 @@ def _files_of(message: Message) -> list[FilePart]:
 def _can_be_seen(file: FilePart) -> bool:
     is_kind = file.media_type.startswith("image/") or file.media_type == "application/pdf"
     return is_kind and (file.data is not None or (file.url or "").startswith("https://"))
+
+
+def _document(given: ObserveInput, redactor: Redactor) -> str:
+    if given.document is None:
+        return ""
+    text = escape(clean(redactor.redact(given.document))).strip("\n") or "(empty)"
+    return f'<working-memory most="{given.document_most} characters">\n{text}\n</working-memory>'
 
 
 def _section(tag: str, body: str) -> str:

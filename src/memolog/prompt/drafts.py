@@ -40,6 +40,8 @@ class HintsDraft:
     current_task: str | None = None
     suggested_response: str | None = None
     title: str | None = None
+    working_memory: str | None = None
+    """The whole document as the reply would have it; None where it leaves it alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

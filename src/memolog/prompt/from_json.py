@@ -42,6 +42,7 @@ _HINTS: Final = {
     "threadtitle": "thread-title",
     "title": "thread-title",
     "offtrack": "off-track",
+    "workingmemory": "working-memory",
 }
 _PRIORITIES: Final[dict[str, Priority]] = {
     **dict.fromkeys(("high", "critical", "important", "red", "1", "p1", "🔴"), "high"),

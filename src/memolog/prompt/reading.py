@@ -5,7 +5,7 @@ Knows when a reply is silence, a refusal, a runaway or an honest "nothing". Know
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from memolog.prompt.drafts import HintsDraft
@@ -46,6 +46,9 @@ def read_reply(text: str, known: Known, notes: FaultNotes) -> Read:
     if found.observations is None:
         notes.note("untagged", "no section of observations")
     hints, off_track = _hints(found.hints, notes)
+    if found.unclosed != "working-memory":
+        # A document that was torn off must not take the place of a whole one.
+        hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
     if _is_nothing(body):
         if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
             # Where nothing was asked for in so few words, a program that has no answer says the same.
@@ -177,6 +180,11 @@ def _hints(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | 
     off_track = _hint(texts.get("off-track"), notes)
     hints = HintsDraft(current_task=task, suggested_response=response, title=title)
     return hints, None if off_track is None or _ON_TRACK.fullmatch(off_track) else off_track
+
+
+def _document(text: str | None) -> str | None:
+    plain = unescape(without_fence(text or "")).strip("\n")
+    return None if not plain.strip() or _EMPTY_HINT.fullmatch(plain) else f"{plain}\n"
 
 
 def _hint(text: str | None, notes: FaultNotes) -> str | None:

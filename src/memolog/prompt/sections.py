@@ -23,10 +23,11 @@ _KNOWN: Final = {
     "thread-title": "thread-title",
     "title": "thread-title",
     "off-track": "off-track",
+    "working-memory": "working-memory",
 }
 # Tags of ours, and of templates that leak. Tags that code and web pages have as well are not among them: lines may speak of
 # those, and wherever a line is shown its `<` is escaped.
-_OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track"
+_OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track|working-memory"
 _PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
 _TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
 _SECTION_TAG: Final = re.compile(

@@ -25,6 +25,7 @@ _NAMES: Final = (
     "observer",
     "reflector",
     "levels",
+    "working_memory",
     *(f"mode_{mode}" for mode in MODES),
     *(f"voice_{voice}" for voice in VOICES),
 )
@@ -49,9 +50,13 @@ PROMPT_VERSION: Final = _version()
 """A readable number and a digest of all texts: it changes whenever a word does."""
 
 
-def observer_system(mode: str, voice: str, custom: str = "") -> str:
-    """Return the observer's instructions for a mode and a voice, with those of the application after them."""
-    return "\n\n".join([*_observing(mode, voice), *_of_the_application(custom)])
+def observer_system(mode: str, voice: str, custom: str = "", *, keeps_document: bool = False) -> str:
+    """Return the observer's instructions for a mode and a voice, with those of the application after them.
+
+    `keeps_document` adds how the working memory is kept.
+    """
+    document = [_text("working_memory")] if keeps_document else []
+    return "\n\n".join([*_observing(mode, voice), *document, *_of_the_application(custom)])
 
 
 def reflector_system(mode: str, voice: str, custom: str = "") -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memolog.config import Config
-from memolog.context import Context, GroupView, OtherThread, View, build, is_compacted
+from memolog.context import Context, GroupView, OtherThread, View, build, is_compacted, working_memory_text
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
 from memolog.domain.message import FilePart, Message, NewMessage, TextPart
@@ -17,6 +17,7 @@ from memolog.domain.thread import Hints
 from memolog.store import Store
 from memolog.store.logs import OtherTail
 from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.working_memory import Facts
 from memolog.tasks.worth import edge_lines
 from memolog.tokens import TokenCounter, count_message, cut_middle
 
@@ -70,7 +71,9 @@ class Contexts:
             others = await self._store.logs.others(snapshot.resource, snapshot.log.pk, snapshot.thread.pk)
         repeated = snapshot.repeated if config.observe else ()
         shown = replace(shown, task_lines=await self._task_lines(shown, snapshot))
-        view = self._view(shown, snapshot, groups, cursor, tail, repeated, others, snapshot.thread.hints)
+        view = self._view(
+            shown, snapshot, groups, cursor, tail, repeated, others, snapshot.thread.hints, snapshot.facts
+        )
         context = build(view)
         record = _record(shown, snapshot, view, context, others)
         uncovered, unspanned = _uncovered(snapshot)
@@ -86,6 +89,7 @@ class Contexts:
         repeated: tuple[Message, ...],
         others: tuple[OtherTail, ...],
         hints: Hints,
+        facts: Facts,
     ) -> View:
         return View(
             scope=snapshot.scope,
@@ -104,6 +108,8 @@ class Contexts:
                 for o in others
             ),
             task_lines=shown.task_lines,
+            working_memory=working_memory_text(facts.before),
+            working_memory_now=working_memory_text(facts.now),
             assume_done=shown.config.assume_done,
             ephemeral=shown.ephemeral,
             instructions=self._instructions,
@@ -159,6 +165,8 @@ class Contexts:
             if snapshot
             else (),
             hints=snapshot.thread.hints if snapshot else Hints(),
+            working_memory=working_memory_text(snapshot.facts.before) if snapshot else None,
+            working_memory_now=working_memory_text(snapshot.facts.now) if snapshot else None,
             ephemeral=shown.ephemeral,
             instructions=self._instructions,
             limit=shown.config.context_tokens,
@@ -209,6 +217,7 @@ class Contexts:
         hints = Hints()
         if record["hinted"]:
             hints = await self._store.logs.hints_of(snapshot.log.pk, snapshot.thread.pk, record["hinted"])
+        facts = await self._facts(resource, thread, record.get("working_memory", {}))
         shown = Shown(
             snapshot=snapshot,
             config=config.with_overrides({"context_tokens": record["limit"]}) if record["limit"] else config,
@@ -216,8 +225,18 @@ class Contexts:
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
         )
-        view = self._view(shown, snapshot, groups, record["cursor"], tail, tuple(repeated), tuple(others), hints)
+        view = self._view(shown, snapshot, groups, record["cursor"], tail, tuple(repeated), tuple(others), hints, facts)
         return build(view)
+
+    async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
+        """Return the working memory of those versions."""
+        texts: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        for scope, numbers in versions.items():
+            for found, number in zip(texts, numbers, strict=True):
+                if number:
+                    owner = thread if scope == "thread" else None
+                    found[scope] = (await self._store.working_memory.version(resource, number, thread=owner)).text
+        return Facts(before=texts[0], now=texts[1])
 
     async def _as_it_was(
         self, resource: str, thread: str, tail: tuple[Message, ...], record: JsonObject
@@ -268,6 +287,7 @@ def _record(
             }
             for other in others
         ],
+        "working_memory": {scope: list(numbers) for scope, numbers in snapshot.facts.versions.items()},
         "now": shown.now.isoformat(),
         "zone": shown.zone,
         "limit": shown.config.context_tokens,

@@ -42,7 +42,9 @@ from memolog.runtime.events import (
     Recovered,
     RunStarted,
     TitleChanged,
+    changed_document,
 )
+from memolog.runtime.inputs import observer_inputs
 from memolog.runtime.runner import Job, Runner
 from memolog.runtime.views import Asked, state_of
 from memolog.store import Store
@@ -180,6 +182,8 @@ class Core:
         ]
         for change in done:
             hints = change.hints
+            if change.document is not None:
+                events.append(changed_document(change.document, now))
             if hints is None or change.thread_pk != snapshot.thread.pk:
                 continue
             events.append(
@@ -260,22 +264,13 @@ class Core:
 
     async def _start(self, spans: Sequence[SpanOf], snapshot: Snapshot, config: Config) -> Job:
         """Claim spans and observe them in the background, in one call."""
-        inputs = {
-            "generation": snapshot.log.generation,
-            "entries": len(snapshot.groups),
-            "mode": config.mode,
-            "batch": len(spans),
-        }
-        # Which hints the observer is shown is fixed too: whoever takes the run over asks the same question.
-        hinted = {row.thread: row.hinted_seq for row in snapshot.others}
-        hinted[snapshot.thread.id] = snapshot.thread.hints.last_seq
         runs = [
             NewRun(
                 id=self.store.new_id(),
                 kind="observe",
                 thread=s.thread,
                 span=s.span,
-                inputs=inputs | {"hinted": hinted.get(s.thread, 0)},
+                inputs=observer_inputs(snapshot, config, s.thread, batch=len(spans)),
             )
             for s in spans
         ]

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from memolog.domain.codec import JsonObject, encode
+from memolog.domain.working_memory import Document
 
 __all__ = [
     "Activated",
@@ -31,6 +32,8 @@ __all__ = [
     "Trimmed",
     "Windows",
     "Withdrawn",
+    "WorkingMemoryChanged",
+    "changed_document",
 ]
 
 _log = logging.getLogger("memolog")
@@ -154,6 +157,14 @@ class TitleChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingMemoryChanged(Event):
+    """The working memory of a thread, or (thread None) of the resource, has a new version."""
+
+    version: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmed(Event):
     """A context was cut to its hard limit."""
 
@@ -189,6 +200,12 @@ class Windows(Event):
     observation_limit: int
     buffered_groups: int
     runs: int
+
+
+def changed_document(document: Document, at: datetime) -> WorkingMemoryChanged:
+    """Return the event that tells of a document's present version."""
+    number, by = document.current.number, document.current.by
+    return WorkingMemoryChanged(at=at, resource=document.resource, thread=document.thread, version=number, by=by)
 
 
 Listener: TypeAlias = Callable[[Event], None]

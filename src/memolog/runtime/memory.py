@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,8 +37,10 @@ from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
 from memolog.runtime.thinking import Thinking
+from memolog.runtime.tools import Tools
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
+from memolog.runtime.working_memory import WorkingMemory
 from memolog.store.snapshot import GroupRow, Snapshot
 from memolog.store.store import open_store
 from memolog.tokens import HeuristicCounter, TokenCounter, count_message
@@ -220,6 +223,17 @@ class Memory(LookingBack):
         )
         return Tasks(self.open, scoped)
 
+    # ------------------------------------------------------------ tools
+
+    def tools(self, resource: str, *, thread: str | None = None, session: str | None = None) -> Tools:
+        """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
+
+        What is claimed is claimed for the session, and becomes the active task of the thread.
+        """
+        # Built on the memory itself, and on a library that only its users pay for: loaded when somebody asks.
+        made: Tools = import_module("memolog.tools").Toolset(self, resource, thread=thread, session=session)
+        return made
+
     # ------------------------------------------------------------ events
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
@@ -304,6 +318,12 @@ class Memory(LookingBack):
         snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=not self.config.read_only)
         overrides = snapshot.thread.overrides
         return (self.config.with_overrides(overrides) if overrides else self.config), snapshot
+
+    # ------------------------------------------------------------ working memory
+
+    def working_memory(self, resource: str, thread: str | None = None) -> WorkingMemory:
+        """Return the working memory of a resource, or of one of its threads, to read and change it."""
+        return WorkingMemory(self.open, self._open_to_write, resource, thread, self.config)
 
     # ------------------------------------------------------------ the past
 

@@ -3,18 +3,17 @@
 Knows how to run a coroutine on a loop of its own thread and wait for it. Decides nothing; a test checks that nothing is missing.
 """
 
-import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from memolog.context import Context
 from memolog.domain.compaction import Compacted, Compaction, Pruned
-from memolog.domain.errors import InputError, StoreClosed
+from memolog.domain.errors import StoreClosed
 from memolog.domain.extract import Extract
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
@@ -23,8 +22,11 @@ from memolog.domain.run import Usage
 from memolog.domain.thread import Thread
 from memolog.runtime.events import Event
 from memolog.runtime.memory import Memory
+from memolog.runtime.portal import Portal
 from memolog.runtime.status import Status
 from memolog.runtime.sync_tasks import SyncTasks
+from memolog.runtime.sync_working_memory import SyncWorkingMemory
+from memolog.runtime.tools import SyncTools
 from memolog.runtime.turn import Turn
 from memolog.store.recall import Reference
 from memolog.store.snapshot import GroupRow
@@ -34,43 +36,10 @@ __all__ = ["SyncMemory", "SyncTurn"]
 T = TypeVar("T")
 
 
-class _Portal:
-    """An event loop on a thread of its own, which ends with `close`."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        # A script that forgets to close must still end: the thread is drained by `close`, which is also called at exit.
-        self._thread = threading.Thread(target=self._loop.run_forever, name="memolog-portal", daemon=True)
-        self._thread.start()
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and wait for it."""
-        if not self._thread.is_alive():
-            work.close()
-            raise StoreClosed
-        if self._thread is threading.current_thread():
-            work.close()
-            raise InputError(
-                "A listener cannot call the memory.",
-                why="It runs on the memory's own thread, which would wait for itself.",
-                then="Hand the event to another thread, and call from there.",
-            )
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def close(self) -> None:
-        """Stop the loop and join its thread."""
-        if self._thread.is_alive():
-            # The threads that the loop started for others end with it.
-            self.call(self._loop.shutdown_default_executor())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-
 class SyncTurn:
     """A turn, without `await`. Use it as `with memory.turn(…) as turn`."""
 
-    def __init__(self, turn: Turn, portal: _Portal) -> None:
+    def __init__(self, turn: Turn, portal: Portal) -> None:
         self._turn, self._portal = turn, portal
 
     def prepare(self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None) -> Context:
@@ -100,7 +69,7 @@ class SyncMemory:
 
     def __init__(self, address: str = "memolog.db", **options: Any) -> None:
         """Take what `Memory` takes."""
-        self._portal = _Portal()
+        self._portal = Portal()
         try:
             self._memory = self._portal.call(_make(address, options))
         except BaseException:
@@ -177,6 +146,14 @@ class SyncMemory:
     def sweep(self, resource: str) -> int:
         """Observe in the background what threads left behind that nobody reopened."""
         return self._portal.call(self._memory.sweep(resource))
+
+    def tools(self, resource: str, *, thread: str | None = None, session: str | None = None) -> SyncTools:
+        """Return the three tools for a model that works for this resource: definitions, guidance, and calls."""
+        return SyncTools(self._memory.tools(resource, thread=thread, session=session), self._portal)
+
+    def working_memory(self, resource: str, thread: str | None = None) -> SyncWorkingMemory:
+        """Return the working memory of a resource, or of one of its threads, to read and change it."""
+        return SyncWorkingMemory(self._memory.working_memory(resource, thread), self._portal)
 
     def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
         """Return the generations of the log, oldest first."""

@@ -27,6 +27,7 @@ from memolog.prompt.redact import NO_REDACTION, REDACTION, Redactor
 from memolog.runtime.asking import Asking
 from memolog.runtime.drafting import draft_hints, observations_from, reflections_from, with_lost
 from memolog.runtime.extractors import Extractors, latest
+from memolog.runtime.keeping import document_for, proposal_of
 from memolog.runtime.minds import ExtractiveMind, Mind, Observed
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.runner import RunFault, Thought, Trouble
@@ -150,6 +151,8 @@ class Thinking:
             alias=run.thread,
             wanted=self._extractors.wanted(known),
             attach_files=config.observation.attach_files,
+            document=await document_for(self._store, resource, run),
+            document_most=config.working_memory_characters,
         )
         return _Task(claim=claim, work=work, messages=messages, given=given, known=known)
 
@@ -204,16 +207,18 @@ class Thinking:
         log = _seen_log(task.given)
         judged = judge(drafted, task.messages, log=log, policy=config.grounding, foreign=foreign)
         hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign)
+        proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
         made = Made(
             group=group,
             observations=judged.observations,
+            proposal=proposal,
             # A hint is as old as what it was drawn from, however long the group waits to be activated.
             hints=replace(hints, at=task.messages[-1].created_at) if hints and task.messages else hints,
             tokens=sum(observation.tokens for observation in judged.observations),
             model=mind.name,
             prompt_version=answer.prompt.version,
         )
-        return made, (*judged.faults, *wrong)
+        return made, (*judged.faults, *wrong, *refused)
 
     # ------------------------------------------------------------ reflecting
 

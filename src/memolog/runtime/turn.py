@@ -16,6 +16,7 @@ from memolog.context import Context
 from memolog.decide import Trim
 from memolog.domain.errors import InputError, MemologError, StoreBusy, StoreError, ThreadNotFound
 from memolog.domain.message import Message, NewMessage
+from memolog.domain.own import with_own_apart
 from memolog.domain.run import Usage
 from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
@@ -63,6 +64,7 @@ class Turn:
         self._since: list[Message] = []
         self._last: Made | None = None
         self._unspanned = self._uncovered = 0
+        self._own_calls: set[str] = set()
         self._is_over = False
 
     async def __aenter__(self) -> Self:
@@ -168,7 +170,7 @@ class Turn:
                     f"A turn takes messages, not {type(message).__name__}.",
                     then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
                 )
-        for message in messages:
+        for message in with_own_apart(messages, self._own_calls):
             self._unsaved.append(
                 replace(
                     message,

@@ -63,6 +63,8 @@ class LogHead:
     settled_tokens: int
     generation_at: datetime
     metadata: JsonObject
+    working_memory: str | None
+    """Which versions of the working memory the generation began with, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,7 @@ def no_log(now: int) -> LogHead:
         settled_tokens=0,
         generation_at=from_micros(now),
         metadata={},
+        working_memory=None,
     )
 
 
@@ -175,6 +178,7 @@ def log_head(row: Row) -> LogHead:
         settled_tokens=row[10],
         generation_at=from_micros(row[11]),
         metadata=loads(row[12]) if row[12] != "{}" else {},
+        working_memory=row[14],
     )
 
 

@@ -18,6 +18,7 @@ from memolog.domain.message import Message
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Generation, Observation, Scope
 from memolog.domain.thread import Hints
+from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_observations
@@ -26,6 +27,7 @@ from memolog.store.rows import message_from_row
 from memolog.store.scope import LAST, check_id
 from memolog.store.snapshot import GroupRow, Snapshot, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
+from memolog.store.working_memory import applying, present_versions
 
 __all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
 
@@ -59,6 +61,8 @@ class Activated:
     thread_pk: int
     last_seq: int
     hints: Hints | None
+    document: Document | None = None
+    """The working memory, if the group changed it."""
 
 
 class Logs:
@@ -324,7 +328,8 @@ def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, 
             now=at if hints.at is None else to_micros(hints.at),
             last_seq=last_seq,
         )
-    return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints)
+    document = yield from applying(log_pk, thread_pk, hints_text, at)
+    return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints, document=document)
 
 
 def new_generation(
@@ -340,6 +345,7 @@ def new_generation(
     restored_from: int | None = None,
 ) -> Script[Generation]:
     """Make a generation of these groups, in this order, and make it the log."""
+    working_memory = yield from present_versions(log_pk)
     yield q.create_generation(
         log_pk=log_pk,
         number=number,
@@ -350,6 +356,7 @@ def new_generation(
         tokens_before=before,
         tokens_after=after,
         dropped=dumps(list(dropped)),
+        working_memory=working_memory,
     )
     entries = [
         {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}

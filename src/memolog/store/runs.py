@@ -18,6 +18,7 @@ from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Run, RunKind, Usage, UsageTotal
 from memolog.domain.thread import Hints
+from memolog.domain.working_memory import Proposal
 from memolog.store.engine import Engine
 from memolog.store.extracts import storing_extracts
 from memolog.store.scope import check_id, check_limit
@@ -74,6 +75,8 @@ class Made:
     prompt_version: str
     usage: Usage | None = None
     extracts: tuple[NewExtract, ...] = ()
+    proposal: Proposal | None = None
+    """What it would make of the working memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +313,7 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
         first_at=moments[0] if moments else None,
         last_at=moments[-1] if moments else None,
         now=at,
-        hints=dumps(encode(made.hints)) if made.hints else None,
+        hints=_hints_text(made),
         text="",
     )
     group_pk = groups[0][0]
@@ -329,6 +332,14 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
     yield logs.insert_sources.many(sources)
     merges = [{"observation": o.id, "merged": merged} for o in made.observations for merged in o.merges]
     yield logs.insert_merges.many(merges)
+
+
+def _hints_text(made: Made) -> str | None:
+    """Return what takes effect at activation: the hints, and what would become of the working memory."""
+    told = dict(encode(made.hints)) if made.hints else {}
+    if made.proposal is not None:
+        told["proposal"] = encode(made.proposal)
+    return dumps(told) if told else None
 
 
 def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:

@@ -32,6 +32,7 @@ from memolog.store.log_rows import (
 from memolog.store.recent import Known, Recent, reading_tail
 from memolog.store.rows import message_from_row
 from memolog.store.sql import Script, load_queries
+from memolog.store.working_memory import Facts, present_versions, reading_facts
 
 __all__ = [
     "BufferedRow",
@@ -71,6 +72,8 @@ class Snapshot:
     buffered: tuple[BufferedRow, ...]
     runs: tuple[RunRow, ...]
     others: tuple[OtherRow, ...]
+    facts: Facts
+    """The working memory, as it was when the generation began and as it is."""
     known: Known
     """The rows of the tail that need not be read again."""
 
@@ -112,6 +115,7 @@ def reading_snapshot(
         groups = tuple(map(group_row, (yield q.active_groups(log_pk=log.pk, generation=log.generation))))
     buffered = yield q.buffered_groups(log_pk=log.pk)
     runs = yield q.open_runs(log_pk=log.pk)
+    facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
     others: Any = ()
     if scope == "resource":
         others = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=_OTHER_ROWS)
@@ -130,6 +134,7 @@ def reading_snapshot(
         buffered=tuple(map(buffered_row, buffered)),
         runs=tuple(map(run_row, runs)),
         others=tuple(map(other_row, others)),
+        facts=facts,
         known=known,
     )
 
@@ -169,6 +174,7 @@ def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], 
                 tokens_before=0,
                 tokens_after=0,
                 dropped="[]",
+                working_memory=(yield from present_versions(created[0][0])),
             )
         rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
     return log_head(rows[0])

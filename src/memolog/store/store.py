@@ -43,6 +43,7 @@ from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
+from memolog.store.working_memory import WorkingMemories
 
 __all__ = ["Store", "StoreOptions", "open_store"]
 
@@ -96,6 +97,7 @@ class Store:
         self.task_messages = TaskMessages(engine, clock)
         self.task_decay = TaskDecay(engine, clock)
         self.task_search = TaskSearch(engine, self.task_messages)
+        self.working_memory = WorkingMemories(engine, clock)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
         self.extracts = Extracts(engine)

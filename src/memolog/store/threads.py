@@ -23,6 +23,7 @@ from memolog.store.rows import thread_from_row
 from memolog.store.scope import LAST, Page, check_id, check_limit, page_key, page_token
 from memolog.store.sql import Script, load_queries
 from memolog.store.withdrawals import taking_out
+from memolog.store.working_memory import copying_document
 
 __all__ = ["Threads"]
 
@@ -177,6 +178,7 @@ class Threads:
             yield from self._copy(source_pk, created[0][0], end)
             yield q.set_last_seq(thread_pk=created[0][0], last_seq=end)
             yield from cloning_extracts(source_pk, created[0][0], end)
+            yield from copying_document(resource, source_pk, created[0][0], self._now())
             yield from cloning_log(resource, source_pk, created[0][0], end, self._new_id, self._now())
             return (yield from _get(resource, name))
 

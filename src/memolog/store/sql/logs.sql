@@ -1,7 +1,7 @@
 -- find_log --
 -- The thread's own log, or (thread_pk 0) the one that the resource's threads share.
 SELECT l.pk, l.id, l.version, l.generation, l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error,
-  l.next_handle, g.tokens_after, g.created_at, l.metadata, l.created_at
+  l.next_handle, g.tokens_after, g.created_at, l.metadata, l.created_at, g.working_memory
 FROM logs l JOIN generations g ON g.log_pk = l.pk AND g.number = l.generation
 WHERE l.resource = :resource AND COALESCE(l.thread_pk, 0) = :thread_pk
 
@@ -12,8 +12,9 @@ ON CONFLICT DO NOTHING
 RETURNING pk
 
 -- create_generation --
-INSERT INTO generations (log_pk, number, kind, run_pk, created_at, restored_from, tokens_before, tokens_after, dropped)
-VALUES (:log_pk, :number, :kind, :run_pk, :now, :restored_from, :tokens_before, :tokens_after, :dropped)
+INSERT INTO generations (log_pk, number, kind, run_pk, created_at, restored_from, tokens_before, tokens_after, dropped,
+  working_memory)
+VALUES (:log_pk, :number, :kind, :run_pk, :now, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory)
 
 -- thread_head --
 SELECT t.pk, t.last_seq, t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq, t.last_request_at,

@@ -1,0 +1,58 @@
+"""Our own tools: what they are called, and which messages are theirs alone.
+
+Knows the names, also as frameworks mangle them. What our tools answer is stored flagged `own`: memory does not remember itself.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart
+
+__all__ = ["OWN_TOOLS", "own_tool", "with_own_apart"]
+
+OWN_TOOLS: Final = ("task-query", "task-mutate", "memory-search")
+_SPELT: Final = {name.replace("-", ""): name for name in OWN_TOOLS}
+# What stands before the name where a server or a namespace is named too: mcp__memolog__task-query, memolog.task_query.
+_PREFIX: Final = re.compile(r".*(?:__|[.:/])", re.DOTALL)
+_MARKS: Final = re.compile(r"[-_\s]")
+
+
+def own_tool(name: object) -> str | None:
+    """Return which of our tools a name means, or None."""
+    if not isinstance(name, str):
+        return None
+    bare = _PREFIX.sub("", name.strip().lower(), count=1)
+    return _SPELT.get(_MARKS.sub("", bare))
+
+
+def with_own_apart(messages: Iterable[NewMessage], own_calls: set[str]) -> Iterator[NewMessage]:
+    """Yield messages with those flagged that hold nothing but calls or results of our own tools.
+
+    One that holds results of ours and of others is taken apart, so that what others answered is remembered. `own_calls` is
+    what is known of earlier messages, and grows: a result need not name its tool.
+    """
+    for message in messages:
+        own_calls.update(
+            part.id for part in message.parts if isinstance(part, ToolCallPart) and own_tool(part.name) is not None
+        )
+        if message.own or not message.parts:
+            yield message
+            continue
+        results = tuple(part for part in message.parts if _is_own_result(part, own_calls))
+        rest = tuple(part for part in message.parts if not _is_own_result(part, own_calls))
+        if results and rest:
+            # The id follows from the first one's, so that saving the message again saves nothing twice.
+            yield replace(message, parts=rest)
+            yield replace(message, parts=results, own=True, id=None if message.id is None else f"{message.id}:own")
+        elif results or all(isinstance(part, ToolCallPart) and part.id in own_calls for part in message.parts):
+            yield replace(message, own=True)
+        else:
+            yield message
+
+
+def _is_own_result(part: object, own_calls: set[str]) -> bool:
+    if not isinstance(part, ToolResultPart):
+        return False
+    return part.call_id in own_calls or own_tool(part.name) is not None

@@ -1,0 +1,76 @@
+"""What an observer may change of the working memory: only what people or the model spoke of, never what a tool returned.
+
+Knows the change line by line. A part of it that has no support among what was said is left as it was; the rest is kept.
+"""
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from memolog.domain.message import Message
+from memolog.grounding.evidence import Evidence, is_found
+from memolog.grounding.folding import content_words
+from memolog.grounding.identifiers import Kind, mentions
+from memolog.grounding.trust import Voices, voices_of
+
+__all__ = ["trusted_document"]
+
+_POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
+_LEAST_SAID: Final = 0.5
+"""How much of a new line's words must have been said."""
+_LABEL: Final = re.compile(r"\s*(?:[-*+]|\d+[.)])?\s*(?:[^:\n]{1,60}:)?\s*")
+
+
+def trusted_document(
+    old: str, new: str, messages: Sequence[Message], *, foreign: Sequence[Message] = (), whole: bool = False
+) -> str:
+    """Return `old` with those changes towards `new` that the messages support.
+
+    `whole` takes all of it or nothing, for a text that is no longer sound when only some of its lines change.
+    """
+    voices = voices_of(messages, foreign=foreign)
+    # A name that stands in the document already needs no further support.
+    known = Voices(said=(*voices.said, Evidence(old)), returned=voices.returned)
+    before, after = old.splitlines(), new.splitlines()
+    lines: list[str] = []
+    for kind, first, end, start, stop in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
+        gone, added = before[first:end], after[start:stop]
+        if kind == "equal" or (_may_go(gone, added, voices) and _may_come(added, known)):
+            lines += added
+        elif whole:
+            return old
+        else:
+            lines += gone
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _may_come(added: Sequence[str], voices: Voices) -> bool:
+    return all(_is_said(line, voices) for line in added if content_words(line))
+
+
+def _is_said(line: str, voices: Voices) -> bool:
+    """Tell whether people or the model said what a line says: its names and numbers, and most of its words."""
+    if line.lstrip().startswith("#"):
+        # A heading claims nothing, but it must not be where a tool's words get in.
+        return not voices.echoes_tool(line, share=1.0)
+    if voices.echoes_tool(line, share=1.0) or voices.names_from_tool(line, _POINTING):
+        return False
+    claim = _LABEL.sub("", line, count=1) or line
+    if not all(is_found(mention, voices.said) for mention in mentions(claim)):
+        return False
+    words = content_words(claim)
+    said = sum(any(text.has(f".{word}.") for text in voices.said) for word in words)
+    return said >= _LEAST_SAID * len(words)
+
+
+def _may_go(gone: Sequence[str], added: Sequence[str], voices: Voices) -> bool:
+    """Tell whether lines may be removed: each was empty, is still there in longer form, or was spoken of."""
+    return all(_is_spoken_of(line, added, voices) for line in gone)
+
+
+def _is_spoken_of(line: str, added: Sequence[str], voices: Voices) -> bool:
+    words = content_words(_LABEL.sub("", line, count=1)) if not line.lstrip().startswith("#") else ()
+    if not words or any(line.strip() and line.strip() in other for other in added):
+        return True
+    return any(text.has(f".{word}.") for word in content_words(line) for text in voices.said)

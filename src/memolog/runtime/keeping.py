@@ -1,0 +1,71 @@
+"""Working memory kept by the observer: what it is shown, and what may become of its answer.
+
+Knows which document a run is about; that is fixed in its row, so whoever takes it over asks the same question. An answer takes
+effect when its group is activated, and only as far as people or the model said it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memolog.config import Config
+from memolog.documents import template
+from memolog.domain.errors import DocumentNotFound
+from memolog.domain.message import Message
+from memolog.domain.run import Run
+from memolog.domain.working_memory import Proposal
+from memolog.grounding import trusted_document
+from memolog.prompt.build import ObserveInput
+from memolog.prompt.redact import Redactor
+from memolog.store import Store
+from memolog.store.snapshot import Snapshot
+
+__all__ = ["document_for", "kept_document", "proposal_of"]
+
+_FIRST = "personal"
+"""What the observer starts from where there is no document yet."""
+
+
+def kept_document(snapshot: Snapshot, config: Config, thread: str) -> Mapping[str, Any]:
+    """Return what a run's inputs say of the document: the thread's own, or else the resource's; nothing if not kept."""
+    if not config.manage_working_memory:
+        return {}
+    versions = snapshot.facts.versions
+    is_own = thread == snapshot.thread.id and "thread" in versions
+    _, version = versions.get("thread" if is_own else "resource", (0, 0))
+    return {"document": {"of_thread": is_own, "version": version}}
+
+
+async def document_for(store: Store, resource: str, run: Run) -> str | None:
+    """Return the document that an observer is shown; None if it keeps none."""
+    given = run.inputs.get("document")
+    if given is None:
+        return None
+    if not given["version"]:
+        return template(_FIRST)
+    owner = run.thread if given["of_thread"] else None
+    try:
+        return (await store.working_memory.version(resource, given["version"], thread=owner)).text
+    except DocumentNotFound:
+        return None
+
+
+def proposal_of(
+    answered: str | None,
+    run: Run,
+    given: ObserveInput,
+    messages: Sequence[Message],
+    redactor: Redactor,
+    foreign: Sequence[Message],
+) -> tuple[Proposal | None, tuple[str, ...]]:
+    """Return what an answer would make of the document, and what was wrong with it."""
+    known = run.inputs.get("document")
+    if answered is None or known is None or given.document is None:
+        return None, ()
+    wanted = redactor.redact(answered)
+    is_json = given.document.lstrip().startswith("{")
+    text = trusted_document(given.document, wanted, messages, foreign=foreign, whole=is_json)
+    wrong = () if text.strip() == wanted.strip() else ("untrusted_document",)
+    if text.strip() == given.document.strip() or len(text) > given.document_most:
+        return None, (*wrong, *(("long_document",) if len(text) > given.document_most else ()))
+    version, of_thread = int(known["version"]), bool(known["of_thread"])
+    return Proposal(of_thread=of_thread, base=version, text=text, most=given.document_most), wrong

@@ -1,0 +1,58 @@
+-- document --
+-- The document of a thread, or (thread_pk 0) of the whole resource, at its present version.
+SELECT d.pk, d.format, d.schema, v.version, v.text, v.who, v.at
+FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk AND v.version = d.version
+WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) = :thread_pk
+
+-- shown_documents --
+-- What a context of a thread shows: the resource's document and the thread's own.
+SELECT COALESCE(d.thread_pk, 0), v.version, v.text, d.format, d.pk
+FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk AND v.version = d.version
+WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) IN (0, :thread_pk)
+ORDER BY 1
+
+-- present_versions --
+-- What a generation begins with. A shared log has many threads, and each may have a document of its own.
+SELECT COALESCE(thread_pk, 0), version FROM working_memory
+WHERE resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR COALESCE(thread_pk, 0) IN (0, :thread_pk))
+
+-- resource_of_log --
+SELECT resource, thread_pk FROM logs WHERE pk = :log_pk
+
+-- lock_document --
+-- Whoever changes a document takes its row first, so that writers queue up on both engines.
+UPDATE working_memory SET version = version
+WHERE resource = :resource AND COALESCE(thread_pk, 0) = :thread_pk
+RETURNING pk
+
+-- thread_name --
+SELECT id FROM threads WHERE pk = :thread_pk
+
+-- create_document --
+-- Two callers may write the first version at once; the second finds it there.
+INSERT INTO working_memory (resource, thread_pk, format, version, schema)
+VALUES (:resource, CAST(:thread_pk AS BIGINT), :format, 1, :schema)
+ON CONFLICT DO NOTHING
+RETURNING pk
+
+-- advance_document --
+-- Compare and swap: who read an older version makes its change again.
+UPDATE working_memory SET version = version + 1, format = :format, schema = :schema
+WHERE pk = :document_pk AND version = :version
+RETURNING version
+
+-- add_version --
+INSERT INTO working_memory_versions (document_pk, version, at, who, text)
+VALUES (:document_pk, :version, :now, :who, :text)
+
+-- version_of --
+SELECT v.version, v.text, v.who, v.at
+FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk
+WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) = :thread_pk AND v.version = :version
+
+-- versions_before --
+SELECT v.version, v.text, v.who, v.at
+FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk
+WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) = :thread_pk AND v.version < :before
+ORDER BY v.version DESC
+LIMIT :limit

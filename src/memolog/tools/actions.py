@@ -1,0 +1,314 @@
+"""The actions of the three tools, as values: what each takes and what that means.
+
+Knows names, types, limits and the words for them. The schemas that models see are made from these classes, and what models
+send is checked against them. Knows nothing of what an action does.
+"""
+
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+
+from memolog.tools.reading import choice, flag, moment, name, names, priority, whole
+
+__all__ = [
+    "ACTIONS",
+    "Action",
+    "Claim",
+    "Close",
+    "Create",
+    "Dep",
+    "Link",
+    "ListTasks",
+    "MemorySearch",
+    "Ready",
+    "Recall",
+    "Search",
+    "SearchTasks",
+    "Show",
+    "TaskMutate",
+    "TaskQuery",
+    "UpdateContext",
+    "reader_of",
+]
+
+_STATUS: Final = {
+    **dict.fromkeys(("todo", "new", "pending", "ready", "not started"), "open"),
+    **dict.fromkeys(("in progress", "doing", "wip", "started", "active", "claimed"), "in_progress"),
+    **dict.fromkeys(("done", "complete", "completed", "finished", "resolved"), "closed"),
+}
+_TYPE: Final = {
+    **dict.fromkeys(("defect", "issue", "error", "fix", "bugfix"), "bug"),
+    **dict.fromkeys(("story", "enhancement", "feat", "improvement"), "feature"),
+    **dict.fromkeys(("todo", "subtask"), "task"),
+    **dict.fromkeys(("maintenance", "docs", "refactor", "cleanup"), "chore"),
+}
+_REASON: Final = {
+    **dict.fromkeys(("done", "complete", "finished", "fixed", "resolved", "success"), "completed"),
+    **dict.fromkeys(("won't fix", "wont do", "cancelled", "canceled", "rejected", "obsolete", "abandoned"), "wontfix"),
+    **dict.fromkeys(("dup", "dupe", "duplicated"), "duplicate"),
+}
+_SOURCE: Final = {"messages": "raw", "message": "raw", "observations": "observation", "reflections": "reflection"}
+
+Status: TypeAlias = Annotated[
+    Literal["open", "in_progress", "closed"], BeforeValidator(choice(("open", "in_progress", "closed"), _STATUS))
+]
+Kind: TypeAlias = Annotated[
+    Literal["bug", "feature", "task", "epic", "chore"],
+    BeforeValidator(choice(("bug", "feature", "task", "epic", "chore"), _TYPE)),
+]
+Reason: TypeAlias = Annotated[
+    Literal["completed", "wontfix", "duplicate"],
+    BeforeValidator(choice(("completed", "wontfix", "duplicate"), _REASON)),
+]
+Relation: TypeAlias = Annotated[
+    Literal["blocks", "parent-child", "related", "discovered-from"],
+    BeforeValidator(
+        choice(
+            ("blocks", "parent-child", "related", "discovered-from"),
+            {"blocked by": "blocks", "depends on": "blocks", "dependency": "blocks", "parent": "parent-child"},
+        )
+    ),
+]
+Role: TypeAlias = Annotated[
+    Literal["user", "assistant", "tool"],
+    BeforeValidator(choice(("user", "assistant", "tool"), {"human": "user", "ai": "assistant", "model": "assistant"})),
+]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Name: TypeAlias = Annotated[str, BeforeValidator(name), Field(min_length=1)]
+Names: TypeAlias = Annotated[list[Name], BeforeValidator(names)]
+Flag: TypeAlias = Annotated[bool, BeforeValidator(flag)]
+Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(moment)]
+Priority: TypeAlias = Annotated[int, BeforeValidator(priority), Field(ge=0, le=4)]
+_MOST: Final = 50
+
+
+def _count(value: Any) -> Any:
+    """Return a count within its bounds: who asks for a thousand gets as many as there may be."""
+    number = whole(value)
+    return min(max(number, 1), _MOST) if isinstance(number, int) and not isinstance(number, bool) else number
+
+
+Count: TypeAlias = Annotated[int, BeforeValidator(_count), Field(ge=1, le=_MOST)]
+_TASK: Final = "handle (T-12), id or title"
+
+
+class Action(BaseModel):
+    """What every action has: its name, and nothing that is not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+    example: ClassVar[dict[str, Any]]
+    """A call as it should look."""
+
+
+class _Paged(Action):
+    limit: Count = Field(10, description="how many, 1-50")
+    cursor: str | None = Field(None, description="from the last answer, for more")
+
+
+# ---------------------------------------------------------------- task-query
+
+
+class Ready(_Paged):
+    """What can be worked on now."""
+
+    example = {"action": "ready"}
+    action: Literal["ready"]
+    labels: Names = Field([], description="with all of these labels")
+    type: Kind | None = None
+    max_priority: Priority | None = Field(None, description="0 urgent - 4 someday")
+    assignee: Name | None = None
+    parent: Name | None = Field(None, description="a task's " + _TASK)
+
+
+class Show(Action):
+    """One task with all that hangs on it."""
+
+    example = {"action": "show", "task": "T-12"}
+    action: Literal["show"]
+    task: Name = Field(description=_TASK + "; current: the one in hand")
+    related: Flag = Field(False, description="with messages and observations about it")
+    cursor: str | None = None
+
+
+class ListTasks(_Paged):
+    """Tasks by what they are."""
+
+    example = {"action": "list", "status": "open", "labels": ["api"]}
+    action: Literal["list"]
+    status: Status | None = None
+    type: Kind | None = None
+    labels: Names = []
+    max_priority: Priority | None = None
+    assignee: Name | None = None
+    parent: Name | None = None
+    blocked: Flag | None = Field(None, description="only blocked ones (true) or none of them (false)")
+
+
+class SearchTasks(_Paged):
+    """Tasks by words."""
+
+    example = {"action": "search", "query": "login schema"}
+    action: Literal["search"]
+    query: Text = Field(description="words")
+    status: Status | None = None
+    related: Flag = False
+
+
+# ---------------------------------------------------------------- task-mutate
+
+
+class Create(Action):
+    """A new task."""
+
+    example = {"action": "create", "title": "Add the login endpoint", "blocked_by": ["T-3"]}
+    action: Literal["create"]
+    title: Annotated[str, Field(min_length=1, max_length=500)] = Field(description="what is to be done")
+    description: str = ""
+    priority: Priority = Field(2, description="0 urgent, 2 normal, 4 someday")
+    type: Kind = "task"
+    labels: Names = []
+    assignee: Name | None = None
+    due: Moment | None = Field(None, description="ISO date")
+    defer_until: Moment | None = Field(None, description="not ready before this ISO date")
+    parent: Name | None = None
+    blocked_by: Names = Field([], description="tasks that must be closed first")
+    discovered_from: Name | None = Field(None, description="the task that led to it")
+    claim: Flag = Field(False, description="also claim it")
+
+
+class Claim(Action):
+    """Take a task, so that nobody else works on it."""
+
+    example = {"action": "claim", "task": "T-12"}
+    action: Literal["claim"]
+    task: Name | None = Field(None, description=_TASK + "; claim without: the most pressing one")
+
+
+class Close(Action):
+    """Finish a task."""
+
+    example = {"action": "close", "task": "T-12", "reason": "completed", "summary": "what was done, and where"}
+    action: Literal["close"]
+    task: Name
+    reason: Reason = "completed"
+    summary: Text = Field(description="what came of it: decisions, files, what is left")
+    claim_next: Flag = Field(False, description="also claim the next ready task")
+
+
+class Dep(Action):
+    """Say what must come first, or that it need not."""
+
+    example = {"action": "dep", "op": "add", "task": "T-12", "depends_on": "T-3"}
+    action: Literal["dep"]
+    op: Annotated[
+        Literal["add", "remove"],
+        BeforeValidator(choice(("add", "remove"), {"create": "add", "delete": "remove", "drop": "remove"})),
+    ] = "add"
+    task: Name
+    depends_on: Name = Field(description="the task that comes first (or is the parent, related, the origin)")
+    kind: Relation = "blocks"
+
+
+class Link(Action):
+    """Tie messages to a task."""
+
+    example = {"action": "link", "task": "T-12", "messages": ["12-15"], "as": "reference"}
+    action: Literal["link"]
+    task: Name
+    messages: Annotated[Names, Field(min_length=1)] = Field(description="ids, numbers or spans (12-15)")
+    thread: Name | None = None
+    as_: Annotated[
+        Literal["output", "reference", "created-from"],
+        BeforeValidator(
+            choice(("output", "reference", "created-from"), {"result": "output", "source": "created-from"})
+        ),
+    ] = Field("reference", alias="as")
+
+
+class UpdateContext(Action):
+    """Note something that must stay in sight: in the working memory, or at a task."""
+
+    example = {"action": "update_context", "section": "Decisions", "text": "- Fastify instead of Express"}
+    action: Literal["update_context"]
+    text: str = Field("", description="Markdown; JSON fields where the working memory is JSON")
+    section: Name | None = Field(None, description="heading of the working memory")
+    mode: Annotated[
+        Literal["append", "replace", "remove"],
+        BeforeValidator(
+            choice(("append", "replace", "remove"), {"add": "append", "set": "replace", "overwrite": "replace"})
+        ),
+    ] = "append"
+    task: Name | None = Field(None, description="update_context: note it at this task instead")
+    scope: Annotated[
+        Literal["all", "thread"],
+        BeforeValidator(choice(("all", "thread"), {"resource": "all", "user": "all", "conversation": "thread"})),
+    ] = Field("all", description="all conversations, or this thread")
+
+
+# ---------------------------------------------------------------- memory-search
+
+
+class Search(_Paged):
+    """Find what was said or learned, by words."""
+
+    example = {"action": "search", "query": "LoginSchema auth.ts"}
+    action: Literal["search"]
+    query: Text = Field(description="words, names, paths; * ends a prefix")
+    sources: Annotated[
+        list[
+            Annotated[
+                Literal["raw", "compacted", "observation", "reflection", "task"],
+                BeforeValidator(choice(("raw", "compacted", "observation", "reflection", "task"), _SOURCE)),
+            ]
+        ],
+        BeforeValidator(names),
+    ] = Field([], description="raw: messages")
+    thread: Name | None = Field(None, description="a thread's id, or: this")
+    task: Name | None = None
+    role: Role | None = None
+    since: Moment | None = Field(None, description="ISO date")
+    until: Moment | None = None
+
+
+class Recall(Action):
+    """Read the exact words."""
+
+    example = {"action": "recall", "target": "g12"}
+    action: Literal["recall"]
+    target: Name = Field(description="group (g12), message or observation id, span (12-30), or working-memory")
+    thread: Name | None = None
+    detail: Annotated[
+        Literal["low", "full"],
+        BeforeValidator(choice(("low", "full"), {"high": "full", "all": "full", "brief": "low", "short": "low"})),
+    ] = "full"
+    cursor: str | None = None
+
+
+TaskQuery: TypeAlias = Annotated[Ready | Show | ListTasks | SearchTasks, Field(discriminator="action")]
+TaskMutate: TypeAlias = Annotated[Create | Claim | Close | Dep | Link | UpdateContext, Field(discriminator="action")]
+MemorySearch: TypeAlias = Annotated[Search | Recall, Field(discriminator="action")]
+
+ACTIONS: Final[dict[str, dict[str, type[Action]]]] = {
+    "task-query": {"ready": Ready, "show": Show, "list": ListTasks, "search": SearchTasks},
+    "task-mutate": {
+        "create": Create,
+        "claim": Claim,
+        "close": Close,
+        "dep": Dep,
+        "link": Link,
+        "update_context": UpdateContext,
+    },
+    "memory-search": {"search": Search, "recall": Recall},
+}
+"""The actions of each tool by name."""
+
+_READERS: Final[dict[str, TypeAdapter[Any]]] = {
+    "task-query": TypeAdapter(TaskQuery),
+    "task-mutate": TypeAdapter(TaskMutate),
+    "memory-search": TypeAdapter(MemorySearch),
+}
+
+
+def reader_of(tool: str) -> TypeAdapter[Any]:
+    """Return what checks the arguments of a tool."""
+    return _READERS[tool]

@@ -1,0 +1,109 @@
+"""The definitions of the tools as models are given them, in the forms of OpenAI, Anthropic and MCP.
+
+Knows that providers take one flat object: the fields of all actions side by side, each with the actions that it belongs to.
+The classes of the actions are the source; nothing is written twice.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from memolog.domain.errors import InputError
+from memolog.domain.own import OWN_TOOLS
+from memolog.tools.actions import ACTIONS, Action
+
+__all__ = ["FORMS", "Form", "definition", "guidance", "schema_of"]
+
+Form: TypeAlias = Literal["openai", "openai-responses", "anthropic", "mcp"]
+FORMS: Final[tuple[str, ...]] = get_args(Form)
+
+_DESCRIPTIONS: Final = {
+    "task-query": "Look at tasks: ready (what can be done now), show, list, search.",
+    "task-mutate": "Change tasks: create, claim, close, dep (what comes first), link (messages to a task), "
+    "update_context (note lasting facts in the working memory, or progress at a task).",
+    "memory-search": "Long memory of all conversations: search by words, then recall the exact words.",
+}
+_TITLES: Final = {"task-query": "Look at tasks", "task-mutate": "Change tasks", "memory-search": "Search memory"}
+
+
+def definition(tool: str, form: Form = "openai") -> dict[str, Any]:
+    """Return the definition of a tool in one of the forms."""
+    words, schema = _DESCRIPTIONS[tool], schema_of(tool)
+    match form:
+        case "openai":
+            return {"type": "function", "function": {"name": tool, "description": words, "parameters": schema}}
+        case "openai-responses":
+            return {"type": "function", "name": tool, "description": words, "parameters": schema, "strict": False}
+        case "anthropic":
+            return {"name": tool, "description": words, "input_schema": schema}
+        case "mcp":
+            is_reading = tool != "task-mutate"
+            hints = {
+                "readOnlyHint": is_reading,
+                "destructiveHint": False,
+                "idempotentHint": is_reading,
+                "openWorldHint": False,
+            }
+            title = _TITLES[tool]
+            return {"name": tool, "title": title, "description": words, "inputSchema": schema, "annotations": hints}
+        case _:  # pyright: ignore[reportUnnecessaryComparison] - callers write any text
+            raise InputError(f"{form!r} is no form of a definition.", then=f"Use one of {', '.join(FORMS)}.")
+
+
+@cache
+def schema_of(tool: str) -> dict[str, Any]:
+    """Return the JSON schema of a tool's arguments: one flat object."""
+    actions = ACTIONS[tool]
+    users: dict[str, list[str]] = {}
+    shapes: dict[str, dict[str, Any]] = {}
+    for action, kind in actions.items():
+        for name, shape in _properties(kind).items():
+            users.setdefault(name, []).append(action)
+            # Where several actions have a field, the words of the first that has some are kept.
+            if name not in shapes or ("description" in shape and "description" not in shapes[name]):
+                shapes[name] = shape
+    properties: dict[str, Any] = {"action": {"type": "string", "enum": list(actions)}}
+    for name, shape in shapes.items():
+        properties[name] = _with_users(shape, users[name], actions)
+    return {"type": "object", "properties": properties, "required": ["action"]}
+
+
+def _with_users(shape: dict[str, Any], users: list[str], actions: Mapping[str, type[Action]]) -> dict[str, Any]:
+    """Return a field's schema; its description says which actions have it, unless all do."""
+    words = shape.get("description", "")
+    which = "" if len(users) == len(actions) else ", ".join(users)
+    told = f"{which}: {words}" if which and words else which or words
+    return {**shape, "description": told} if told else shape
+
+
+def _properties(kind: type[Action]) -> dict[str, dict[str, Any]]:
+    schema = kind.model_json_schema(mode="validation")
+    found = cast("dict[str, dict[str, Any]]", schema["properties"])
+    return {name: _slim(shape) for name, shape in found.items() if name != "action"}
+
+
+_KEPT: Final = ("type", "enum", "items", "description")
+
+
+def _slim(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model needs of a field's schema: types, choices and words. Bounds are checked, and need no words."""
+    choices = [one for one in shape.get("anyOf", ()) if one.get("type") != "null"]
+    merged: dict[str, Any] = {**(choices[0] if choices else {}), **{k: v for k, v in shape.items() if k != "anyOf"}}
+    if "const" in merged:
+        merged["enum"] = [merged["const"]]
+    if "items" in merged:
+        merged["items"] = _slim(merged["items"])
+    if merged.get("format") == "date-time":
+        merged["type"] = "string"
+    return {name: merged[name] for name in _KEPT if name in merged}
+
+
+@cache
+def guidance() -> str:
+    """Return how to use the tools, for the system prompt."""
+    text = files("memolog.tools").joinpath("texts", "guidance.md").read_text("utf-8")
+    return "\n".join(text.splitlines()).strip()
+
+
+assert set(_DESCRIPTIONS) == set(OWN_TOOLS) == set(ACTIONS)  # noqa: S101 - three lists of one thing

@@ -1,0 +1,41 @@
+"""Whose tools they are: the memory, the resource, and the thread and session that they act for.
+
+Knows how to get at tasks and documents of that scope. Knows no action.
+"""
+
+from dataclasses import dataclass, field
+
+from memolog.runtime.memory import Memory
+from memolog.runtime.tasks import Tasks
+from memolog.runtime.working_memory import WorkingMemory
+from memolog.tools.naming import active_task
+
+__all__ = ["Scope"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a toolset acts on."""
+
+    memory: Memory
+    resource: str
+    thread: str | None = None
+    session: str | None = None
+    tasks: Tasks = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = self.memory.tasks(self.resource, session=self.session, who=self.who, thread=self.thread)
+        object.__setattr__(self, "tasks", made)
+
+    @property
+    def who(self) -> str:
+        """Return who is named in histories."""
+        return self.session or self.thread or "agent"
+
+    async def current(self) -> str | None:
+        """Return the task in hand, or None."""
+        return await active_task(self.memory, self.resource, self.thread)
+
+    def document(self, *, of_thread: bool) -> WorkingMemory:
+        """Return the working memory of the resource, or of the thread."""
+        return self.memory.working_memory(self.resource, self.thread if of_thread else None)

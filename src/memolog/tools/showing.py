@@ -1,0 +1,142 @@
+"""Answers as models are shown them: small objects, bounded in size.
+
+Knows what of a task or a message is worth its tokens, and where to cut. Whatever is cut can be fetched with a cursor.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from memolog.domain.observation import MARKS, Observation
+from memolog.domain.task import LinkedMessage, Task, TaskRef, TaskView
+
+__all__ = [
+    "MOST_CHARACTERS",
+    "clip",
+    "fitting",
+    "shown_message",
+    "shown_observation",
+    "shown_ref",
+    "shown_refs",
+    "shown_task",
+    "shown_view",
+    "size_of",
+]
+
+T = TypeVar("T")
+
+MOST_CHARACTERS: Final = 8_000
+"""The most that one answer has: about 2,000 tokens."""
+_MOST_REFS: Final = 15
+_SNIPPET: Final = 400
+_LEAST: Final = 1
+
+
+def size_of(value: object) -> int:
+    """Return how long a value is as JSON."""
+    return len(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def clip(text: str, most: int) -> str:
+    """Return a text of at most so many characters; a mark says that there is more."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def fitting(items: Sequence[T], show: Callable[[T], dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    """Return as many items as there is room for, but at least one."""
+    shown: list[dict[str, Any]] = []
+    left = room
+    for item in items:
+        made = show(item)
+        left -= size_of(made) + 2
+        if left < 0 and len(shown) >= _LEAST:
+            break
+        shown.append(made)
+    return shown
+
+
+def _given(**fields: object) -> dict[str, Any]:
+    """Return the fields that say something."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], (), False)}
+
+
+def _day(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat(timespec="minutes").replace("+00:00", "Z")
+
+
+def shown_task(task: Task) -> dict[str, Any]:
+    """Return a task in one line: what it takes to choose it."""
+    return {
+        "handle": task.handle,
+        "title": clip(task.title, _SNIPPET),
+        "status": task.status,
+        "priority": task.priority,
+        **_given(
+            type=task.type if task.type != "task" else None,
+            blocked=task.blocked,
+            labels=sorted(task.labels),
+            assignee=task.assignee,
+            due=_day(task.due),
+            session=task.session if task.status == "in_progress" else None,
+            summary=clip(task.summary, _SNIPPET) if task.summary else None,
+        ),
+    }
+
+
+def shown_ref(ref: TaskRef) -> dict[str, Any]:
+    """Return a task in a few words."""
+    return {"handle": ref.handle, "title": clip(ref.title, 120), "status": ref.status}
+
+
+def shown_refs(refs: Iterable[TaskRef]) -> list[Any]:
+    """Return some tasks, and how many more there are."""
+    known = list(refs)
+    more = [f"and {len(known) - _MOST_REFS} more"] if len(known) > _MOST_REFS else []
+    return [*map(shown_ref, known[:_MOST_REFS]), *more]
+
+
+def shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any], int | None]:
+    """Return a task with all that hangs on it, its description from a character on, and where that goes on."""
+    task, text = view.task, view.task.description
+    end = min(len(text), start + most)
+    told = {
+        **shown_task(task),
+        **_given(
+            id=task.id,
+            description=text[start:end],
+            created=_day(task.created_at),
+            deferred_until=_day(task.defer_until),
+            closed=_day(task.closed_at),
+            close_reason=task.close_reason,
+            summary=clip(task.summary, most) if task.summary else None,
+            blocked_by=shown_refs(view.blocked_by),
+            blocks=shown_refs(view.blocks),
+            parents=shown_refs(view.parents),
+            children=shown_refs(view.children),
+            related=shown_refs(view.related),
+            discovered_from=shown_refs(view.discovered_from),
+            discovered=shown_refs(view.discovered),
+            messages=view.messages,
+        ),
+    }
+    return told, end if end < len(text) else None
+
+
+def shown_message(linked: LinkedMessage) -> dict[str, Any]:
+    """Return a message of a task, shortened; recall has the rest."""
+    message = linked.message
+    return {
+        "id": message.id,
+        "thread": message.thread,
+        "number": message.seq,
+        "role": message.role,
+        "at": _day(message.created_at),
+        **_given(link=linked.kind, text=clip(message.text, _SNIPPET)),
+    }
+
+
+def shown_observation(observation: Observation) -> str:
+    """Return an observation as one line."""
+    day = f"{observation.said_at.date().isoformat()} " if observation.said_at else ""
+    return f"{MARKS[observation.priority]} {day}{clip(observation.text, _SNIPPET)}"

@@ -1,0 +1,320 @@
+"""The tools at work: bounded answers with cursors, errors as values, names, notes, and nothing of one user for another."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, Memory, SyncMemory, ToolCallPart, ToolMessage, UserMessage
+from memolog.domain.message import NewMessage, TextPart, ToolResultPart
+from memolog.domain.own import own_tool, with_own_apart
+from memolog.runtime.tools import Tools
+from memolog.testing import ScriptedModel
+from memolog.tools.showing import MOST_CHARACTERS
+from tools.world import CODE, world
+
+
+async def through(tools: Tools, name: str, call: dict[str, Any], key: str) -> list[Any]:
+    """Follow the cursor of a call to its end; return all that it listed."""
+    found: list[Any] = []
+    cursor: str | None = None
+    for _ in range(200):
+        answer = await tools.call(name, call if cursor is None else {**call, "cursor": cursor})
+        assert answer["success"], answer
+        assert len(json.dumps(answer, ensure_ascii=False)) <= MOST_CHARACTERS + 1_000
+        found += answer[key]
+        cursor = answer.get("cursor")
+        if cursor is None:
+            return found
+    raise AssertionError("the cursor never ends")
+
+
+@pytest.mark.parametrize(
+    ("call", "prefix"),
+    [
+        ({"action": "ready", "limit": 50}, "T-"),
+        ({"action": "list", "limit": 50}, "T-"),
+        ({"action": "list", "limit": 7}, "T-"),
+    ],
+)
+async def test_long_lists_continue(call: dict[str, Any], prefix: str) -> None:
+    """Each answer has its size, and following the cursor shows every task once."""
+    async with Memory(":memory:", clock=FakeClock()) as memory:
+        tasks = memory.tasks("alice", session="s")
+        for number in range(60):
+            await tasks.create(
+                f"Task {number} " + "with a long title " * 20, labels=[f"label-{number}-{n}" for n in range(5)]
+            )
+        found = await through(memory.tools("alice"), "task-query", call, "tasks")
+        assert sorted(task["handle"] for task in found) == sorted(f"{prefix}{number}" for number in range(1, 61))
+
+
+async def test_a_search_of_tasks_continues() -> None:
+    """Searching too is bounded, and goes on where it stopped."""
+    async with Memory(":memory:", clock=FakeClock()) as memory:
+        tasks = memory.tasks("alice", session="s")
+        for number in range(30):
+            await tasks.create(f"Paint wall {number} " + "with much care " * 20)
+        found = await through(
+            memory.tools("alice"), "task-query", {"action": "search", "query": "wall", "limit": 9}, "tasks"
+        )
+        assert len({task["handle"] for task in found}) == len(found) == 30
+
+
+async def test_a_long_description_continues() -> None:
+    """A description of any length is shown in pieces that put together are the whole."""
+    text = "".join(f"line {number}: something to remember\n" for number in range(600))
+    async with Memory(":memory:", clock=FakeClock()) as memory:
+        await memory.tasks("alice", session="s").create("Long", description=text)
+        tools, pieces, cursor = memory.tools("alice"), list[str](), None
+        for _ in range(20):
+            call = {"action": "show", "task": "Long"} | ({"cursor": cursor} if cursor else {})
+            answer = await tools.call("task-query", call)
+            assert len(json.dumps(answer)) <= MOST_CHARACTERS + 1_000
+            pieces.append(answer["task"]["description"])
+            cursor = answer.get("cursor")
+            if cursor is None:
+                break
+        assert "".join(pieces) == text
+
+
+async def test_a_long_message_is_recalled_in_pages() -> None:
+    """Recall is bounded too; the pages hold every line."""
+    lines = [f"const value{number} = compute({number}) // line" for number in range(800)]
+    async with Memory(":memory:", model=ScriptedModel(), clock=FakeClock()) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("\n".join(lines), id="big"))
+        tools, seen, cursor = memory.tools("alice", thread="t1"), "", None
+        for _ in range(100):
+            call = {"action": "recall", "target": "1-1"} | ({"cursor": cursor} if cursor else {})
+            answer = await tools.call("memory-search", call)
+            assert answer["success"], answer
+            assert len(json.dumps(answer)) <= MOST_CHARACTERS + 1_000
+            seen += answer["text"]
+            cursor = answer.get("cursor")
+            if cursor is None:
+                break
+        assert all(f"value{number} = compute({number})" in seen for number in range(0, 800, 50))
+
+
+# ---------------------------------------------------------------- errors
+
+
+async def test_errors_are_values(tmp_path: Path) -> None:
+    """A closed memory, a read-only one, a lost race: nothing raises, and `retryable` tells what to do."""
+    async with world() as here:
+        tools = here.tools
+        assert (await here.memory.tools("alice", session="s2").call("task-mutate", {"action": "claim", "task": 4}))[
+            "success"
+        ]
+        held = await tools.call("task-mutate", {"action": "claim", "task": "T-4"})
+        assert not held["success"]
+        assert held["retryable"]
+        assert "s2" in held["error"]
+        assert not (await tools.call("task-mutate", {"action": "claim", "task": "T-99"}))["retryable"]
+    gone = await tools.call("task-query", {"action": "ready"})
+    assert gone == {
+        "success": False,
+        "error": "The store is closed. Open it again before you use it.",
+        "retryable": False,
+    }
+    address = str(tmp_path / "memolog.db")
+    async with world(address):
+        pass
+    async with Memory(address, config=Config(read_only=True)) as memory:
+        tools = memory.tools("alice", thread="t1")
+        assert (await tools.call("task-query", {"action": "ready"}))["success"]
+        for call in (
+            {"action": "create", "title": "x"},
+            {"action": "claim", "task": "T-4"},
+            {"action": "update_context", "text": "x"},
+        ):
+            answer = await tools.call("task-mutate", call)
+            assert "read-only" in answer["error"]
+            assert not answer["retryable"]
+
+
+async def test_a_fault_of_ours_is_a_value_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even what never should happen does not stop the agent; being cancelled does."""
+    async with world() as here:
+
+        def explode(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr("memolog.tools.toolset.understand", explode)
+        answer = await here.tools.call("task-query", {"action": "ready"})
+        assert not answer["success"]
+        assert answer["retryable"]
+        assert "ZeroDivision" not in answer["error"]
+
+        def stop(*_: object) -> None:
+            raise asyncio.CancelledError
+
+        monkeypatch.setattr("memolog.tools.toolset.understand", stop)
+        with pytest.raises(asyncio.CancelledError):
+            await here.tools.call("task-query", {"action": "ready"})
+
+
+async def test_another_resource_is_another_world() -> None:
+    """Handles, ids, messages and documents of one resource do not exist for another."""
+    async with world() as here:
+        shown = await here.tools.call("task-query", {"action": "show", "task": "T-3"})
+        stranger = here.memory.tools("mallory", session="s9")
+        for name, call in (
+            ("task-query", {"action": "show", "task": "T-3"}),
+            ("task-query", {"action": "show", "task": shown["task"]["id"]}),
+            ("task-mutate", {"action": "claim", "task": "T-3"}),
+            ("task-mutate", {"action": "close", "task": "T-3", "summary": "x"}),
+            ("memory-search", {"action": "recall", "target": "m2"}),
+            ("memory-search", {"action": "recall", "target": "g1", "thread": "t1"}),
+        ):
+            assert not (await stranger.call(name, call))["success"], call
+        assert (await stranger.call("task-query", {"action": "list"}))["tasks"] == []
+        found = await stranger.call("memory-search", {"action": "recall", "target": "working-memory"})
+        assert "Tally" not in json.dumps(found)
+
+
+# ---------------------------------------------------------------- working
+
+
+async def test_the_task_in_hand() -> None:
+    """What is claimed is "current" in its thread, and closing it reports what it unblocked."""
+    async with world() as here:
+        await here.tools.call("task-mutate", {"action": "claim", "task": "T-1"})
+        shown = await here.tools.call("task-query", {"action": "show", "task": "current"})
+        assert shown["task"]["handle"] == "T-1"
+        noted = await here.tools.call(
+            "task-mutate", {"action": "update_context", "task": "this", "text": "zod, not yup"}
+        )
+        assert "zod, not yup" in noted["task"]["description"]
+        closed = await here.tools.call(
+            "task-mutate", {"action": "close", "task": "current", "summary": "done", "claim_next": True}
+        )
+        assert [ref["handle"] for ref in closed["unblocked"]] == ["T-2"]
+        assert closed["next"]["task"]["status"] == "in_progress"
+
+
+async def test_the_working_memory_of_this_thread_and_of_all() -> None:
+    """Notes go to the document that is meant, and the author is the session."""
+    async with world() as here:
+        one = {"action": "update_context", "section": "Decisions", "text": "- pnpm"}
+        assert "- Fastify\n- pnpm" in (await here.tools.call("task-mutate", one))["working_memory"]
+        two = one | {"scope": "thread", "mode": "replace"}
+        assert (await here.tools.call("task-mutate", two))["working_memory"] == "## Decisions\n\n- pnpm\n"
+        three = {"action": "update_context", "section": "Decisions", "mode": "remove"}
+        assert "Decisions" not in (await here.tools.call("task-mutate", three))["working_memory"]
+        seen = await here.tools.call("memory-search", {"action": "recall", "target": "working-memory"})
+        assert set(seen["working_memory"]) == {"all", "thread"}
+        document = await here.memory.working_memory("alice").read()
+        assert document is not None
+        assert document.current.by == "s1"
+
+
+async def test_a_json_working_memory_is_merged() -> None:
+    """Fields as an object, or one field by its name; what the schema refuses is told."""
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
+    async with Memory(":memory:", clock=FakeClock()) as memory:
+        facts = memory.working_memory("bob")
+        await facts.start(schema=schema, who="app")
+        tools = memory.tools("bob")
+        assert (await tools.call("task-mutate", {"action": "update_context", "text": '{"name": "Bob"}'}))["success"]
+        assert await facts.value() == {"name": "Bob"}
+        assert (await tools.call("task-mutate", {"action": "update_context", "section": "name", "text": "Rob"}))[
+            "success"
+        ]
+        assert await facts.value() == {"name": "Rob"}
+        wrong = await tools.call("task-mutate", {"action": "update_context", "section": "age", "text": "5"})
+        assert "'age'" in wrong["error"]
+        prose = await tools.call("task-mutate", {"action": "update_context", "text": "likes tea"})
+        assert "JSON" in prose["error"]
+
+
+def test_without_await(tmp_path: Path) -> None:
+    """The synchronous face has the same tools."""
+    with SyncMemory(str(tmp_path / "memolog.db")) as memory:
+        tools = memory.tools("alice", session="s1")
+        assert tools.names == ("task-query", "task-mutate", "memory-search")
+        assert len(tools.definitions("mcp")) == 3
+        assert tools.guidance.startswith("# Memory and tasks")
+        assert tools.call("task-mutate", {"action": "create", "title": "Try it"})["success"]
+        assert tools.call("task-query", "ready")["tasks"][0]["title"] == "Try it"
+
+
+# ---------------------------------------------------------------- what is our own
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        ("task-query", "task-query"),
+        ("task_mutate", "task-mutate"),
+        ("MemorySearch", "memory-search"),
+        ("mcp__memolog__memory-search", "memory-search"),
+        ("memolog.task_query", "task-query"),
+        ("functions:task-query", "task-query"),
+        ("search", None),
+        ("my-task-query-tool", None),
+        ("task-queryx", None),
+        ("", None),
+        (None, None),
+        (5, None),
+    ],
+)
+def test_the_names_of_our_own_tools(name: object, tool: str | None) -> None:
+    """They are known in every spelling that a framework makes of them, and nothing else is."""
+    assert own_tool(name) == tool
+
+
+def flags(*messages: NewMessage, known: tuple[str, ...] = ()) -> list[tuple[bool, list[str]]]:
+    """Return for each message that is saved whether it is own, and the types of its parts."""
+    made = with_own_apart(messages, set(known))
+    return [(message.own, [part.type for part in message.parts]) for message in made]
+
+
+def test_what_is_own() -> None:
+    """Calls and results of our tools alone; an assistant's words beside a call stay; mixed results are taken apart."""
+    ours = ToolCallPart(id="c1", name="memory-search", arguments={"action": "search", "query": "x"})
+    other = ToolCallPart(id="c2", name="read_file", arguments={})
+    mine = ToolResultPart(call_id="c1", content="found")
+    theirs = ToolResultPart(call_id="c2", content="read")
+    assert flags(AssistantMessage([ours])) == [(True, ["tool_call"])]
+    assert flags(AssistantMessage(["Let me look.", ours])) == [(False, ["text", "tool_call"])]
+    assert flags(AssistantMessage([ours, other])) == [(False, ["tool_call", "tool_call"])]
+    assert flags(AssistantMessage([ours]), ToolMessage("c1", "found")) == [
+        (True, ["tool_call"]),
+        (True, ["tool_result"]),
+    ]
+    assert flags(ToolMessage("c1", "found")) == [(False, ["tool_result"])]
+    assert flags(ToolMessage("c1", "found", name="task_query")) == [(True, ["tool_result"])]
+    assert flags(ToolMessage("c1", "found"), known=("c1",)) == [(True, ["tool_result"])]
+    mixed = NewMessage(role="user", parts=(mine, theirs, TextPart(text="go on")), id="m")
+    parts = list(with_own_apart([mixed], {"c1"}))
+    assert [(m.own, m.id, [part.type for part in m.parts]) for m in parts] == [
+        (False, "m", ["tool_result", "text"]),
+        (True, "m:own", ["tool_result"]),
+    ]
+
+
+async def test_memory_does_not_remember_itself() -> None:
+    """What our tools answered is stored, shown to the model, and neither observed nor recalled as something said."""
+    model = ScriptedModel()
+    async with Memory(":memory:", model=model, clock=FakeClock()) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("What was the schema again?"))
+            call = ToolCallPart(id="c1", name="memory_search", arguments={"action": "search", "query": "schema"})
+            await turn.record(AssistantMessage([call]))
+            context = await turn.prepare(ToolMessage("c1", f"found: {CODE}"))
+            assert CODE in context.render()
+            await turn.record(AssistantMessage("It is LoginSchema."))
+        store = (await memory.open()).store
+        assert [row.own for row in await store.messages.after("alice", "t1")] == [False, True, True, False]
+        await memory.observe("t1", "alice")
+        shown = model.requests[0].text
+        assert "searched for “schema”; the answer is not shown" in shown
+        assert CODE not in shown
+        recalled = await memory.tools("alice", thread="t1").call("memory-search", {"action": "recall", "target": "1-4"})
+        assert "LoginSchema" in recalled["text"]
+        assert "z.object" not in recalled["text"]
