@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from datetime import datetime
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
@@ -16,18 +15,16 @@ from typing import Any, Self
 from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.clock import Clock
-from memolog.domain.errors import ConfigError, Conflict, StoreClosed, StoreReadOnly
-from memolog.domain.extract import Extract
+from memolog.domain.errors import ConfigError, StoreClosed, StoreReadOnly
 from memolog.domain.message import NewMessage
-from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
 from memolog.runtime.asking import spent_of
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
-from memolog.runtime.events import Bus, Degraded, Event, GenerationMade
-from memolog.runtime.extractors import Extractor, Extractors, latest
+from memolog.runtime.events import Bus, Degraded, Event
+from memolog.runtime.extractors import Extractor, Extractors
 from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
@@ -41,7 +38,7 @@ from memolog.runtime.tools import Tools
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
 from memolog.runtime.working_memory import WorkingMemory
-from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.snapshot import Snapshot
 from memolog.store.store import open_store
 from memolog.tokens import HeuristicCounter, TokenCounter, count_message
 
@@ -325,51 +322,7 @@ class Memory(LookingBack):
         """Return the working memory of a resource, or of one of its threads, to read and change it."""
         return WorkingMemory(self.open, self._open_to_write, resource, thread, self.config)
 
-    # ------------------------------------------------------------ the past
-
-    async def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
-        """Return the generations of the log, oldest first."""
-        kit = await self.open()
-        return await kit.store.logs.history(resource, self._owner_of_log(thread))
-
-    async def as_of(self, thread: str, resource: str, at: datetime) -> tuple[GroupRow, ...]:
-        """Return the log as it was at a moment."""
-        kit = await self.open()
-        return await kit.store.logs.as_of(resource, self._owner_of_log(thread), at)
-
-    async def restore(self, thread: str, resource: str, generation: int) -> Generation:
-        """Bring an old generation of the log back, with all that was activated since."""
-        kit = await self._open_to_write()
-        while True:
-            _, snapshot = await self._look(thread, resource)
-            now = self.clock.now()
-            try:
-                made = await kit.store.logs.restore(snapshot, generation, now=now)
-                break
-            except Conflict:
-                # A run ended meanwhile: look again. Each try sees what the one before it lost to.
-                continue
-        await kit.core.tell(
-            GenerationMade(
-                at=now,
-                resource=resource,
-                thread=thread,
-                number=made.number,
-                generation_kind=made.kind,
-                tokens_before=made.tokens_before,
-                tokens_after=made.tokens_after,
-                dropped=0,
-            )
-        )
-        return made
-
-    async def extracts(self, thread: str, resource: str, *, key: str | None = None) -> tuple[Extract, ...]:
-        """Return the values that extractors drew from a thread, the newest of each; or all versions of one, oldest first."""
-        kit = await self.open()
-        versions = await kit.store.extracts.list(resource, thread)
-        if key is not None:
-            return tuple(version for version in versions if version.key == key)
-        return tuple(latest(versions).values())
+    # ------------------------------------------------------------ copies
 
     async def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""
@@ -388,6 +341,3 @@ class Memory(LookingBack):
         """
         kit = await self._open_to_write()
         return await kit.store.copies.merge(resource, now=self.clock.now(), render=kit.core.rerender)
-
-    def _owner_of_log(self, thread: str) -> str | None:
-        return thread if self.config.scope == "thread" else None

@@ -20,6 +20,7 @@ from memolog.store.compactions import Compactions
 from memolog.store.copies import Copies
 from memolog.store.engine import Engine
 from memolog.store.extracts import Extracts
+from memolog.store.indexing import Indexing
 from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.logs import Logs
@@ -28,6 +29,7 @@ from memolog.store.postgres_address import PostgresOptions
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
+from memolog.store.searching import Searching
 from memolog.store.snapshot import Snapshot, reading_snapshot
 from memolog.store.sql import Script
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
@@ -101,6 +103,8 @@ class Store:
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
         self.extracts = Extracts(engine)
+        self.indexing = Indexing(engine)
+        self.searching = Searching(engine)
 
     async def save_and_snapshot(
         self,
