@@ -190,7 +190,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "recall.rows": [lambda s, r, _: s.recall.rows(r, PLACE, PLACE.start)],
     "recall.calls_before": [lambda s, r, _: s.recall.calls_before(r, "secret", 3)],
     "compactions.candidates": [lambda s, r, _: s.compactions.candidates(r, "secret")],
-    "compactions.count_candidates": [lambda s, r, _: s.compactions.count_candidates(r, "secret", keep=0)],
+    "compactions.due": [lambda s, r, _: s.compactions.due(r, "secret", keep=0)],
     "compactions.list": [lambda s, r, _: s.compactions.list(r, "secret")],
     "compactions.noted": [lambda s, r, _: s.compactions.noted(r, "secret", Span(first=1, last=2))],
     "compactions.compact": [
