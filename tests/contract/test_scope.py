@@ -5,7 +5,8 @@ The methods are found by looking, so one that is added without a case here fails
 
 import inspect
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -16,12 +17,15 @@ from memolog.domain.errors import EmptyId, InputError, MemologError
 from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Span
 from memolog.domain.run import Calibration, Lease, Usage
+from memolog.search.keys import TASK, key_of_message, key_of_other
+from memolog.search.query import parse
 from memolog.store import Store
 
-PARTS: Final = ("threads", "messages", "leases", "ledger")
+PARTS: Final = ("threads", "messages", "leases", "ledger", "indexing", "searching")
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
 MINUTE: Final = timedelta(minutes=1)
+QUERY: Final = parse("one two", datetime(2026, 1, 1, tzinfo=UTC))
 
 Call = Callable[[Store, str, Lease], Awaitable[object]]
 
@@ -86,6 +90,13 @@ CASES: Final[dict[str, list[Call]]] = {
     ],
     "ledger.calibration": [lambda s, r, _: s.ledger.calibration(r, "m")],
     "ledger.calibrate": [lambda s, r, _: s.ledger.calibrate(r, "m", learn)],
+    "indexing.catch_up": [lambda s, r, _: s.indexing.catch_up(r, str)],
+    "indexing.behind": [lambda s, r, _: s.indexing.behind(r)],
+    "searching.search": [
+        lambda s, r, _: s.searching.search(r, QUERY),
+        lambda s, r, _: s.searching.search(r, replace(QUERY, threads=frozenset({"secret"}))),
+    ],
+    "searching.rows": [lambda s, r, _: s.searching.rows(r, [key_of_message(1, 1, 1, 0), key_of_other(1, 1, TASK)])],
 }
 
 
@@ -173,6 +184,9 @@ GOOD: Final[dict[str, object]] = {
     "model": "m",
     "learn": learn,
     "span": Span(first=1, last=2),
+    "redact": str,
+    "query": QUERY,
+    "keys": [],
     "lasts": MINUTE,
     "usage": Usage(model="m"),
 }

@@ -161,7 +161,9 @@ def draft(postings: Sequence[Posting], stats: Stats, query: Query, allowed: froz
     thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
     for posting, scored in zip(postings, scores, strict=True):
         _around(posting, scored, by_place, thread_terms)
-    hit = {place for key in closely[:_AROUND] if key > 0 for place in _neighbours(key)}
+    # An answer may stand beside the words of the question; who looks for a word wants the word itself.
+    around = closely[:_AROUND] if query.is_question else []
+    hit = {place for key in around if key > 0 for place in _neighbours(key)}
     free = sorted(place for place in hit if place not in by_place)
     return Draft(own=own, by_place=by_place, closely=closely, places=free, thread_terms=thread_terms, idf=idf)
 

@@ -155,7 +155,8 @@ def _counted(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[
 
 
 def _first(word: str) -> tuple[str, ...]:
-    return terms_of_word(word)[:1]
+    """Return what a known word may be indexed as: folded, it does not tell whether it was an identifier."""
+    return (*terms_of_word(word)[:1], f"={word}")
 
 
 def _weighed(terms: tuple[str, ...]) -> list[tuple[str, float]]:
