@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memolog.domain.observation import Generation, Observation, Span
     from memolog.domain.recall import RecallPage
     from memolog.domain.run import Lease, Usage
+    from memolog.domain.search import SearchAnswer, SearchResult
     from memolog.domain.thread import Thread
     from memolog.runtime.events import Event
     from memolog.runtime.extractors import Extractor
@@ -72,6 +73,8 @@ __all__ = [
     "ReasoningPart",
     "RecallPage",
     "ReflectionConfig",
+    "SearchAnswer",
+    "SearchResult",
     "Span",
     "Status",
     "Store",
@@ -114,6 +117,7 @@ _HOMES = {
     "memolog.domain.observation": ("Generation", "Observation", "Span"),
     "memolog.domain.recall": ("RecallPage",),
     "memolog.domain.run": ("Lease", "Usage"),
+    "memolog.domain.search": ("SearchAnswer", "SearchResult"),
     "memolog.domain.thread": ("Thread",),
     "memolog.runtime.events": ("Event",),
     "memolog.runtime.extractors": ("Extractor",),
