@@ -131,7 +131,7 @@ async def test_a_written_summary_is_used_if_it_cites(
         for number in range(3):
             await talk(memory, f"it rains {number}")
         await memory.observe("t1", "alice")
-        model.answers = [answer]
+        model.answers.append(answer)
         draft = await tasks.draft_summary("T-1")
         assert (draft.model == "scripted") is is_used
         assert "[1]" in draft.text
@@ -167,7 +167,7 @@ async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, c
 
 def task(number: int, clock: FakeClock, **more: Any) -> Task:
     """Return a task; higher numbers are younger."""
-    given = {"title": f"Task {number} " + "with words " * 5, **more}
+    given: dict[str, Any] = {"title": f"Task {number} " + "with words " * 5, **more}
     made = clock.now() + timedelta(minutes=number)
     return Task(id=str(number), handle=f"T-{number}", resource="r", created_at=made, updated_at=made, **given)
 

@@ -41,7 +41,7 @@ async def claim(store: Store, task: str, session: str = "s1", lasts: timedelta =
 
 async def close(store: Store, task: str, session: str = "s1", **more: Any) -> Closed:
     """Close a task."""
-    given = {"reason": "completed", "summary": "It is done."} | more
+    given: dict[str, Any] = {"reason": "completed", "summary": "It is done.", **more}
     return await store.task_claims.close(R, task, session=session, who="me", **given)
 
 
