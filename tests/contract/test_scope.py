@@ -18,16 +18,19 @@ from memolog.domain.errors import EmptyId, InputError, MemologError
 from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Calibration, Lease, RunKind, Usage
+from memolog.domain.task import NewTask
 from memolog.store import Store
 from memolog.store.compactions import RowTexts
 from memolog.store.journal import NewEvent
 from memolog.store.recall import Place, Stretch
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
+from memolog.store.task_filter import TaskFilter
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("working_memory",),
+    *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
     *("recall", "compactions"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
@@ -89,6 +92,59 @@ async def start_anywhere(store: Store, resource: str, kind: RunKind) -> list[str
     return seen
 
 
+TASK_CASES: Final[dict[str, list[Call]]] = {
+    "tasks.create": [
+        lambda s, r, _: s.tasks.create(r, NewTask(title="mine", id="mine", blocked_by=("task",)), who="me"),
+        lambda s, r, _: s.tasks.create(r, NewTask(title="mine", id="mine"), who="me", created_from=("m1",)),
+    ],
+    "tasks.edit": [
+        lambda s, r, _: s.tasks.edit(r, "task", {"title": "mine now"}, who="me"),
+        lambda s, r, _: s.tasks.edit(r, "T-1", {"title": "mine now"}, who="me"),
+    ],
+    "tasks.label": [lambda s, r, _: s.tasks.label(r, "T-1", add=["mine"], who="me")],
+    "tasks.history": [lambda s, r, _: s.tasks.history(r, "T-1")],
+    "task_links.link": [lambda s, r, _: s.task_links.link(r, "T-1", "T-2", "blocks", who="me")],
+    "task_links.unlink": [lambda s, r, _: s.task_links.unlink(r, "T-1", "T-2", "blocks", who="me")],
+    "task_links.all": [lambda s, r, _: s.task_links.all(r)],
+    "task_claims.claim": [
+        lambda s, r, _: s.task_claims.claim(r, "T-1", "holder", lasts=MINUTE, who="me"),
+        lambda s, r, _: s.task_claims.claim(r, "T-2", "holder", lasts=MINUTE, who="me", thread="secret"),
+    ],
+    "task_claims.heartbeat": [lambda s, r, _: s.task_claims.heartbeat(r, "T-1", "holder", lasts=MINUTE)],
+    "task_claims.release": [lambda s, r, _: s.task_claims.release(r, "T-1", "holder", who="me", force=True)],
+    "task_claims.close": [
+        lambda s, r, _: s.task_claims.close(r, "T-1", "completed", "done", session="holder", who="me", force=True)
+    ],
+    "task_claims.reopen": [lambda s, r, _: s.task_claims.reopen(r, "T-3", who="me")],
+    "task_views.get": [lambda s, r, _: s.task_views.get(r, "T-1"), lambda s, r, _: s.task_views.get(r, "task")],
+    "task_views.named": [lambda s, r, _: s.task_views.named(r, "First")],
+    "task_views.show": [lambda s, r, _: s.task_views.show(r, "T-1")],
+    "task_views.list": [
+        lambda s, r, _: s.task_views.list(r),
+        lambda s, r, _: s.task_views.list(r, TaskFilter(parent="T-1")),
+    ],
+    "task_views.stale": [lambda s, r, _: s.task_views.stale(r, days=0)],
+    "task_views.duplicates": [
+        lambda s, r, _: s.task_views.duplicates(r, least=0.0),
+        lambda s, r, _: s.task_views.duplicates(r, "T-1", least=0.0),
+        lambda s, r, _: s.task_views.duplicates(r, title="First", least=0.0),
+    ],
+    "task_ready.ready": [lambda s, r, _: s.task_ready.ready(r)],
+    "task_ready.counts": [lambda s, r, _: s.task_ready.counts(r)],
+    "task_ready.explain": [lambda s, r, _: s.task_ready.explain(r, "T-2")],
+    "task_ready.edge": [lambda s, r, _: s.task_ready.edge(r, "secret", now=NOW)],
+    "task_messages.attach": [
+        lambda s, r, _: s.task_messages.attach(r, "T-1", ["m1"], "output", who="me"),
+        lambda s, r, _: s.task_messages.attach(r, "T-1", Span(first=1, last=2), "output", who="me", thread="secret"),
+    ],
+    "task_messages.detach": [lambda s, r, _: s.task_messages.detach(r, "T-1", ["m1"], who="me")],
+    "task_messages.messages": [lambda s, r, _: s.task_messages.messages(r, "T-1")],
+    "task_messages.count": [lambda s, r, _: s.task_messages.count(r, "T-1")],
+    "task_messages.observations": [lambda s, r, _: s.task_messages.observations(r, "T-1")],
+    "task_decay.decay": [lambda s, r, _: s.task_decay.decay(r)],
+    "task_decay.restore": [lambda s, r, _: s.task_decay.restore(r, "T-3")],
+    "task_search.search": [lambda s, r, _: s.task_search.search(r, "first", related=True)],
+}
 # Each case calls one method for a resource that owns nothing, with the ids of somebody else's things.
 CASES: Final[dict[str, list[Call]]] = {
     "threads.create": [lambda s, r, _: s.threads.create(r, "t", title="mine")],
@@ -215,6 +271,7 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.withdrawals.withdraw(r, "secret", "turn-1", after=0, now=NOW, render=render)
     ],
     "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
+    **TASK_CASES,
 }
 
 
@@ -253,6 +310,10 @@ async def everything(store: Store) -> str:
             await store.journal.contexts("alice", "secret"),
             await store.working_memory.versions("alice"),
             await store.working_memory.versions("alice", "secret"),
+            await store.task_views.list("alice"),
+            await store.task_links.all("alice"),
+            [await store.tasks.history("alice", handle) for handle in ("T-1", "T-2", "T-3")],
+            await store.task_messages.messages("alice", "T-1"),
             await store.compactions.list("alice", "short"),
         )
     )
@@ -270,6 +331,11 @@ async def move_in(store: Store) -> Lease:
     await store.journal.add("alice", [NewEvent(kind="Hers", thread="secret", at=NOW, data={})])
     await store.journal.add_context(snapshot.thread.pk, turn="turn-1", step=1, now=NOW, record={"a": 1}, model="m")
     await add_task(store, "alice", "task")
+    await store.tasks.create("alice", NewTask(title="First"), who="alice", created_from=("m1",))
+    await store.tasks.create("alice", NewTask(title="Second", blocked_by=("T-1",)), who="alice")
+    await store.tasks.create("alice", NewTask(title="First of all, done"), who="alice")
+    await store.task_claims.claim("alice", "T-1", "holder", lasts=60 * MINUTE, who="alice", thread="secret")
+    await store.task_claims.close("alice", "T-3", "completed", "done", session="holder", who="alice")
     lease = await store.leases.acquire("alice", "lock", "owner", lasts=MINUTE)
     assert lease is not None
     await store.ledger.add("alice", Usage(model="m", cost=2.0, thread="secret", task="task", run="run"))
@@ -328,7 +394,6 @@ GOOD: Final[dict[str, object]] = {
     "span": Span(first=1, last=2),
     "reference": "m1",
     "rows": ROWS,
-    "summary": "in short",
     "compaction": "c1",
     "keep": 0,
     "days": 30,
@@ -354,14 +419,30 @@ GOOD: Final[dict[str, object]] = {
     "after": 0,
     "render": render,
     "change": replaced("mine"),
-    "who": "alice",
     "most": 100,
+    "new": NewTask(title="new"),
+    "who": "me",
+    "changes": {"title": "changed"},
+    "source": "T-1",
+    "target": "T-2",
+    "kind": "blocks",
+    "session": "holder",
+    "reason": "completed",
+    "summary": "done",
+    "title": "First",
+    "query": "first",
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
 IDS: Final = {
     *("resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"),
-    *("compaction", "who"),
+    *("who", "session", "source", "target", "compaction"),
+}
+# One name for two things: what links tasks, and what links a message to one.
+OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
+    ("task_messages.attach", "kind"): "output",
+    ("task_messages.attach", "messages"): ["m1"],
+    ("task_messages.detach", "messages"): ["m1"],
 }
 EMPTY: Final[tuple[object, ...]] = ("", " ", "\t\n ", "\u3000")
 BAD: Final[tuple[object, ...]] = (
@@ -371,12 +452,13 @@ BAD: Final[tuple[object, ...]] = (
 )
 
 
-def arguments(method: Callable[..., Any], lease: Lease) -> dict[str, object]:
+def arguments(full_name: str, method: Callable[..., Any], lease: Lease) -> dict[str, object]:
     """Return good arguments for a method; an unknown required parameter fails the test."""
     given: dict[str, object] = {}
     for name, parameter in inspect.signature(method).parameters.items():
         if name in IDS or parameter.default is inspect.Parameter.empty:
-            given[name] = lease if name == "lease" and parameter.annotation in {Lease, "Lease"} else GOOD[name]
+            good = OTHER_GOOD.get((full_name, name), GOOD[name])
+            given[name] = lease if name == "lease" and parameter.annotation in {Lease, "Lease"} else good
     return given
 
 
@@ -388,7 +470,7 @@ async def test_ids_that_are_none_are_refused(store: Store) -> None:
     for full_name, method in public_methods(store).items():
         if full_name in SCRIPTS or full_name in INTERNAL:
             continue
-        good = arguments(method, lease)
+        good = arguments(full_name, method, lease)
         assert "resource" in good, full_name
         for name in IDS & set(good):
             required = inspect.signature(method).parameters[name].default is inspect.Parameter.empty

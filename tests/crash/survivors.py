@@ -13,7 +13,11 @@ __all__ = ["Row", "check_sound", "everything", "select"]
 
 Row = tuple[Any, ...]
 
-_TABLES = ("threads", "messages", "leases", "usage", "calibrations", "working_memory", "working_memory_versions")
+_TABLES = (
+    *("threads", "messages", "leases", "usage", "calibrations"),
+    *("tasks", "task_books", "task_labels", "task_links", "task_changes", "task_messages"),
+    *("working_memory", "working_memory_versions"),
+)
 _THREADS = """SELECT t.resource, t.id, t.last_seq, COUNT(m.pk), COUNT(DISTINCT m.seq), COALESCE(MIN(m.seq), 1),
   COALESCE(MAX(m.seq), 0)
 FROM threads t LEFT JOIN messages m ON m.thread_pk = t.pk GROUP BY t.resource, t.id, t.last_seq"""

@@ -24,6 +24,10 @@ from memolog.store import Store
 
 _CHILD = str(Path(writer_child.__file__))
 _PATIENCE = 30.0
+PARTS = (
+    *("threads", "messages", "leases", "usage"),
+    *("tasks", "task_blocking", "task_claims", "task_messages", "task_decay"),
+)
 
 PARTS = ("threads", "messages", "leases", "usage", "working_memory")
 
@@ -188,6 +192,6 @@ async def test_an_error_at_a_commit_point_takes_everything_back(store: Store) ->
             await OPERATIONS[name](store)
         assert await everything(store) == old
     store.engine.commit_hook = None
-    for name in ("messages.save", "threads.clone", "threads.delete"):
+    for name in ("messages.save", "threads.clone", "task_claims.close", "threads.delete"):
         await OPERATIONS[name](store)
     assert await everything(store) != old

@@ -21,8 +21,10 @@ from typing import Any
 from memolog.documents import edited_section, replaced
 from memolog.domain.message import Message, NewMessage, TextPart, UserMessage
 from memolog.domain.run import Calibration, Usage
+from memolog.domain.task import NewTask
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.store import Store, open_store
+from memolog.store.task_decay import TaskDecay
 from memolog.tokens import HeuristicCounter, count_message
 
 __all__ = ["CROWD_TASKS", "OPERATIONS", "RESOURCE", "THREADS", "open_fixed", "open_real", "prologue", "text_of"]
@@ -159,6 +161,32 @@ async def prologue(store: Store) -> None:
     await store.leases.acquire(RESOURCE, "ended", "me", lasts=_MINUTE)
     await store.ledger.add(RESOURCE, Usage(kind="turn", model="m", input_tokens=5))
     await store.working_memory.change(RESOURCE, replaced("# Facts\n\none\n"), who="me", most=1_000)
+    await _prologue_of_tasks(store)
+
+
+async def _prologue_of_tasks(store: Store) -> None:
+    """Make tasks: T-1 held and blocking T-2 with its child T-3, T-4 free, T-5 closed, T-6 closed and decayed."""
+    await store.tasks.create(RESOURCE, NewTask(title="First", id="a", labels=frozenset({"x"})), who="me")
+    await store.tasks.create(RESOURCE, NewTask(title="Second", id="b", blocked_by=("T-1",)), who="me")
+    await store.tasks.create(RESOURCE, NewTask(title="Third", id="c", parent="T-2"), who="me")
+    await store.tasks.create(RESOURCE, NewTask(title="Fourth", id="d"), who="me")
+    await store.task_claims.claim(RESOURCE, "T-1", "session", lasts=60 * _MINUTE, who="me", thread="old")
+    await store.task_messages.attach(RESOURCE, "T-1", ["m1"], "reference", who="me")
+    for name in ("e", "f"):
+        whole = NewTask(title=name, id=name, description="long é\x00", metadata={"k": [1, "é"]})
+        await store.tasks.create(RESOURCE, whole, who="me")
+    await store.task_claims.close(RESOURCE, "T-6", "completed", "it is done", session="session", who="me")
+    await _decay(store)
+    await store.task_claims.close(RESOURCE, "T-5", "completed", "it is done", session="session", who="me")
+
+
+async def _decay(store: Store) -> None:
+    """Let closed tasks decay as if forty days had passed."""
+    await TaskDecay(store.engine, _Still(60 * 24 * 40)).decay(RESOURCE)
+
+
+async def _close(store: Store) -> None:
+    await store.task_claims.close(RESOURCE, "T-1", "completed", "it is done", session="session", who="me")
 
 
 async def _save_batch(store: Store) -> None:
@@ -203,6 +231,27 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
         RESOURCE, edited_section("Facts", "two"), who="me", most=1_000
     ),
     "usage.calibrate": lambda store: store.ledger.calibrate(RESOURCE, "m", _learn),
+    "tasks.create": lambda store: store.tasks.create(
+        RESOURCE,
+        NewTask(title="New", labels=frozenset({"y"}), blocked_by=("T-4",), blocks=("T-3",), discovered_from="T-1"),
+        who="me",
+        created_from=("m2",),
+    ),
+    "tasks.edit": lambda store: store.tasks.edit(RESOURCE, "T-4", {"title": "Changed", "priority": 0}, who="me"),
+    "tasks.label": lambda store: store.tasks.label(RESOURCE, "T-1", add=["y"], remove=["x"], who="me"),
+    "task_links.link": lambda store: store.task_links.link(RESOURCE, "T-2", "T-4", "blocks", who="me"),
+    "task_links.unlink": lambda store: store.task_links.unlink(RESOURCE, "T-1", "T-2", "blocks", who="me"),
+    "task_claims.claim": lambda store: store.task_claims.claim(
+        RESOURCE, "T-4", "other", lasts=_MINUTE, who="me", thread="other"
+    ),
+    "task_claims.heartbeat": lambda store: store.task_claims.heartbeat(RESOURCE, "T-1", "session", lasts=90 * _MINUTE),
+    "task_claims.release": lambda store: store.task_claims.release(RESOURCE, "T-1", "session", who="me"),
+    "task_claims.close": _close,
+    "task_claims.reopen": lambda store: store.task_claims.reopen(RESOURCE, "T-6", who="me"),
+    "task_messages.attach": lambda store: store.task_messages.attach(RESOURCE, "T-2", ["m3"], "output", who="me"),
+    "task_messages.detach": lambda store: store.task_messages.detach(RESOURCE, "T-1", ["m1"], who="me"),
+    "task_decay.decay": _decay,
+    "task_decay.restore": lambda store: store.task_decay.restore(RESOURCE, "T-6"),
 }
 """One call for every name of a write: each changes what `prologue` left."""
 

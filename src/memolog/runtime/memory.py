@@ -115,14 +115,13 @@ class Memory(LookingBack):
         )
         runner.tell, runner.retry_at = core.tell, core.retry_at
         contexts = Contexts(store, self.counter, self._instructions)
-        compacting = Compacting(store, core, observer, counter=self.counter, clock=self.clock)
         return Kit(
             store=store,
             clock=self.clock,
             core=core,
             contexts=contexts,
             runner=runner,
-            compacting=compacting,
+            compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
             writer=self._models.reflect,
         )
 
