@@ -27,9 +27,8 @@ _PATIENCE = 30.0
 PARTS = (
     *("threads", "messages", "leases", "usage"),
     *("tasks", "task_blocking", "task_claims", "task_messages", "task_decay"),
+    "working_memory",
 )
-
-PARTS = ("threads", "messages", "leases", "usage", "working_memory")
 
 Acks = dict[tuple[str, str, int], tuple[int, str]]
 """Thread, id and continuation of what was acknowledged, to its sequence number and batch."""
