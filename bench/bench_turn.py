@@ -8,7 +8,9 @@ While the agent's model would answer, background work runs, as it does in life.
 
 - chat_and_tools: a long conversation of questions and answers, now and then a turn with tools. `prefix_reuse` is how much of
   a prompt, without its edge, the next one repeats from the first byte on; `context_excess` how far a context went beyond
-  T × block_after and its log; `observer_tokens_per_raw_token` what observer and reflector were sent.
+  T × block_after and its log; `observer_tokens_per_raw_token` what observer and reflector were sent, and
+  `answered_tokens_per_raw_token` what they answered; `request_tokens` what the agent's own model is sent at a request, and
+  `cached_share` how much of that its prompt cache can know.
 - slow_model: results of 2,000 tokens, a step every 50 ms, and observers that take 0.5 s and 2 s. A stall is a step that
   memory held up for more than 100 ms.
 - flatness: a turn in a file with a long history, over a turn in a file with none; blocks of both in turn.
@@ -118,7 +120,7 @@ class Observer(ScriptedModel):
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__(seconds=seconds)
-        self.sent = 0
+        self.sent = self.answered = 0
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return an observation of every second message, or a short reflection."""
@@ -126,6 +128,7 @@ class Observer(ScriptedModel):
         if request.purpose == "observe":
             self.answers.append(in_their_words)
         reply = await super().complete(request)
+        self.answered += COUNTER.count(reply.text)
         self.requests.clear()
         return reply
 
@@ -187,12 +190,17 @@ class Seen:
     reuse: list[float] = field(default_factory=list[float])
     most: int = 0
     excess: int = -sys.maxsize
+    asked: int = 0
+    cached: float = 0.0
 
     def look(self, context: Context) -> None:
         """Compare a context with the one before it."""
         text = context.render_without_edge().encode()
         if self.last:
-            self.reuse.append(shared(self.last, text) / len(self.last))
+            common = shared(self.last, text)
+            self.reuse.append(common / len(self.last))
+            self.cached += (context.tokens.total - context.tokens.edge) * common / len(text)
+        self.asked += context.tokens.total
         self.last = text
         self.at.append(CLOCK.now())
         self.measure(context)
@@ -320,6 +328,11 @@ async def chat_and_tools(folder: Path, turns: int) -> dict[str, float]:
         "db_bytes_per_raw_byte": path.stat().st_size / talk.bytes,
         "rss_growth_mb": growth,
         "observer_tokens_per_raw_token": model.sent / talk.tokens,
+        "answered_tokens_per_raw_token": model.answered / talk.tokens,
+        "raw_tokens": talk.tokens,
+        "requests": len(seen.at),
+        "request_tokens": seen.asked / len(seen.at),
+        "cached_share": seen.cached / seen.asked,
     }
 
 

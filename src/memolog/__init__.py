@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from memolog.context import Context
     from memolog.domain.compaction import Compacted, Compaction, Pruned
     from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
+    from memolog.domain.extract import Extract
     from memolog.domain.message import (
         AssistantMessage,
         FilePart,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from memolog.domain.run import Lease, Usage
     from memolog.domain.thread import Thread
     from memolog.runtime.events import Event
+    from memolog.runtime.extractors import Extractor
     from memolog.runtime.memory import Memory
     from memolog.runtime.model import Model, ModelReply, ModelRequest
     from memolog.runtime.opening import open_store
@@ -49,6 +51,8 @@ __all__ = [
     "ConfigError",
     "Context",
     "Event",
+    "Extract",
+    "Extractor",
     "FilePart",
     "Generation",
     "InputError",
@@ -92,6 +96,7 @@ _HOMES = {
     "memolog.context": ("Context",),
     "memolog.domain.compaction": ("Compacted", "Compaction", "Pruned"),
     "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),
+    "memolog.domain.extract": ("Extract",),
     "memolog.domain.message": (
         "AssistantMessage",
         "FilePart",
@@ -111,6 +116,7 @@ _HOMES = {
     "memolog.domain.run": ("Lease", "Usage"),
     "memolog.domain.thread": ("Thread",),
     "memolog.runtime.events": ("Event",),
+    "memolog.runtime.extractors": ("Extractor",),
     "memolog.runtime.memory": ("Memory",),
     "memolog.runtime.model": ("Model", "ModelReply", "ModelRequest"),
     "memolog.runtime.opening": ("open_store",),

@@ -52,3 +52,12 @@ def test_demo_tells_the_truth(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert '"nothing_lost": true' in done.stdout
     assert '"generations": 0' not in done.stdout
+
+
+def test_what_models_cost_is_what_the_formula_says(tmp_path: Path) -> None:
+    """The table of prices is the output of the snippet above it."""
+    page = (ROOT / "docs" / "models.md").read_text("utf-8")
+    snippet = next(code for code in SNIPPET.findall(page) if "RAW_A_REQUEST" in code)
+    done = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 4
+    assert done.stdout in page

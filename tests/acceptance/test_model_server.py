@@ -6,14 +6,17 @@ The server speaks the OpenAI chat completions protocol over plain sockets. Nothi
 import asyncio
 import contextlib
 import json
+import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from conftest import FakeClock
-from memolog import AssistantMessage, Config, ObservationConfig, UserMessage
+from memolog import AssistantMessage, Config, FilePart, ObservationConfig, UserMessage
 from memolog.domain.run import Usage
 from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
@@ -30,7 +33,7 @@ from memolog.runtime.models import (
     PydanticModel,
     Retry,
 )
-from memolog.testing import observations_of
+from memolog.testing import observations_of, reflection_of
 
 Reply: TypeAlias = tuple[int, dict[str, str], dict[str, Any]]
 Handler: TypeAlias = Callable[[dict[str, Any]], Awaitable[Reply]]
@@ -38,6 +41,7 @@ Handler: TypeAlias = Callable[[dict[str, Any]], Awaitable[Reply]]
 SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200))
 ASKED = ModelRequest(purpose="observe", system="Be brief.", text="Hello.", temperature=0.3)
 KEY = "a-key-of-no-known-shape"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "with_a_model.py"
 # Attempts follow each other at once: what is tested is that there are several, not how far apart.
 PROMPT = Retry(attempts=3, first=0.0)
 
@@ -224,6 +228,28 @@ async def test_what_goes_over_the_wire(server: Server) -> None:
     assert (second["temperature"], second["seed"], second["max_completion_tokens"]) == (0.0, 8, 99)
     assert "top_p" not in second
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+async def test_files_go_over_the_wire(server: Server) -> None:
+    """An image goes along as its bytes or its address, after the text that lists it."""
+    files = (
+        FilePart(media_type="image/png", data=b"\x89PNG", name="a.png"),
+        FilePart(media_type="image/jpeg", url="https://example.com/b.jpg"),
+    )
+
+    async def seeing(body: dict[str, Any]) -> Reply:
+        return completion("A receipt.", body["model"])
+
+    server.handler = seeing
+    model = server.model()
+    await model.complete(replace(ASKED, files=files))
+    await model.aclose()
+    text, *images = server.bodies[0]["messages"][-1]["content"]
+    assert text == {"type": "text", "text": "Hello."}
+    assert [image["image_url"]["url"] for image in images] == [
+        "data:image/png;base64,iVBORw==",
+        "https://example.com/b.jpg",
+    ]
 
 
 async def test_a_model_that_is_asked_to_think_gets_no_temperature(server: Server) -> None:
@@ -506,3 +532,53 @@ async def test_a_memory_without_a_key(
         status = await told.memory.status("t1", "alice")
         assert (status.last_seq, status.failures) == (24, 0)
     assert any("Set OPENAI_API_KEY" in line for line in caplog.messages)
+
+
+# ---------------------------------------------------------------- the example
+
+
+async def run_example(folder: Path, model: str | None) -> tuple[int | None, str]:
+    """Run the example as a person would, with this model and without anybody's keys."""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    environment.pop("MEMOLOG_MODEL", None)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(EXAMPLE),
+        cwd=folder,
+        env=environment | ({"MEMOLOG_MODEL": model} if model else {}),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    told, _ = await process.communicate()
+    return process.returncode, told.decode()
+
+
+async def test_the_example_with_a_model(server: Server, tmp_path: Path) -> None:
+    """It observes and reflects through the server, shows the log that came of it, and tells what it was billed."""
+
+    async def answer(body: dict[str, Any]) -> Reply:
+        text = body["messages"][-1]["content"]
+        told = reflection_of if "<log>" in text else observations_of
+        return completion(told(ModelRequest(purpose="observe", system="", text=text)), body["model"])
+
+    server.handler = answer
+    code, told = await run_example(tmp_path, f"{server.address}#m")
+    assert code == 0, told
+    asked = [body["messages"][-1]["content"] for body in server.bodies]
+    assert sum("<transcript>" in text for text in asked) > 3
+    assert sum("<log>" in text for text in asked) > 0
+    assert "GenerationMade" in told
+    assert "* (" in told
+    assert f"{len(server.bodies)} calls: {20 * len(server.bodies):,} tokens sent" in told
+    assert "health: ok" in told
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "said"),
+    [(None, 0, "MEMOLOG_MODEL is not set"), ("openai:gpt-5-mini", 1, "Set OPENAI_API_KEY")],
+)
+async def test_the_example_without_a_key(tmp_path: Path, model: str | None, code: int, said: str) -> None:
+    """It says what is missing and ends; nothing is left behind."""
+    ended, told = await run_example(tmp_path, model)
+    assert (ended, said in told, "Traceback" in told) == (code, True, False)
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - a path would block the loop as well

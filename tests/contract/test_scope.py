@@ -29,9 +29,8 @@ from memolog.store.task_filter import TaskFilter
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
-    *("working_memory",),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
-    *("recall", "compactions"),
+    *("recall", "compactions", "extracts", "working_memory"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -257,6 +256,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "runs.fail": [lambda s, r, _: s.runs.fail(r, CLAIM, "broken", now=NOW, retry_at=NOW)],
     "runs.get": [lambda s, r, _: s.runs.get(r, "run-1")],
     "runs.work": [lambda s, r, _: s.runs.work(r, "run-1")],
+    "runs.prompts": [lambda s, r, _: s.runs.prompts(r, "run-1")],
     "runs.list": [lambda s, r, _: s.runs.list(r)],
     "journal.add": [
         lambda s, r, _: s.journal.add(r, [NewEvent(kind="Mine", thread="secret", at=NOW, data={"about": "hers"})])
@@ -270,6 +270,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "withdrawals.withdraw": [
         lambda s, r, _: s.withdrawals.withdraw(r, "secret", "turn-1", after=0, now=NOW, render=render)
     ],
+    "extracts.list": [lambda s, r, _: s.extracts.list(r, "secret")],
     "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
     **TASK_CASES,
 }
@@ -306,14 +307,15 @@ async def everything(store: Store) -> str:
             await store.logs.snapshot("alice", "secret", "thread", create=False),
             await store.logs.history("alice", "secret"),
             await store.runs.list("alice"),
+            await store.runs.prompts("alice", CLAIM.run),
             await store.journal.events("alice"),
             await store.journal.contexts("alice", "secret"),
-            await store.working_memory.versions("alice"),
-            await store.working_memory.versions("alice", "secret"),
             await store.task_views.list("alice"),
             await store.task_links.all("alice"),
             [await store.tasks.history("alice", handle) for handle in ("T-1", "T-2", "T-3")],
             await store.task_messages.messages("alice", "T-1"),
+            await store.working_memory.versions("alice"),
+            await store.working_memory.versions("alice", "secret"),
             await store.compactions.list("alice", "short"),
         )
     )
@@ -328,6 +330,7 @@ async def move_in(store: Store) -> Lease:
     run = NewRun(id=CLAIM.run, kind="observe", thread="secret", span=Span(first=1, last=1), inputs={})
     log = snapshot.log
     await store.runs.start("alice", log.pk, log.version, [run], owner=CLAIM.owner, now=NOW, lease=30)
+    await store.runs.keep_prompt(CLAIM.run, '{"text": "hers"}', "answered")
     await store.journal.add("alice", [NewEvent(kind="Hers", thread="secret", at=NOW, data={})])
     await store.journal.add_context(snapshot.thread.pk, turn="turn-1", step=1, now=NOW, record={"a": 1}, model="m")
     await add_task(store, "alice", "task")
@@ -418,8 +421,6 @@ GOOD: Final[dict[str, object]] = {
     "number": 1,
     "after": 0,
     "render": render,
-    "change": replaced("mine"),
-    "most": 100,
     "new": NewTask(title="new"),
     "who": "me",
     "changes": {"title": "changed"},
@@ -431,6 +432,8 @@ GOOD: Final[dict[str, object]] = {
     "summary": "done",
     "title": "First",
     "query": "first",
+    "change": replaced("mine"),
+    "most": 100,
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}

@@ -375,7 +375,8 @@ JSON: tuple[Case, ...] = (
         '{"observations": [{"text": "User drinks tea", "priority": "high", "cites": [3]}, {"text": "and the oth',
         TEA,
     ),
-    bad("JSON about something else", '{"error": {"code": 429}}', "unparsable"),
+    bad("JSON about something else", '{"error": {"code": 429}}', "nonsense"),
+    bad("JSON of something else", '{"usage": {"tokens": 429}}', "unparsable"),
     bad("an empty list is silence", '{"observations": []}', "unparsable"),
 )
 
@@ -538,4 +539,79 @@ WRONG: tuple[Case, ...] = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*GOOD, *TOLERATED, *JSON, *LANGUAGES, *WRONG)
+PAGE = """<!DOCTYPE html>
+<html><head><title>502 Bad Gateway</title></head>
+<body><center><h1>502 Bad Gateway</h1></center><hr><center>nginx/1.25.3</center></body></html>"""
+PYTHON = """Traceback (most recent call last):
+  File "/srv/app/proxy.py", line 41, in forward
+    return await client.post(url, json=body)
+httpx.ConnectError: All connection attempts failed"""
+JAVA = """java.lang.NullPointerException: Cannot invoke "String.length()" because "<local1>" is null
+\tat com.example.proxy.Forwarder.forward(Forwarder.java:88)
+\tat java.base/java.lang.Thread.run(Thread.java:1583)"""
+NODE = """TypeError: Cannot read properties of undefined (reading 'choices')
+    at forward (file:///app/proxy.mjs:41:17)
+    at process.processTicksAndRejections (node:internal/process/task_queues:105:5)"""
+GO = """panic: runtime error: index out of range [3] with length 3
+
+goroutine 1 [running]:
+main.main()"""
+
+NONSENSE: tuple[Case, ...] = (
+    bad("an error page", PAGE, "nonsense"),
+    bad("an error page in a fence", f"```html\n{PAGE}\n```", "nonsense"),
+    bad("an error page in XML", '<?xml version="1.0"?><Error><Code>SlowDown</Code></Error>', "nonsense"),
+    bad("a page without a beginning", "<center><title>Sign in</title></center> Please sign in.", "nonsense"),
+    bad("a trace of Python", PYTHON, "nonsense"),
+    bad("a trace after words", f"Error while calling the model:\n{PYTHON}", "nonsense"),
+    bad("a trace of Java", JAVA, "nonsense"),
+    bad("a trace of JavaScript", NODE, "nonsense"),
+    bad("a panic", GO, "nonsense"),
+    bad(
+        "an error object",
+        '{"error": {"message": "Rate limit reached for requests", "type": "requests", "code": "rate_limit_exceeded"}}',
+        "nonsense",
+    ),
+    bad("an error object in a fence", '```json\n{"detail": "Not Found"}\n```', "nonsense"),
+    bad("an error object in a list", '[{"error": {"code": 503, "message": "The model is overloaded."}}]', "nonsense"),
+    bad("an error with a message", '{"error_code": 17, "message": "boom", "status": 500}', "nonsense"),
+    bad("a gateway's words", "502 Bad Gateway", "nonsense"),
+    bad(
+        "a proxy's words",
+        "upstream connect error or disconnect/reset before headers. reset reason: timeout",
+        "nonsense",
+    ),
+    bad("a status line", "HTTP/1.1 429 Too Many Requests", "nonsense"),
+    bad("an error code", "Error code: 500 - see the log", "nonsense"),
+    bad("None", "None", "empty", "untagged"),
+    bad("null", "null", "empty", "untagged"),
+    bad("N/A", "N/A.", "empty", "untagged"),
+    bad("nothing, as a lone word", "**Nothing**", "empty", "untagged"),
+    silent("None, in its section", "<observations>None</observations>"),
+    silent("null, in its section", "<observations>\nnull\n</observations>"),
+    silent("N/A, in its section", "<observations>\n* N/A\n</observations>"),
+    good(
+        "a trace that was observed",
+        tagged("* 🟡 (09:20) Run failed [2]\n  | Traceback (most recent call last):\n  | KeyError: 'a'"),
+        "🟡 03-14 09:20 Run failed [2] | \"Traceback (most recent call last):\\nKeyError: 'a'\"",
+    ),
+    good(
+        "an error that was observed, without tags",
+        "* 🟡 (09:20) The proxy answered 502 Bad Gateway, panic: nil map [2]",
+        "🟡 03-14 09:20 The proxy answered 502 Bad Gateway, panic: nil map [2]",
+        faults=("untagged",),
+    ),
+    good(
+        "a page that was observed, without tags",
+        "- User's page begins with <title>Tea</title> [3]",
+        "🟡 03-14 09:30 User's page begins with <title>Tea</title> [3]",
+        faults=("untagged",),
+    ),
+    good(
+        "an answer in JSON that has room for an error",
+        '{"error": null, "observations": [{"text": "User drinks tea", "priority": "high", "cites": [3]}]}',
+        TEA,
+    ),
+)
+
+CASES: tuple[Case, ...] = (*GOOD, *TOLERATED, *JSON, *LANGUAGES, *WRONG, *NONSENSE)

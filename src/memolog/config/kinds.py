@@ -16,6 +16,7 @@ from memolog.domain.errors import ConfigError
 __all__ = [
     "FLAG",
     "FRACTION",
+    "PROSE",
     "SHARE_OR_TOKENS",
     "TEXT",
     "WINDOW",
@@ -37,6 +38,9 @@ __all__ = [
 _MOST: Final = 10**12
 # Database timeouts are 32-bit milliseconds, which end after 24 days.
 _MOST_SECONDS: Final = 2_000_000
+
+# Instructions are sent with every call: beyond this they are a document, pasted by mistake.
+_MOST_PROSE: Final = 20_000
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
@@ -239,6 +243,12 @@ TEXT: Final = Kind(
     name="text",
     accepts="a text of printable characters, at least one",
     allows=lambda value: isinstance(value, str) and bool(value.strip()) and value.isprintable(),
+    read=str,
+)
+PROSE: Final = Kind(
+    name="prose",
+    accepts="a text with at least one word, on any number of lines",
+    allows=lambda value: isinstance(value, str) and any(map(str.isalnum, value)) and len(value) <= _MOST_PROSE,
     read=str,
 )
 FRACTION: Final = Kind(name="share", accepts="a share above 0 and below 1", allows=_is_share, read=_read_number)

@@ -12,6 +12,7 @@ from typing import Literal
 from memolog.config.kinds import (
     FLAG,
     FRACTION,
+    PROSE,
     SHARE_OR_TOKENS,
     TEXT,
     WINDOW,
@@ -66,6 +67,21 @@ class ObservationConfig:
     previous_tokens: int = declare(
         tokens(0), 2_000, "How much of the end of the log the observer is shown beside the span."
     )
+    prompt_tokens: int = declare(
+        tokens(1_000),
+        50_000,
+        "How much of the messages one prompt of the observer shows at most; a longer span is asked about in several calls.",
+    )
+    instructions: str | None = declare(
+        optional(PROSE),
+        None,
+        "What else the observer is told, after our instructions: what matters to your application.",
+    )
+    attach_files: bool = declare(
+        FLAG,
+        False,
+        "Whether images and PDFs are shown to the observer's model as they are, unredacted; a placeholder is shown anyway.",
+    )
     model: str | None = declare(optional(TEXT), None, "The model that observes; None takes the general one.")
 
     def __post_init__(self) -> None:
@@ -96,6 +112,9 @@ class ReflectionConfig:
         "keeps more, up to half of observation_tokens.",
     )
     target: float = declare(FRACTION, 0.5, "How large a reflection may be, as a share of what it condenses.")
+    instructions: str | None = declare(
+        optional(PROSE), None, "What else the reflector is told, after our instructions: what must outlive the rest."
+    )
     model: str | None = declare(optional(TEXT), None, "The model that reflects; None takes the general one.")
 
     def __post_init__(self) -> None:

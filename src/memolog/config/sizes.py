@@ -10,6 +10,7 @@ __all__ = [
     "LEAST_LIMIT",
     "MODE_TOKENS",
     "Mode",
+    "Voice",
     "begin_at",
     "block_at",
     "buffer_step",
@@ -19,6 +20,7 @@ __all__ = [
 ]
 
 Mode: TypeAlias = Literal["default", "explore", "bug_fixing", "refactoring", "testing", "debugging", "research"]
+Voice: TypeAlias = Literal["coding", "general"]
 
 MODE_TOKENS: Final[dict[str, int]] = {
     "default": 30_000,

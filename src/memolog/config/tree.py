@@ -29,7 +29,7 @@ from memolog.config.problems import refuse, shown
 from memolog.config.rules import contradictions
 from memolog.config.sections import CompactionConfig, ObservationConfig, ReflectionConfig
 from memolog.config.setting import Setting, declare, declared, wrong_values
-from memolog.config.sizes import Mode
+from memolog.config.sizes import Mode, Voice
 from memolog.config.sources import (
     SECTIONS,
     Path,
@@ -44,6 +44,8 @@ __all__ = ["Config", "settings"]
 
 Durability: TypeAlias = Literal["normal", "full"]
 Grounding: TypeAlias = Literal["keep", "flag", "drop"]
+BudgetScope: TypeAlias = Literal["thread", "resource", "all"]
+OverBudget: TypeAlias = Literal["extractive", "wait"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,9 @@ class Config:
         choice(*get_args(Mode)),
         "default",
         "What the observer looks for; it also sets observation.message_tokens where that is not given.",
+    )
+    voice: Voice = declare(
+        choice(*get_args(Voice)), "coding", "What the conversations are about: coding, or general for everything else."
     )
     observe: bool = declare(FLAG, True, "Whether a log is kept; without one the tail is the last messages alone.")
     last_messages: int = declare(count(), 10, "How many messages make the tail when observe is False.")
@@ -103,7 +108,19 @@ class Config:
     )
     model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
     budget: float | None = declare(
-        optional(dollars()), None, "How many US dollars may be spent in all; None sets no limit."
+        optional(dollars()),
+        None,
+        "How many US dollars observing and reflecting may cost, checked before every call; None sets no limit.",
+    )
+    budget_scope: BudgetScope = declare(
+        choice(*get_args(BudgetScope)),
+        "resource",
+        "Whose money the budget is: each thread's, each resource's, or all's.",
+    )
+    over_budget: OverBudget = declare(
+        choice(*get_args(OverBudget)),
+        "extractive",
+        "Who goes on once the budget is spent: the embedded observer (extractive), or nobody (wait), with raw messages.",
     )
     lease: float = declare(seconds(), 30, "For how long a run is claimed before others may take it over.")
     task_lease: float = declare(

@@ -11,10 +11,11 @@ from typing import Final
 
 from memolog.config.sizes import Mode
 from memolog.domain.errors import InputError
-from memolog.domain.message import Message
+from memolog.domain.message import FilePart, Message, ToolResultPart
 from memolog.domain.observation import MARKS, Observation
 from memolog.domain.thread import Hints
 from memolog.prompt.escape import clean, closed, escape, one_line
+from memolog.prompt.extracts import Wanted, wanted_section
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import last_lines
 from memolog.prompt.transcript import Limits, Shown, in_zone, transcript
@@ -33,6 +34,8 @@ __all__ = [
 _HINT_CHARACTERS: Final = 2_000
 _MOST_MISSING: Final = 200
 _ALIAS_CHARACTERS: Final = 40
+_MOST_FILES: Final = 20
+_MOST_FILE_BYTES: Final = 20_000_000
 
 _ASK: Final = (
     "Write the observations of this transcript now, in the format above: <observations>, <current-task>, "
@@ -60,6 +63,8 @@ class Prompt:
     """The messages that may be cited."""
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
     """The observations that may be merged: the id of each, by the short one that the model sees."""
+    files: tuple[FilePart, ...] = ()
+    """What is attached, in the order in which the text lists it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,8 @@ class ObserveInput:
     previous: str = ""
     """The end of the log, rendered."""
     previous_tokens: int = 2_000
+    most_tokens: int = 50_000
+    """How much of the messages one prompt shows; what is longer is asked about in several."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
@@ -77,6 +84,10 @@ class ObserveInput:
     """The application's own instructions, added after ours."""
     zone: tzinfo = UTC
     alias: str = "t1"
+    wanted: tuple[Wanted, ...] = ()
+    """Values of the application that are asked for as well."""
+    attach_files: bool = False
+    """Whether images and documents are shown as they are, beside their placeholders."""
     document: str | None = None
     """The working memory, where the observer keeps it."""
     document_most: int = 0
@@ -102,14 +113,25 @@ class ReflectInput:
 
 
 def observer_prompt(
-    given: ObserveInput, counter: TokenCounter, *, limits: Limits | None = None, redactor: Redactor = REDACTION
+    given: ObserveInput,
+    counter: TokenCounter,
+    *,
+    limits: Limits | None = None,
+    redactor: Redactor = REDACTION,
+    first: int = 1,
 ) -> Prompt:
-    """Return the prompt that observes one span of one thread."""
-    text, shown = _thread(given, counter, limits or Limits(), redactor, 1)
+    """Return the prompt that observes one span of one thread; its messages are numbered from `first` on."""
+    text, shown = _thread(given, counter, limits or Limits(most_tokens=given.most_tokens), redactor, first)
     keeps = given.document is not None
     system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
+    listed, files = _attachments(given, shown, redactor) if given.attach_files else ("", ())
     ask = f"{_ASK} {_ASK_DOCUMENT}" if keeps else _ASK
-    return Prompt(system=system, text=f"{text}\n\n{ask}", shown=shown)
+    return Prompt(
+        system=system,
+        text="\n\n".join(filter(None, (text, listed, _section("wanted", wanted_section(given.wanted)), ask))),
+        shown=shown,
+        files=files,
+    )
 
 
 def observer_batch_prompt(
@@ -128,7 +150,8 @@ def observer_batch_prompt(
         raise InputError("There is no thread to observe.", then="Pass at least one input.")
     first, blocks, shown = inputs[0], list[str](), list[Shown]()
     for given in inputs:
-        text, seen = _thread(given, counter, limits or Limits(), redactor, len(shown) + 1)
+        share = Limits(most_tokens=given.most_tokens // len(inputs))
+        text, seen = _thread(given, counter, limits or share, redactor, len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
     ask = _ASK_BATCH.format(aliases=", ".join(_alias(given.alias) for given in inputs))
@@ -168,6 +191,35 @@ def _thread(
         _section("transcript", read.text or "(no messages)"),
     ]
     return "\n\n".join(filter(None, sections)), read.shown
+
+
+def _attachments(given: ObserveInput, shown: Sequence[Shown], redactor: Redactor) -> tuple[str, tuple[FilePart, ...]]:
+    """Return the list of what is attached, and the files themselves: as many as a request may carry."""
+    numbers = {message.seq: message.number for message in shown}
+    room, lines, files = _MOST_FILE_BYTES, list[str](), list[FilePart]()
+    for message in (message for message in given.messages if message.seq in numbers and not message.own):
+        for file in _files_of(message):
+            size = len(file.data or b"")
+            if len(files) == _MOST_FILES or size > room:
+                continue
+            room -= size
+            files.append(file)
+            name = escape(redactor.redact(one_line(file.name or file.media_type, 80)))
+            lines.append(f"{len(files)}. {name}, of message [{numbers[message.seq]}]")
+    return _section("attached", "\n".join(lines)), tuple(files)
+
+
+def _files_of(message: Message) -> list[FilePart]:
+    found: list[FilePart] = []
+    for part in message.parts:
+        files = part.files if isinstance(part, ToolResultPart) else (part,) if isinstance(part, FilePart) else ()
+        found += [file for file in files if _can_be_seen(file)]
+    return found
+
+
+def _can_be_seen(file: FilePart) -> bool:
+    is_kind = file.media_type.startswith("image/") or file.media_type == "application/pdf"
+    return is_kind and (file.data is not None or (file.url or "").startswith("https://"))
 
 
 def _document(given: ObserveInput, redactor: Redactor) -> str:

@@ -3,11 +3,12 @@
 Knows the kinds and the shape of runaway text. Looks at a bounded part of a reply, whatever its size.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 from memolog.prompt.escape import one_line
 
@@ -20,6 +21,7 @@ __all__ = [
     "FaultKind",
     "FaultNotes",
     "is_degenerate",
+    "is_nonsense",
     "is_refusal",
 ]
 
@@ -27,6 +29,7 @@ FaultKind: TypeAlias = Literal[
     "empty",  # no observation, and no word that there is none
     "degenerate",  # it repeats itself, or has an endless line
     "refusal",
+    "nonsense",  # an error page, a trace or an error object where an answer should be
     "too_large",
     "unparsable",
     "cut_off",  # its observations never end
@@ -41,7 +44,7 @@ FaultKind: TypeAlias = Literal[
     "duplicate",  # a line said twice
     "thinking",  # thoughts beside the answer, dropped
 ]
-FATAL: Final[frozenset[str]] = frozenset({"empty", "degenerate", "refusal", "too_large", "unparsable"})
+FATAL: Final[frozenset[str]] = frozenset({"empty", "degenerate", "refusal", "nonsense", "too_large", "unparsable"})
 """What makes a reply unfit to become memory."""
 
 MOST_REPLY: Final = 1_000_000
@@ -149,3 +152,66 @@ def is_refusal(lines: Sequence[str]) -> bool:
     """Return whether plain prose says that the model will not do it."""
     text = " ".join(lines).strip(" *#>-\"'")
     return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))
+
+
+# ---------------------------------------------------------------- what no model wrote
+
+# Something of ours: a section, a mark, or a bullet that cites.
+_OURS: Final = re.compile(
+    r"<[ \t]*(?:observation|reflection)|[🔴🟡🟢✅]|^[ \t]*[*•-][^\n]{1,500}\[o?\d+[^\n\]]{0,60}\]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PAGE: Final = re.compile(
+    r"\s*(?:<\?xml\b|<!doctype\b|<html\b|<head\b|<body\b)|[\s\S]{0,200}?<title>[^<]{0,200}</title>", re.IGNORECASE
+)
+_TRACE: Final = re.compile(
+    r"^[ \t]*Traceback \(most recent call last\):"
+    r"|^[ \t]*File \"[^\"\n]{1,300}\", line \d+, in "
+    r"|^[ \t]+at [^\n(]{1,200}\([^\n)]{1,300}:\d+(?::\d+)?\)"
+    r"|^goroutine \d+ \[|^panic: |^thread '[^'\n]{1,80}' panicked at ",
+    re.MULTILINE,
+)
+_STATUS: Final = (
+    r"bad gateway|(?:gateway|request) time-?out|service (?:temporarily )?unavailable|internal server error|too many requests"
+    r"|unauthori[sz]ed|forbidden|bad request|payload too large|not found|overloaded|rate limit(?:ed| reached| exceeded)?"
+    r"|upstream (?:connect error|request timeout)|no healthy upstream|connection (?:refused|reset)|quota exceeded"
+)
+_GATEWAY: Final = re.compile(
+    rf"\W*(?:(?:http(?:/[\d.]+)?|error|status|code|fatal)\W*){{0,3}}(?:[45]\d\d\W+)?(?:{_STATUS})\b"
+    r"|\W*error(?: code)?\W*[45]\d\d\b",
+    re.IGNORECASE,
+)
+_MOST_GATEWAY: Final = 400
+_ERROR_KEYS: Final = frozenset(
+    {"error", "errors", "detail", "exception", "fault", "traceback", "stacktrace", "errorcode"}
+)
+_ANSWER_KEYS: Final = frozenset(
+    {"observations", "reflections", "items", "log", "lines", "memories", "notes", "entries"}
+)
+
+
+def is_nonsense(text: str) -> bool:
+    """Return whether a reply is what a server or a program says when it fails, and holds nothing of ours."""
+    if _is_error_object(text):
+        return True
+    if _OURS.search(text):
+        return False
+    is_short = len(text) <= _MOST_GATEWAY
+    return bool(_PAGE.match(text) or _TRACE.search(text) or (is_short and _GATEWAY.match(text)))
+
+
+def _is_error_object(text: str) -> bool:
+    if text[:1] not in {"{", "["} or len(text) > _LOOKED_AT:
+        return False
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if isinstance(value, list):
+        several = cast("list[object]", value)
+        value = several[0] if len(several) == 1 else None
+    if not isinstance(value, dict):
+        return False
+    table = cast("dict[str, object]", value)
+    keys = {re.sub(r"[\W_]", "", key).lower() for key, item in table.items() if item}
+    return bool(keys & _ERROR_KEYS) and not keys & _ANSWER_KEYS

@@ -10,7 +10,7 @@ from typing import Final
 
 from memolog.prompt.drafts import HintsDraft
 from memolog.prompt.escape import unescape
-from memolog.prompt.faults import LONGEST_LINE, FaultNotes, is_degenerate, is_refusal
+from memolog.prompt.faults import LONGEST_LINE, FaultNotes, is_degenerate, is_nonsense, is_refusal
 from memolog.prompt.from_json import json_reply
 from memolog.prompt.lines import Line, read_lines
 from memolog.prompt.references import Known
@@ -38,6 +38,9 @@ def read_reply(text: str, known: Known, notes: FaultNotes) -> Read:
     if is_degenerate(text) or max(map(len, text.split("\n"))) > LONGEST_LINE:
         notes.note("degenerate", text[-80:])
         return Read()
+    if is_nonsense(without_fence(text)):
+        notes.note("nonsense", text)
+        return Read()
     found = _found(text, notes)
     body = found.loose if found.observations is None else found.observations
     if found.observations is None:
@@ -47,6 +50,10 @@ def read_reply(text: str, known: Known, notes: FaultNotes) -> Read:
         # A document that was torn off must not take the place of a whole one.
         hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
     if _is_nothing(body):
+        if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
+            # Where nothing was asked for in so few words, a program that has no answer says the same.
+            notes.note("empty", body)
+            return Read()
         return Read(hints=hints, off_track=off_track, nothing=True)
     lines = _lines(found, body, known, notes)
     return Read(lines=tuple(lines), hints=hints, off_track=off_track)
@@ -138,7 +145,7 @@ _WORTH: Final = r"(?:here )?(?:is )?(?:worth|to) (?:keep|record|remember|not|obs
 _NOTHINGS: Final = (
     rf"(?:there (?:is|was) )?nothing(?: new| notable| of note| relevant| significant)?(?: {_WORTH})?",
     r"(?:there (?:are|were) )?no (?:new |notable |relevant )?observations?(?: (?:to|worth|for|in this)\b.{0,40})?",
-    r"none|n/?a|n\.a\.",
+    r"none|null|nil|n/?a|n\.a\.",
     r"nichts(?: neues| wichtiges| relevantes)?(?: (?:festzuhalten|zu notieren|zu merken|erwähnenswertes))?",
     r"keine (?:neuen )?beobachtungen",
     r"rien(?: de nouveau)?(?: à (?:retenir|noter|signaler))?|aucune (?:nouvelle )?observation",
@@ -149,6 +156,9 @@ _NOTHINGS: Final = (
     r"لا شيء(?: جديد| يستحق .{0,30})?",
 )
 _NOTHING: Final = re.compile(rf"\W*(?:{'|'.join(_NOTHINGS)})\W*", re.IGNORECASE)
+_ONE_WORD: Final = re.compile(
+    r"\W*(?:none|null|nil|n/?a|n\.a\.|nothing|nichts|rien|nada|ничего|无|没有|なし)\W*", re.IGNORECASE
+)
 _EMPTY_HINT: Final = re.compile(r"\W*(?:none|n/?a|nothing|null|unchanged|no change|keine?|无|なし)?\W*", re.IGNORECASE)
 _ON_TRACK: Final = re.compile(r"\W*(?:no|none|n/?a|on[ -]track|not? off[ -]track|nothing|nein)?\W*", re.IGNORECASE)
 _LONGEST_NOTHING: Final = 120

@@ -28,7 +28,7 @@ _KNOWN: Final = {
 # Tags of ours, and of templates that leak. Tags that code and web pages have as well are not among them: lines may speak of
 # those, and wherever a line is shown its `<` is escaped.
 _OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track|working-memory"
-_PROMPT: Final = "transcript|log-end|hints|left-out|other-conversation"
+_PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
 _TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
 _SECTION_TAG: Final = re.compile(
     r"[ \t]*<(/?)[ \t]*([A-Za-z][A-Za-z_ -]{1,24}?)(?:[ \t]+[^<>\n]{0,100})?[ \t]*/?>[ \t]*"

@@ -7,14 +7,12 @@ import hashlib
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, get_args
 
-from memolog.config.sizes import Mode
+from memolog.config.sizes import Mode, Voice
 from memolog.domain.errors import ConfigError
 
 __all__ = ["LEVELS", "MODES", "PROMPT_VERSION", "VOICES", "Voice", "level_text", "observer_system", "reflector_system"]
-
-Voice: TypeAlias = Literal["coding", "general"]
 
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 VOICES: Final[tuple[str, ...]] = get_args(Voice)

@@ -5,6 +5,7 @@ where the model fails. No lock is held while a summary is made; who loses a race
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -18,9 +19,11 @@ from memolog.domain.observation import Span
 from memolog.extractive import CompactTexts, Line, compact_texts
 from memolog.prompt.build import ObserveInput
 from memolog.prompt.redact import NO_REDACTION, REDACTION
+from memolog.runtime.asking import Asking
 from memolog.runtime.core import Core
 from memolog.runtime.events import CompactionMade, Degraded
 from memolog.runtime.minds import ExtractiveMind, Mind, Observed
+from memolog.runtime.models import BudgetSpent
 from memolog.runtime.runner import RunFault
 from memolog.store import Store
 from memolog.store.compactions import Candidate, Noted, RowTexts
@@ -198,25 +201,22 @@ class Compacting:
         """Ask the observer about messages that no log covers; the embedded one goes on where a model fails."""
         redactor = REDACTION if config.redact else NO_REDACTION
         given = ObserveInput(messages=tuple(live), mode=config.mode, alias=thread)
+        ask = Asking(self._store, resource, thread, (), config)
         try:
-            may_ask = may_ask and self._observer.name != ExtractiveMind.name
-            if may_ask and await self._may_spend(resource, config):
-                answer = (await self._observer.observe([given], redactor))[0]
-                if answer.usage is not None:
-                    await self._core.store.ledger.add(resource, answer.usage)
-                lines = _lines_of(answer)
-                if lines:
+            if may_ask and self._observer.name != ExtractiveMind.name:
+                answer = (await self._observer.observe([given], redactor, ask))[0]
+                if lines := _lines_of(answer):
                     return lines
-        except RunFault as fault:
+        except (RunFault, BudgetSpent) as fault:
             await self._core.tell(
                 Degraded(
                     at=self._clock.now(), resource=resource, thread=thread, what="summing up messages", error=str(fault)
                 )
             )
-        return _lines_of((await self._embedded.observe([given], redactor))[0])
-
-    async def _may_spend(self, resource: str, config: Config) -> bool:
-        return config.budget is None or (await self._store.ledger.total(resource)).cost < config.budget
+        finally:
+            if ask.usage is not None:
+                await self._store.ledger.add(resource, replace(ask.usage, thread=thread))
+        return _lines_of((await self._embedded.observe([given], redactor, ask))[0])
 
 
 def _lines_of(answer: Observed) -> list[Line]:

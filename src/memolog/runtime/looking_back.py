@@ -1,21 +1,29 @@
-"""What a memory offers about what was said long ago: recall the exact words, and compact what need not be in sight.
+"""What a memory offers about what was said long ago: search and recall, the log's past, and compaction.
 
-Knows the calls and their defaults. The work is done in `recalling` and `compacting`.
+Knows the calls and their defaults. Knows not how it is done: that is in `searching`, `recalling`, `compacting` and the store.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from datetime import datetime
+from typing import Literal
 
 from memolog.config import Config
 from memolog.domain.clock import Clock
 from memolog.domain.compaction import Compacted, Compaction, Pruned
-from memolog.domain.errors import InputError
+from memolog.domain.errors import Conflict, InputError
+from memolog.domain.extract import Extract
+from memolog.domain.observation import Generation
 from memolog.domain.recall import Detail, PartType, RecallPage
+from memolog.domain.search import SearchAnswer, Source
+from memolog.runtime.events import GenerationMade
+from memolog.runtime.extractors import latest
 from memolog.runtime.kit import Kit
 from memolog.runtime.recalling import RecallRequest, recall
+from memolog.runtime.searching import Wanted, search_memory
 from memolog.runtime.status import Status
 from memolog.store.recall import Reference
-from memolog.store.snapshot import Snapshot
+from memolog.store.snapshot import GroupRow, Snapshot
 from memolog.tokens import TokenCounter
 
 __all__ = ["LookingBack"]
@@ -115,3 +123,78 @@ class LookingBack(ABC):
             )
         days = config.compaction.prune_days
         return await kit.store.compactions.prune(resource, thread, days=days, now=self.clock.now())
+
+    # ------------------------------------------------------------ finding
+
+    async def search(
+        self,
+        query: str,
+        resource: str,
+        *,
+        thread: str | None = None,
+        limit: int = 10,
+        context: int = 0,
+        sources: Collection[Source] | None = None,
+        by: Literal["message", "thread"] = "message",
+        explain: bool = False,
+        cursor: str | None = None,
+    ) -> SearchAnswer:
+        """Find what was said, observed or planned: any text is a query, the best result comes first.
+
+        `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
+        the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
+        """
+        kit = await self.open()
+        wanted = Wanted(
+            thread=thread, limit=limit, context=context, sources=sources, by=by, explain=explain, cursor=cursor
+        )
+        return await search_memory(kit.store, self.config, query, resource, wanted, self.clock.now())
+
+    # ------------------------------------------------------------ the past
+
+    async def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
+        """Return the generations of the log, oldest first."""
+        kit = await self.open()
+        return await kit.store.logs.history(resource, self._owner_of_log(thread))
+
+    async def as_of(self, thread: str, resource: str, at: datetime) -> tuple[GroupRow, ...]:
+        """Return the log as it was at a moment."""
+        kit = await self.open()
+        return await kit.store.logs.as_of(resource, self._owner_of_log(thread), at)
+
+    async def restore(self, thread: str, resource: str, generation: int) -> Generation:
+        """Bring an old generation of the log back, with all that was activated since."""
+        kit = await self._open_to_write()
+        while True:
+            _, snapshot = await self._look(thread, resource)
+            now = self.clock.now()
+            try:
+                made = await kit.store.logs.restore(snapshot, generation, now=now)
+                break
+            except Conflict:
+                # A run ended meanwhile: look again. Each try sees what the one before it lost to.
+                continue
+        await kit.core.tell(
+            GenerationMade(
+                at=now,
+                resource=resource,
+                thread=thread,
+                number=made.number,
+                generation_kind=made.kind,
+                tokens_before=made.tokens_before,
+                tokens_after=made.tokens_after,
+                dropped=0,
+            )
+        )
+        return made
+
+    async def extracts(self, thread: str, resource: str, *, key: str | None = None) -> tuple[Extract, ...]:
+        """Return the values that extractors drew from a thread, the newest of each; or all versions of one, oldest first."""
+        kit = await self.open()
+        versions = await kit.store.extracts.list(resource, thread)
+        if key is not None:
+            return tuple(version for version in versions if version.key == key)
+        return tuple(latest(versions).values())
+
+    def _owner_of_log(self, thread: str) -> str | None:
+        return thread if self.config.scope == "thread" else None

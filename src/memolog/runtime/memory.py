@@ -7,8 +7,7 @@ one database are as good as one.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
-from datetime import datetime
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
@@ -16,15 +15,16 @@ from typing import Any, Self
 from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.clock import Clock
-from memolog.domain.errors import ConfigError, Conflict, StoreClosed, StoreReadOnly
+from memolog.domain.errors import ConfigError, StoreClosed, StoreReadOnly
 from memolog.domain.message import NewMessage
-from memolog.domain.observation import Generation
 from memolog.domain.thread import Thread
+from memolog.runtime.asking import spent_of
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
-from memolog.runtime.events import Bus, Degraded, Event, GenerationMade
+from memolog.runtime.events import Bus, Degraded, Event
+from memolog.runtime.extractors import Extractor, Extractors
 from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
@@ -38,7 +38,7 @@ from memolog.runtime.tools import Tools
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
 from memolog.runtime.working_memory import WorkingMemory
-from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.snapshot import Snapshot
 from memolog.store.store import open_store
 from memolog.tokens import HeuristicCounter, TokenCounter, count_message
 
@@ -62,6 +62,7 @@ class Memory(LookingBack):
         clock: Clock | None = None,
         counter: TokenCounter | None = None,
         instructions: str | None = None,
+        extractors: Sequence[Extractor] = (),
         chance: Callable[[int], int] = system_chance,
     ) -> None:
         """Name the database, and the model that observes; everything has a default.
@@ -73,6 +74,7 @@ class Memory(LookingBack):
         self.model, self.clock = model, clock or SystemClock()
         self.counter = counter or HeuristicCounter()
         self._instructions, self._chance = instructions, chance
+        self._extractors = Extractors(extractors)
         self._bus = Bus()
         self._gate = asyncio.Lock()
         self._is_closed = False
@@ -102,7 +104,7 @@ class Memory(LookingBack):
         # Unique among all processes that ever use this database, so that a fence tells owners apart.
         owner = f"{os.getpid()}-{store.new_id()}"
         observer, reflector = await self._minds()
-        thinking = Thinking(store, observer, reflector, counter=self.counter)
+        thinking = Thinking(store, observer, reflector, counter=self.counter, extractors=self._extractors)
         runner = Runner(store, thinking, clock=self.clock)
         core = Core(
             store,
@@ -247,7 +249,8 @@ class Memory(LookingBack):
         config, snapshot = await self._look(thread, resource)
         usage = await kit.store.ledger.total(resource, thread=thread)
         factor = await kit.factor(resource, snapshot.thread.last_model)
-        return status_of(snapshot, config, usage, self.clock.now(), factor)
+        spent = 0.0 if config.budget is None else await spent_of(kit.store, resource, thread, config)
+        return status_of(snapshot, config, usage, self.clock.now(), factor, spent)
 
     async def buffer(self, thread: str, resource: str) -> None:
         """Observe in the background what nobody has observed yet, however little it is."""
@@ -319,43 +322,7 @@ class Memory(LookingBack):
         """Return the working memory of a resource, or of one of its threads, to read and change it."""
         return WorkingMemory(self.open, self._open_to_write, resource, thread, self.config)
 
-    # ------------------------------------------------------------ the past
-
-    async def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
-        """Return the generations of the log, oldest first."""
-        kit = await self.open()
-        return await kit.store.logs.history(resource, self._owner_of_log(thread))
-
-    async def as_of(self, thread: str, resource: str, at: datetime) -> tuple[GroupRow, ...]:
-        """Return the log as it was at a moment."""
-        kit = await self.open()
-        return await kit.store.logs.as_of(resource, self._owner_of_log(thread), at)
-
-    async def restore(self, thread: str, resource: str, generation: int) -> Generation:
-        """Bring an old generation of the log back, with all that was activated since."""
-        kit = await self._open_to_write()
-        while True:
-            _, snapshot = await self._look(thread, resource)
-            now = self.clock.now()
-            try:
-                made = await kit.store.logs.restore(snapshot, generation, now=now)
-                break
-            except Conflict:
-                # A run ended meanwhile: look again. Each try sees what the one before it lost to.
-                continue
-        await kit.core.tell(
-            GenerationMade(
-                at=now,
-                resource=resource,
-                thread=thread,
-                number=made.number,
-                generation_kind=made.kind,
-                tokens_before=made.tokens_before,
-                tokens_after=made.tokens_after,
-                dropped=0,
-            )
-        )
-        return made
+    # ------------------------------------------------------------ copies
 
     async def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""
@@ -374,6 +341,3 @@ class Memory(LookingBack):
         """
         kit = await self._open_to_write()
         return await kit.store.copies.merge(resource, now=self.clock.now(), render=kit.core.rerender)
-
-    def _owner_of_log(self, thread: str) -> str | None:
-        return thread if self.config.scope == "thread" else None

@@ -4,12 +4,11 @@ Knows how a question becomes a parsed answer. Knows no rows: what is asked about
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from memolog.domain.observation import Observation
-from memolog.domain.run import Usage
 from memolog.extractive import observe, reflect
 from memolog.grounding import lost
 from memolog.prompt.build import (
@@ -21,12 +20,16 @@ from memolog.prompt.build import (
     reflector_prompt,
 )
 from memolog.prompt.drafts import Parsed, ParsedReflection
+from memolog.prompt.extracts import taken
 from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import Redactor
 from memolog.prompt.reflection import parse_reflection
-from memolog.prompt.transcript import Shown
+from memolog.prompt.slices import joined, sliced
+from memolog.prompt.transcript import Shown, split
+from memolog.runtime.asking import Ask
 from memolog.runtime.drafting import words_of
 from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
+from memolog.runtime.models import BudgetSpent
 from memolog.runtime.runner import RunFault
 from memolog.tokens import TokenCounter
 
@@ -35,6 +38,10 @@ __all__ = ["ExtractiveMind", "Mind", "ModelMind", "Observed", "Reflected"]
 _LEVELS: Final = 5
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
 _EXTRACTIVE: Final = "extractive-1"
+# Calls for one span that is too long for a prompt, at a time.
+_CALLS: Final = 3
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +50,8 @@ class Observed:
 
     parsed: Parsed
     prompt: Prompt
-    usage: Usage | None = None
+    said: Mapping[str, str] | None = None
+    """What it says about the values of the application, by key; None if nobody was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +60,6 @@ class Reflected:
 
     parsed: ParsedReflection
     prompt: Prompt
-    usage: Usage | None = None
 
 
 class Mind(Protocol):
@@ -63,11 +70,11 @@ class Mind(Protocol):
         """Return how it is called in runs and the ledger."""
         ...
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Return an answer for each span; raises RunFault if the whole of it cannot be used."""
         ...
 
-    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Return fewer lines than were given: below `size`, if possible below `most`; raises RunFault."""
         ...
 
@@ -80,9 +87,9 @@ class ExtractiveMind:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Select and shorten what was said."""
-        del redactor  # What enters the log is redacted when the lines become observations.
+        del redactor, ask  # What enters the log is redacted when the lines become observations.
         # A long span takes tens of milliseconds: more than a turn on the same loop should ever wait.
         return await asyncio.to_thread(lambda: [self._observed(given) for given in inputs])
 
@@ -94,9 +101,9 @@ class ExtractiveMind:
         prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
         return Observed(parsed=observe(given, self._counter), prompt=prompt)
 
-    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Merge, and drop what matters least."""
-        del most
+        del ask, most
         ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
         parsed = await asyncio.to_thread(reflect, given, self._counter)
         length = sum(self._counter.count(line.text) for line in parsed.lines)
@@ -129,13 +136,14 @@ class ModelMind:
 
     # ------------------------------------------------------------ observing
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Ask about one span, or about several threads' short ones in one call."""
-        if len(inputs) == 1:
-            return [await self._observe_one(inputs[0], redactor)]
+        if len(inputs) == 1 or any(given.wanted for given in inputs):
+            # Values of the application belong to one thread: each is asked about by itself.
+            return [await self._observe_one(given, redactor, ask) for given in inputs]
         named = [replace(given, alias=f"c{number}") for number, given in enumerate(inputs, start=1)]
         prompt = observer_batch_prompt(named, self._counter, redactor=redactor)
-        reply = await self._ask("observe", prompt)
+        reply = await self._ask("observe", prompt, ask)
         answers = parse_batch(
             reply.text,
             prompt.shown,
@@ -143,48 +151,67 @@ class ModelMind:
             base=inputs[0].messages[0].created_at,
             zone=inputs[0].zone,
         )
-        # One call, one bill: the first carries it.
-        return [
-            Observed(parsed=answers.get(given.alias, Parsed()), prompt=prompt, usage=None if n else reply.usage)
-            for n, given in enumerate(inputs)
-        ]
+        return [Observed(parsed=answers.get(given.alias, Parsed()), prompt=prompt) for given in inputs]
 
-    async def _observe_one(self, given: ObserveInput, redactor: Redactor) -> Observed:
+    async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
+        """Ask about one span; one that is too long for a prompt in several calls, whose answers are joined."""
+        messages = tuple(sliced(given.messages, given.most_tokens, self._counter))
+        pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
+        gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
+        for piece in pieces:
+            calls.append(self._observe_piece(replace(given, messages=piece), redactor, ask, first, gate))
+            first += len(piece)
+        answers = await _together(calls)
+        if len(answers) == 1:
+            return answers[0]
+        shown = tuple(message for answer in answers for message in answer.prompt.shown)
+        prompt = replace(answers[0].prompt, shown=shown)
+        said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
+        return Observed(parsed=joined([answer.parsed for answer in answers]), prompt=prompt, said=said)
+
+    async def _observe_piece(
+        self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
+    ) -> Observed:
         """Ask, and ask once more if the answer runs away."""
-        prompt = observer_prompt(given, self._counter, redactor=redactor)
-        spent: Usage | None = None
-        parsed = Parsed()
+        prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
+        parsed, said = Parsed(), dict[str, str]()
         for _ in range(2):
-            reply = await self._ask("observe", prompt)
-            spent = _sum(spent, reply.usage)
-            parsed = parse_observations(reply.text, prompt.shown, base=given.messages[0].created_at, zone=given.zone)
+            async with gate:
+                reply = await self._ask("observe", prompt, ask)
+            text, said = taken(reply.text, [wanted.key for wanted in given.wanted])
+            parsed = parse_observations(text, prompt.shown, base=given.messages[0].created_at, zone=given.zone)
             if not any(fault.kind == "degenerate" for fault in parsed.faults):
                 break
         problem = None if parsed.nothing else failure(parsed)
         if problem is not None:
-            raise RunFault(problem, spent)
-        return Observed(parsed=parsed, prompt=prompt, usage=spent)
+            raise RunFault(problem)
+        return Observed(parsed=parsed, prompt=prompt, said=said)
 
     # ------------------------------------------------------------ reflecting
 
-    async def reflect(self, given: ReflectInput, *, size: int, most: int) -> Reflected:
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Ask for less and less until it fits, then once more for what got lost."""
-        best, spent, problem = await self._condense(given, size)
+        best, problem = await self._condense(given, size, ask)
         if best is None:
-            raise RunFault(problem or "no answer was shorter than what it stands for", spent)
-        best, more = await self._ask_for_lost(given.observations, best, most, size)
-        return Reflected(parsed=best.parsed, prompt=best.prompt, usage=_sum(spent, more))
+            raise RunFault(problem or "no answer was shorter than what it stands for")
+        best = await self._ask_for_lost(given.observations, best, most, size, ask)
+        return Reflected(parsed=best.parsed, prompt=best.prompt)
 
-    async def _condense(self, asked: ReflectInput, size: int) -> tuple[_Condensed | None, Usage | None, str | None]:
-        """Ask for less and less until it fits; returns the shortest valid answer, what all cost, and the last fault."""
+    async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[_Condensed | None, str | None]:
+        """Ask for less and less until it fits; returns the shortest valid answer, and the last fault."""
         best: _Condensed | None = None
-        best_size, spent, problem = size, None, None
+        best_size, problem = size, None
         last = ""
         for level in range(_LEVELS):
             given = replace(asked, level=level)
             prompt = reflector_prompt(given)
-            reply = await self._ask("reflect", prompt)
-            spent = _sum(spent, reply.usage)
+            try:
+                reply = await self._ask("reflect", prompt, ask)
+            except (BudgetSpent, RunFault):
+                if best is None:
+                    raise
+                # What is in hand is valid, if longer than it was meant to be.
+                break
             if reply.text == last:
                 break
             last = reply.text
@@ -199,50 +226,48 @@ class ModelMind:
                 best_size = length
             if best is not None and best_size <= asked.target_tokens:
                 break
-        return best, spent, problem
+        return best, problem
 
     async def _ask_for_lost(
-        self, lines: Sequence[Observation], best: _Condensed, most: int, size: int
-    ) -> tuple[_Condensed, Usage | None]:
-        """Ask once more for what the answer lost; returns the better of the two answers, and what the second cost."""
+        self, lines: Sequence[Observation], best: _Condensed, most: int, size: int, ask: Ask
+    ) -> _Condensed:
+        """Ask once more for what the answer lost; returns the better of the two answers."""
         missing = lost(lines, words_of(best.parsed.lines))
         if not missing:
-            return best, None
+            return best
         given = replace(best.given, missing=missing)
         prompt = reflector_prompt(given)
         try:
-            reply = await self._ask("reflect", prompt)
-        except RunFault:
+            reply = await self._ask("reflect", prompt, ask)
+        except (BudgetSpent, RunFault):
             # The answer in hand is valid, and code names what it lost.
-            return best, None
+            return best
         parsed = parse_reflection(reply.text, prompt.ids)
         length = self._length(parsed)
         is_fit = failure(parsed) is None and 0 < length < size and length <= max(most, best.tokens)
         if is_fit and len(lost(lines, words_of(parsed.lines))) < len(missing):
             best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
-        return best, reply.usage
+        return best
 
     def _length(self, parsed: ParsedReflection) -> int:
         return sum(self._counter.count(line.text) for line in parsed.lines)
 
-    async def _ask(self, purpose: Purpose, prompt: Prompt) -> ModelReply:
+    async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask) -> ModelReply:
         request = ModelRequest(
-            purpose=purpose, system=prompt.system, text=prompt.text, temperature=_TEMPERATURE[purpose]
+            purpose=purpose,
+            system=prompt.system,
+            text=prompt.text,
+            temperature=_TEMPERATURE[purpose],
+            files=prompt.files,
         )
-        try:
-            return await self._models[purpose].complete(request)
-        except Exception as error:
-            raise RunFault(f"the model failed: {type(error).__name__}: {error}") from error
+        return await ask(self._models[purpose], request)
 
 
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
-    if one is None or other is None:
-        return one or other
-    return replace(
-        one,
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cache_read_tokens=one.cache_read_tokens + other.cache_read_tokens,
-        cache_write_tokens=one.cache_write_tokens + other.cache_write_tokens,
-        cost=one.cost + other.cost,
-    )
+async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what all calls return; the first that fails ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]

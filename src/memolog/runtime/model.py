@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from memolog.domain.codec import nothing
+from memolog.domain.message import FilePart
 from memolog.domain.run import Usage
 
 __all__ = ["Model", "ModelReply", "ModelRequest", "Purpose"]
@@ -27,6 +28,8 @@ class ModelRequest:
     """How long the answer may be; None leaves it to the model."""
     timeout: float | None = None
     """How many seconds one attempt may take; None leaves it to the model."""
+    files: tuple[FilePart, ...] = ()
+    """Images and documents that the text speaks of, for models that can see them."""
     options: Mapping[str, Any] = field(default_factory=nothing)
     """Whatever else the provider understands, handed on as it is; None as a value takes a setting back."""
 

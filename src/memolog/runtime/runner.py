@@ -7,7 +7,7 @@ thought about lives elsewhere.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
@@ -15,16 +15,16 @@ from memolog.config import Config
 from memolog.domain.clock import Clock
 from memolog.domain.errors import LeaseLost, MemologError, StoreError
 from memolog.domain.run import Usage
-from memolog.runtime.events import Event, RunEnded, RunFailed
+from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
 from memolog.store import Store
 from memolog.store.runs import Claim, Made
 
-__all__ = ["Job", "RunFault", "Runner", "Thinker", "Thought"]
+__all__ = ["Job", "RunFault", "Runner", "Thinker", "Thought", "Trouble"]
 
 Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
 
-# A model that has not answered by then never will; the run fails and is tried again.
-_MODEL_SECONDS = 120.0
+# Several calls, each with a limit of its own; beyond this something hangs that is no model.
+_RUN_SECONDS = 900.0
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
@@ -37,6 +37,14 @@ class RunFault(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Something that failed beside a run, which went on without it."""
+
+    what: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Thought:
     """What one run of a call came to: what it made, or why it failed."""
 
@@ -46,12 +54,15 @@ class Thought:
     thread: str | None
     faults: tuple[str, ...] = ()
     error: str | None = None
+    usage: Usage | None = None
+    """What was spent on it; where it made something, that says so too."""
+    troubles: tuple[Trouble, ...] = ()
 
 
 class Thinker(Protocol):
     """Carries out the thinking of claimed runs: prompts, model calls, parsing."""
 
-    async def think(self, resource: str, claims: Sequence[Claim], config: Config) -> tuple[Thought, ...]:
+    async def think(self, resource: str, thread: str, claims: Sequence[Claim], config: Config) -> tuple[Thought, ...]:
         """Return what each claimed run came to; raises RunFault where the call as a whole failed."""
         ...
 
@@ -142,10 +153,10 @@ class Runner:
                 await job.then(job.resource, job.thread, job.config)
 
     async def _attempt(self, job: Job) -> None:
-        work = asyncio.ensure_future(self._thinker.think(job.resource, job.claims, job.config))
+        work = asyncio.ensure_future(self._thinker.think(job.resource, job.thread, job.claims, job.config))
         beat = asyncio.ensure_future(self._beat(job))
         try:
-            done, _ = await asyncio.wait({work, beat}, timeout=_MODEL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({work, beat}, timeout=_RUN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if work not in done and beat in done:
                 beat.result()
             for thought in _result(work):
@@ -182,12 +193,15 @@ class Runner:
                     continue
 
     async def _store_thought(self, job: Job, thought: Thought) -> None:
-        if thought.made is None:
-            await self._fail(job, (thought.claim,), thought.error or "no answer", None)
-            return
         now = self._clock.now()
-        await self._finish(job, thought.claim, thought.made)
-        usage = thought.made.usage
+        for trouble in thought.troubles:
+            who = thought.thread or job.thread
+            await self._say(Degraded(at=now, resource=job.resource, thread=who, what=trouble.what, error=trouble.error))
+        if thought.made is None:
+            await self._fail(job, (thought.claim,), thought.error or "no answer", thought.usage)
+            return
+        usage = _billed(thought.made.usage, thought.thread, job)
+        await self._finish(job, thought.claim, replace(thought.made, usage=usage))
         await self._say(
             RunEnded(
                 at=now,
@@ -221,7 +235,7 @@ class Runner:
             run = await self._store.runs.get(job.resource, claim.run)
             attempt = run.attempt if run else 1
             retry_at = self.retry_at(attempt, now)
-            spent = usage if index == 0 else None
+            spent = _billed(usage, run.thread if run else None, job) if index == 0 else None
             failures = await self._store.runs.fail(job.resource, claim, error, now=now, retry_at=retry_at, usage=spent)
             await self._say(
                 RunFailed(
@@ -260,8 +274,14 @@ class Runner:
 
 def _result(work: "asyncio.Future[tuple[Thought, ...]]") -> tuple[Thought, ...]:
     if not work.done():
-        raise RunFault(f"the model did not answer within {_MODEL_SECONDS:g} s")
+        raise RunFault(f"the run did not end within {_RUN_SECONDS:g} s")
     return work.result()
+
+
+def _billed(usage: Usage | None, thread: str | None, job: Job) -> Usage | None:
+    """Return what was spent under the thread it was spent for; a log that many share has no thread of its own."""
+    owner = thread or (job.thread if job.config.scope == "thread" else None)
+    return replace(usage, thread=owner) if usage is not None else None
 
 
 async def _stop(task: "asyncio.Future[Any]") -> None:

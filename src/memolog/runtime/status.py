@@ -59,6 +59,8 @@ class Status:
     last_error_at: datetime | None
     last_error: str | None
     usage: UsageTotal
+    budget_left: float | None = None
+    """US dollars that observing and reflecting may still cost; 0 if the budget is spent, None if there is none."""
 
 
 def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
@@ -77,7 +79,9 @@ def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
     )
 
 
-def status_of(snapshot: Snapshot, config: Config, usage: UsageTotal, now: datetime, factor: float) -> Status:
+def status_of(
+    snapshot: Snapshot, config: Config, usage: UsageTotal, now: datetime, factor: float, spent: float = 0.0
+) -> Status:
     """Return the status that a snapshot shows."""
     state = state_of(snapshot, config, Asked(factor=factor))
     log = snapshot.log
@@ -107,4 +111,5 @@ def status_of(snapshot: Snapshot, config: Config, usage: UsageTotal, now: dateti
         last_error_at=log.last_error_at,
         last_error=log.last_error,
         usage=usage,
+        budget_left=None if config.budget is None else max(0.0, config.budget - spent),
     )

@@ -9,15 +9,17 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from memolog.context import Context
 from memolog.domain.compaction import Compacted, Compaction, Pruned
 from memolog.domain.errors import StoreClosed
+from memolog.domain.extract import Extract
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.recall import Detail, PartType, RecallPage
 from memolog.domain.run import Usage
+from memolog.domain.search import SearchAnswer, Source
 from memolog.domain.thread import Thread
 from memolog.runtime.events import Event
 from memolog.runtime.memory import Memory
@@ -154,6 +156,34 @@ class SyncMemory:
         """Return the working memory of a resource, or of one of its threads, to read and change it."""
         return SyncWorkingMemory(self._memory.working_memory(resource, thread), self._portal)
 
+    def search(
+        self,
+        query: str,
+        resource: str,
+        *,
+        thread: str | None = None,
+        limit: int = 10,
+        context: int = 0,
+        sources: Collection[Source] | None = None,
+        by: Literal["message", "thread"] = "message",
+        explain: bool = False,
+        cursor: str | None = None,
+    ) -> SearchAnswer:
+        """Find what was said, observed or planned: any text is a query, the best result comes first."""
+        return self._portal.call(
+            self._memory.search(
+                query,
+                resource,
+                thread=thread,
+                limit=limit,
+                context=context,
+                sources=sources,
+                by=by,
+                explain=explain,
+                cursor=cursor,
+            )
+        )
+
     def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
         """Return the generations of the log, oldest first."""
         return self._portal.call(self._memory.history(thread, resource))
@@ -209,6 +239,10 @@ class SyncMemory:
     def prune(self, thread: str, resource: str) -> Pruned:
         """Remove the raw text of old messages for good; off unless `compaction.prune` is set."""
         return self._portal.call(self._memory.prune(thread, resource))
+
+    def extracts(self, thread: str, resource: str, *, key: str | None = None) -> tuple[Extract, ...]:
+        """Return the values that extractors drew from a thread, the newest of each; or all versions of one, oldest first."""
+        return self._portal.call(self._memory.extracts(thread, resource, key=key))
 
     def seen(self, thread: str, resource: str, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread."""

@@ -5,13 +5,14 @@ inputs are fixed in its row, so whoever takes it over asks the same question.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from memolog.config import Config
+from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost
 from memolog.domain.message import Message
 from memolog.grounding import judge, judge_reflection
@@ -23,10 +24,13 @@ from memolog.prompt.build import (
 from memolog.prompt.drafts import Parsed
 from memolog.prompt.parse import failure
 from memolog.prompt.redact import NO_REDACTION, REDACTION, Redactor
+from memolog.runtime.asking import Asking
 from memolog.runtime.drafting import draft_hints, observations_from, reflections_from, with_lost
+from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
 from memolog.runtime.minds import ExtractiveMind, Mind, Observed
-from memolog.runtime.runner import RunFault, Thought
+from memolog.runtime.models import BudgetSpent
+from memolog.runtime.runner import RunFault, Thought, Trouble
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
 from memolog.tokens import TokenCounter
@@ -48,41 +52,72 @@ class _Task:
     work: Work
     messages: tuple[Message, ...]
     given: ObserveInput
+    known: Mapping[str, JsonValue]
+    """The values of the application before this span."""
 
 
 class Thinking:
     """Carries out the thinking of claimed runs, with a mind of either kind."""
 
-    def __init__(self, store: Store, observer: Mind, reflector: Mind, *, counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        store: Store,
+        observer: Mind,
+        reflector: Mind,
+        *,
+        counter: TokenCounter,
+        extractors: Extractors | None = None,
+    ) -> None:
         self._store, self._observer, self._reflector, self._counter = store, observer, reflector, counter
+        self._embedded = ExtractiveMind(counter)
+        self._extractors = extractors or Extractors()
+        # Whose budget was found to be spent: it is told once, not at every run.
+        self._over_budget: set[str] = set()
 
-    async def think(self, resource: str, claims: Sequence[Claim], config: Config) -> tuple[Thought, ...]:
-        """Return what each claimed run came to."""
+    async def think(self, resource: str, thread: str, claims: Sequence[Claim], config: Config) -> tuple[Thought, ...]:
+        """Return what each claimed run came to; `thread` is the one that they were started for."""
         works = [(claim, await self._store.runs.work(resource, claim.run)) for claim in claims]
         found = [(claim, work) for claim, work in works if work is not None]
         if not found:
             # The thread was deleted while the run was on its way: there is nothing left to think about.
             raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
-        is_reflection = found[0][1].run.kind == "reflect"
-        await self._check_budget(resource, config, self._reflector if is_reflection else self._observer)
-        if is_reflection:
-            return (await self._reflect(*found[0], config),)
-        tasks = [await self._task(resource, claim, work, config) for claim, work in found]
-        silent = [task for task in tasks if not task.messages]
-        spoken = [task for task in tasks if task.messages]
-        nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
-        thoughts = [self._thought(task, nothing, config) for task in silent]
-        if spoken:
-            thoughts += await self._observe(spoken, config)
-        return tuple(thoughts)
+        ask = Asking(self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config)
+        try:
+            return await self._with_mind(resource, found, config, ask)
+        except RunFault as fault:
+            raise RunFault(str(fault), fault.usage or ask.usage, is_final=fault.is_final) from fault
 
-    async def _check_budget(self, resource: str, config: Config, mind: Mind) -> None:
-        """Refuse to spend more than was allowed, before anything is asked."""
-        if config.budget is None or mind.name == ExtractiveMind.name:
-            return
-        spent = (await self._store.ledger.total(resource)).cost
-        if spent >= config.budget:
-            raise RunFault(f"the budget of ${config.budget:,.2f} is spent (${spent:,.2f}); raise `budget` to go on")
+    async def _with_mind(
+        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: Asking
+    ) -> tuple[Thought, ...]:
+        mind = self._reflector if found[0][1].run.kind == "reflect" else self._observer
+        troubles: tuple[Trouble, ...] = ()
+        try:
+            thoughts = await self._thoughts(resource, found, config, mind, ask)
+            self._over_budget.discard(resource)
+        except BudgetSpent as spent:
+            if config.over_budget == "wait":
+                raise RunFault(str(spent)) from spent
+            if resource not in self._over_budget:
+                self._over_budget.add(resource)
+                troubles = (Trouble(what="asking the model", error=f"{spent} The embedded observer goes on."),)
+            thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
+            thoughts = [replace(thought, faults=(*thought.faults, "over_budget")) for thought in thoughts]
+        # One call, one bill: the first carries it.
+        first = thoughts[0]
+        made = replace(first.made, usage=ask.usage) if first.made else None
+        return (replace(first, made=made, usage=ask.usage, troubles=(*first.troubles, *troubles)), *thoughts[1:])
+
+    async def _thoughts(
+        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, mind: Mind, ask: Asking
+    ) -> list[Thought]:
+        if found[0][1].run.kind == "reflect":
+            return [await self._reflect(*found[0], config, mind, ask)]
+        tasks = [await self._task(resource, claim, work, config) for claim, work in found]
+        spoken = [task for task in tasks if task.messages]
+        thoughts = await self._observe(spoken, config, mind, ask) if spoken else []
+        nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
+        return [*thoughts, *(self._thought(task, nothing, config, mind) for task in tasks if not task.messages)]
 
     # ------------------------------------------------------------ observing
 
@@ -99,48 +134,72 @@ class Thinking:
         groups = await self._store.logs.groups_at(
             work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
         )
+        known: dict[str, JsonValue] = {}
+        if self._extractors:
+            drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
+            known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
             messages=messages,
             previous="\n".join(group.text for group in groups[-_SHOWN_GROUPS:] if group.text),
             previous_tokens=config.observation.previous_tokens,
+            most_tokens=config.observation.prompt_tokens,
             hints=hints,
             mode=config.mode,
+            voice=config.voice,
+            custom=config.observation.instructions or "",
             zone=_zone(messages),
             alias=run.thread,
+            wanted=self._extractors.wanted(known),
+            attach_files=config.observation.attach_files,
             document=await document_for(self._store, resource, run),
             document_most=config.working_memory_characters,
         )
-        return _Task(claim=claim, work=work, messages=messages, given=given)
+        return _Task(claim=claim, work=work, messages=messages, given=given, known=known)
 
-    async def _observe(self, tasks: Sequence[_Task], config: Config) -> list[Thought]:
-        answers = await self._observer.observe([task.given for task in tasks], _redactor(config))
+    async def _observe(self, tasks: Sequence[_Task], config: Config, mind: Mind, ask: Asking) -> list[Thought]:
+        answers = await mind.observe([task.given for task in tasks], _redactor(config), ask)
         thoughts: list[Thought] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
             if sum(message.tokens for message in task.messages) > _LONG_TOKENS:
                 # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
-                thoughts.append(await asyncio.to_thread(self._thought, task, answer, config, others))
+                thought = await asyncio.to_thread(self._thought, task, answer, config, mind, others)
             else:
-                thoughts.append(self._thought(task, answer, config, others))
+                thought = self._thought(task, answer, config, mind, others)
+            thoughts.append(await self._with_extracts(thought, task, answer, config))
         return thoughts
 
-    def _thought(self, task: _Task, answer: Observed, config: Config, foreign: Sequence[Message] = ()) -> Thought:
+    async def _with_extracts(self, thought: Thought, task: _Task, answer: Observed, config: Config) -> Thought:
+        """Add the application's values to what was observed; what fails there stays there."""
+        if thought.made is None or not self._extractors:
+            return thought
+        drawn = await self._extractors.drawn(task.messages, answer.said, task.known, _redactor(config))
+        return replace(
+            thought,
+            made=replace(thought.made, extracts=tuple(drawn.values)),
+            troubles=(*thought.troubles, *drawn.troubles),
+            faults=(*thought.faults, *("extract" for _ in drawn.troubles)),
+        )
+
+    def _thought(
+        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
+    ) -> Thought:
         run, parsed = task.work.run, answer.parsed
         problem = None if parsed.nothing else failure(parsed)
         made = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
         if problem is None:
-            made, found = self._made(task, answer, config, foreign)
+            made, found = self._made(task, answer, config, mind, foreign)
             faults = (*faults, *found)
             if parsed.observations and not made.observations:
                 made, problem = None, "empty: nothing in it is about this conversation"
         return Thought(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
 
     def _made(
-        self, task: _Task, answer: Observed, config: Config, foreign: Sequence[Message]
+        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message]
     ) -> tuple[Made, tuple[str, ...]]:
         """Return what an answer comes to, checked against the messages, and what was wrong with it."""
-        parsed, usage = answer.parsed, answer.usage
+        parsed = answer.parsed
         run, group, redactor = task.work.run, self._store.new_id(), _redactor(config)
         drafted = observations_from(
             parsed, task.messages, answer.prompt, group, run, self._store.new_id, self._counter, redactor
@@ -156,15 +215,14 @@ class Thinking:
             # A hint is as old as what it was drawn from, however long the group waits to be activated.
             hints=replace(hints, at=task.messages[-1].created_at) if hints and task.messages else hints,
             tokens=sum(observation.tokens for observation in judged.observations),
-            model=self._observer.name,
+            model=mind.name,
             prompt_version=answer.prompt.version,
-            usage=replace(usage, kind="observe", thread=run.thread) if usage else None,
         )
         return made, (*judged.faults, *wrong, *refused)
 
     # ------------------------------------------------------------ reflecting
 
-    async def _reflect(self, claim: Claim, work: Work, config: Config) -> Thought:
+    async def _reflect(self, claim: Claim, work: Work, config: Config, mind: Mind, ask: Asking) -> Thought:
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(work.log_pk, names)
         lines = tuple(line for line in lines if line.state == "active")
@@ -172,9 +230,15 @@ class Thinking:
             raise RunFault("nothing is left to condense", is_final=True)
         size = sum(line.tokens for line in lines)
         target = config.reflection_target_for(size)
-        given = ReflectInput(observations=lines, target_tokens=target, mode=config.mode)
-        answer = await self._reflector.reflect(given, size=size, most=target + config.reflect_at // _LOST_SHARE)
-        parsed, prompt, spent = answer.parsed, answer.prompt, answer.usage
+        given = ReflectInput(
+            observations=lines,
+            target_tokens=target,
+            mode=config.mode,
+            voice=config.voice,
+            custom=config.reflection.instructions or "",
+        )
+        answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
+        parsed, prompt = answer.parsed, answer.prompt
         group, new_id, redactor = self._store.new_id(), self._store.new_id, _redactor(config)
         drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
@@ -189,9 +253,8 @@ class Thinking:
                 observations=made,
                 hints=None,
                 tokens=sum(observation.tokens for observation in made),
-                model=self._reflector.name,
+                model=mind.name,
                 prompt_version=prompt.version,
-                usage=replace(spent, kind="reflect") if spent else None,
             ),
             kind="reflect",
             thread=None,

@@ -13,16 +13,18 @@ from typing import Any
 
 from memolog.domain.codec import JsonObject, dumps, encode, loads, object_text, pack, unpack
 from memolog.domain.errors import Conflict, LeaseLost
+from memolog.domain.extract import NewExtract
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Run, RunKind, Usage, UsageTotal
 from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Proposal
 from memolog.store.engine import Engine
+from memolog.store.extracts import storing_extracts
 from memolog.store.scope import check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Claim", "Made", "NewRun", "Runs", "Work"]
+__all__ = ["Claim", "KeptPrompt", "Made", "NewRun", "Runs", "Work"]
 
 q = load_queries("runs")
 logs = load_queries("logs")
@@ -72,8 +74,19 @@ class Made:
     model: str
     prompt_version: str
     usage: Usage | None = None
+    extracts: tuple[NewExtract, ...] = ()
     proposal: Proposal | None = None
     """What it would make of the working memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPrompt:
+    """One call of a run: what was sent, and what came back."""
+
+    call: int
+    asked: JsonObject
+    """Purpose, system, text, temperature, the names of files, and the error if there was one."""
+    reply: str | None
 
 
 class Runs:
@@ -168,6 +181,10 @@ class Runs:
             if not ended:
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
             yield from _store_group(resource, ended[0], made, at)
+            if made.extracts:
+                _, _, thread_pk, first, last, _ = ended[0]
+                span, who = Span(first=first, last=last), made.model
+                yield from storing_extracts(thread_pk, span, made.extracts, who=who, run=claim.run, at=at)
             if usage is not None:
                 yield _usage_step(resource, usage, claim.run, at)
 
@@ -263,6 +280,19 @@ class Runs:
             yield q.keep_prompt(id=run, prompt=pack(prompt), reply=pack(reply))
 
         await self._engine.write(script, name="runs.keep_prompt")
+
+    async def prompts(self, resource: str, run: str) -> tuple[KeptPrompt, ...]:
+        """Return what was sent and answered in a run, one for each call; empty if nothing was kept."""
+        check_id("resource", resource)
+        check_id("run", run)
+
+        def script() -> Script[tuple[KeptPrompt, ...]]:
+            rows = yield q.list_prompts(resource=resource, id=run)
+            return tuple(
+                KeptPrompt(call=row[0], asked=loads(unpack(row[1]) or ""), reply=unpack(row[2])) for row in rows
+            )
+
+        return await self._engine.read(script)
 
 
 def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]:

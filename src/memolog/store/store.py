@@ -19,6 +19,8 @@ from memolog.domain.observation import Scope
 from memolog.store.compactions import Compactions
 from memolog.store.copies import Copies
 from memolog.store.engine import Engine
+from memolog.store.extracts import Extracts
+from memolog.store.indexing import Indexing
 from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.logs import Logs
@@ -27,6 +29,7 @@ from memolog.store.postgres_address import PostgresOptions
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
+from memolog.store.searching import Searching
 from memolog.store.snapshot import Snapshot, reading_snapshot
 from memolog.store.sql import Script
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
@@ -40,7 +43,7 @@ from memolog.store.task_search import TaskSearch
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads
-from memolog.store.usage import Ledger
+from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 from memolog.store.working_memory import WorkingMemories
 
@@ -99,6 +102,9 @@ class Store:
         self.working_memory = WorkingMemories(engine, clock)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
+        self.extracts = Extracts(engine)
+        self.indexing = Indexing(engine)
+        self.searching = Searching(engine)
 
     async def save_and_snapshot(
         self,
@@ -123,6 +129,10 @@ class Store:
         saved, snapshot = await self.engine.write(script, name="store.save_and_snapshot")
         snapshot.keep(self._recent)
         return saved, snapshot
+
+    async def spent(self) -> float:
+        """Return how many dollars observing and reflecting cost so far, for all resources together."""
+        return await self.engine.read(summing_spent)
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""

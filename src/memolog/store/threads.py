@@ -18,6 +18,7 @@ from memolog.domain.thread import Thread
 from memolog.store.compactions import copying_compactions
 from memolog.store.copies import cloning_log
 from memolog.store.engine import Engine
+from memolog.store.extracts import cloning_extracts
 from memolog.store.rows import thread_from_row
 from memolog.store.scope import LAST, Page, check_id, check_limit, page_key, page_token
 from memolog.store.sql import Script, load_queries
@@ -176,6 +177,7 @@ class Threads:
             end = last if up_to is None else min(last, up_to)
             yield from self._copy(source_pk, created[0][0], end)
             yield q.set_last_seq(thread_pk=created[0][0], last_seq=end)
+            yield from cloning_extracts(source_pk, created[0][0], end)
             yield from copying_document(resource, source_pk, created[0][0], self._now())
             yield from cloning_log(resource, source_pk, created[0][0], end, self._new_id, self._now())
             return (yield from _get(resource, name))

@@ -19,7 +19,7 @@ from memolog.store.engine import Engine
 from memolog.store.scope import FIRST, check_id
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Ledger", "UsageLine"]
+__all__ = ["Ledger", "UsageLine", "summing_spent"]
 
 q = load_queries("usage")
 
@@ -133,6 +133,12 @@ class Ledger:
             return new
 
         return await self._engine.write(script, name="usage.calibrate")
+
+
+def summing_spent() -> Script[float]:
+    """Return what observing and reflecting cost for all resources together: one number, and nothing of what was said."""
+    rows = yield q.sum_spent()
+    return int(rows[0][0]) / _NANO
 
 
 def _check_filter(thread: str | None, task: str | None, run: str | None) -> None:

@@ -17,6 +17,7 @@ from memolog.domain.observation import Observation
 from memolog.store.compactions import undoing_compactions
 from memolog.store.coverage import reading_members
 from memolog.store.engine import Engine
+from memolog.store.extracts import deleting_extracts
 from memolog.store.lines import reading_observations
 from memolog.store.logs import new_generation
 from memolog.store.scope import check_id
@@ -70,6 +71,7 @@ class Withdrawals:
                 where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
                 yield from undoing_compactions(thread_pk, first, last)
                 runs += [row[0] for row in (yield q.abandon_runs_over(now=at, **where))]
+                yield from deleting_extracts(where)
                 groups += [row[0] for row in (yield q.void_groups_over(**where))]
                 observations += yield from _forget_activated(where, at, render)
             for row in (yield q.logs_of_thread(thread_pk=thread_pk)):

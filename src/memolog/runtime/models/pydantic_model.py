@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from memolog.domain.errors import ConfigError, MemologError
+from memolog.domain.message import FilePart
 from memolog.domain.run import Usage
 from memolog.prompt.redact import REDACTION
 from memolog.runtime.model import ModelReply, ModelRequest
@@ -22,7 +23,7 @@ from memolog.runtime.models.price import Price
 from memolog.runtime.models.retry import DEFAULT_RETRY, Retry, in_time
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl, ModelResponse
     from pydantic_ai.models import Model as Client
 
 __all__ = ["SECONDS", "ModelAt", "PydanticModel"]
@@ -141,8 +142,10 @@ class PydanticModel(Managed):
     async def _ask(self, client: "Client", request: ModelRequest, seconds: float) -> ModelReply:
         from pydantic_ai.direct import model_request  # noqa: PLC0415 - an extra
         from pydantic_ai.messages import ModelRequest as Question  # noqa: PLC0415
+        from pydantic_ai.messages import UserPromptPart  # noqa: PLC0415
 
-        question = Question.user_text_prompt(request.text, instructions=request.system)
+        content: Any = [request.text, *map(_attached, request.files)] if request.files else request.text
+        question = Question(parts=[UserPromptPart(content)], instructions=request.system)
         settings: Any = self._settings_for(client, request, seconds)
         try:
             response = await model_request(client, [question], model_settings=settings)
@@ -263,6 +266,15 @@ def _client_for(address: str | ModelAt) -> "Client":
 
     provider = OpenAICompatibleProvider(name="compatible", base_url=address.base_url, api_key=address.api_key)
     return OpenAIChatModel(address.name, provider=provider)
+
+
+def _attached(file: FilePart) -> "BinaryContent | ImageUrl | DocumentUrl":
+    from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl  # noqa: PLC0415 - an extra
+
+    if file.data is not None:
+        return BinaryContent(file.data, media_type=file.media_type)
+    url = file.url or ""
+    return ImageUrl(url) if file.media_type.startswith("image/") else DocumentUrl(url)
 
 
 def _takes_temperature(client: "Client", given: Mapping[str, Any]) -> bool:

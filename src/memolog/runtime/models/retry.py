@@ -29,7 +29,7 @@ class Retry:
     """Seconds before the second attempt; each further wait is twice as long."""
     longest: float = 8.0
     total: float = 100.0
-    """Seconds for all attempts and the waits between them; a run gives up at 120."""
+    """Seconds for all attempts and the waits between them; a call is given up at 120."""
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     time: Callable[[], float] = time.monotonic

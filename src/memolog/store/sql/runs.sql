@@ -68,6 +68,12 @@ INSERT INTO run_prompts (run_pk, call, prompt, reply)
 SELECT r.pk, COALESCE((SELECT MAX(p.call) FROM run_prompts p WHERE p.run_pk = r.pk), 0) + 1, :prompt, :reply
 FROM runs r WHERE r.id = :id
 
+-- list_prompts --
+SELECT p.call, p.prompt, p.reply
+FROM run_prompts p JOIN runs r ON r.pk = p.run_pk JOIN logs l ON l.pk = r.log_pk
+WHERE l.resource = :resource AND r.id = :id
+ORDER BY p.call
+
 -- add_event --
 INSERT INTO events (resource, thread_pk, at, kind, data)
 VALUES (:resource, (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread), :at, :kind, :data)

@@ -30,6 +30,10 @@ WHERE u.resource = :resource AND u.at >= :since
 GROUP BY u.kind, u.model
 ORDER BY u.kind, u.model
 
+-- sum_spent --
+-- What no resource's own books tell: a limit for the whole database.
+SELECT COALESCE(SUM(u.cost), 0) FROM usage u WHERE u.kind IN ('observe', 'reflect')
+
 -- get_calibration --
 SELECT model, factor, samples FROM calibrations WHERE resource = :resource AND model = :model
 

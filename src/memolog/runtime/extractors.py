@@ -1,0 +1,169 @@
+"""Extractors: values of your own, drawn along with the observations.
+
+Knows how a value is asked for, read and checked, and that one that fails harms nobody else. Knows no rows: what was drawn is
+stored with the run that drew it.
+"""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from memolog.domain.codec import JsonObject, JsonValue, check_json
+from memolog.domain.errors import ConfigError
+from memolog.domain.extract import Extract, NewExtract
+from memolog.domain.message import Message
+from memolog.prompt.extracts import Wanted, mismatches, read_value
+from memolog.prompt.redact import Redactor
+from memolog.runtime.runner import Trouble
+
+__all__ = ["Drawn", "Extractor", "Extractors", "latest"]
+
+_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+# Names that our own sections have.
+_TAKEN: Final = frozenset(
+    {"observations", "current-task", "suggested-response", "thread-title", "off-track", "extract"}
+)
+_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extractor:
+    """One value that is kept for each thread: what a model is asked for, or a function of the messages, or both.
+
+    `schema` is a pydantic model, any class with `json_schema()`, a JSON schema as a mapping, or None for plain text. With the
+    embedded observer the function draws the value; with a model the model does, unless there are no instructions.
+    """
+
+    key: str
+    instructions: str = ""
+    schema: Any = None
+    function: Callable[[Sequence[Message]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not _KEY.fullmatch(self.key) or self.key in _TAKEN:
+            raise ConfigError(
+                f"{self.key!r} cannot be the key of an extractor.",
+                then="Use up to 64 small letters, digits, - and _, beginning with a letter; names of our sections are taken.",
+            )
+        if not self.instructions.strip() and self.function is None:
+            raise ConfigError(
+                f"The extractor {self.key} says neither what it wants nor how to get it.",
+                then="Give it instructions for a model, a function of the messages, or both.",
+            )
+        self.json_schema()
+
+    def json_schema(self) -> JsonObject | None:
+        """Return what its values must look like; None is plain text."""
+        if self.schema is None or isinstance(self.schema, Mapping):
+            return cast("JsonObject | None", self.schema)
+        for name in ("model_json_schema", "json_schema"):
+            made = getattr(self.schema, name, None)
+            if callable(made):
+                return cast("JsonObject", made())
+        raise ConfigError(
+            f"The schema of the extractor {self.key} cannot be used.",
+            then="Pass a pydantic model, a class with json_schema(), a JSON schema, or nothing for plain text.",
+        )
+
+    def checked(self, value: Any) -> JsonValue:
+        """Return a value as JSON if it fits the schema; raises whatever says that it does not."""
+        validate = getattr(self.schema, "model_validate", None)
+        if callable(validate):
+            value = validate(value)
+        if hasattr(value, "model_dump"):
+            return value.model_dump(mode="json")
+        schema = self.json_schema()
+        problems = mismatches(value, schema) if schema else []
+        if schema is None and not isinstance(value, str):
+            problems = [f"{type(value).__name__} is no text"]
+        if problems:
+            raise ValueError("; ".join(problems))
+        check_json("The value", value)
+        return value
+
+
+@dataclass(slots=True, kw_only=True)
+class Drawn:
+    """What came of drawing: values, and what went wrong."""
+
+    values: list[NewExtract] = field(default_factory=list[NewExtract])
+    troubles: list[Trouble] = field(default_factory=list[Trouble])
+
+
+class Extractors:
+    """All extractors of a memory."""
+
+    def __init__(self, extractors: Sequence[Extractor] = ()) -> None:
+        keys = [extractor.key for extractor in extractors]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise ConfigError(f"Two extractors have the key {twice[0]}.", then="Give each value a key of its own.")
+        self._all = tuple(extractors)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def wanted(self, known: Mapping[str, JsonValue]) -> tuple[Wanted, ...]:
+        """Return what a model is asked for, beside what is known."""
+        return tuple(
+            Wanted(key=e.key, instructions=e.instructions, schema=e.json_schema(), known=known.get(e.key))
+            for e in self._all
+            if e.instructions.strip()
+        )
+
+    async def drawn(
+        self,
+        messages: Sequence[Message],
+        said: Mapping[str, str] | None,
+        known: Mapping[str, JsonValue],
+        redactor: Redactor,
+    ) -> Drawn:
+        """Return the new values: as a model said them or, without a model, as the functions return them."""
+        result = Drawn()
+        for extractor in self._all:
+            try:
+                value = await _value(extractor, messages, said)
+                if value is None:
+                    continue
+                value = _redacted(extractor.checked(value), redactor)
+            except Exception as error:  # noqa: BLE001 - whatever one does, the others and the observations go on
+                what = f"extracting {extractor.key}"
+                result.troubles.append(Trouble(what=what, error=f"{type(error).__name__}: {error}"))
+                continue
+            if extractor.key not in known or known[extractor.key] != value:
+                result.values.append(NewExtract(key=extractor.key, value=value))
+        return result
+
+
+async def _value(extractor: Extractor, messages: Sequence[Message], said: Mapping[str, str] | None) -> Any:
+    is_asked = said is not None and bool(extractor.instructions.strip())
+    if is_asked:
+        text = said.get(extractor.key) if said else None
+        return None if text is None else read_value(text, extractor.json_schema())
+    if extractor.function is None:
+        return None
+    async with asyncio.timeout(_SECONDS):
+        # It may take its time, or wait for something: turns on this loop go on meanwhile.
+        value = await asyncio.to_thread(extractor.function, messages)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _redacted(value: JsonValue, redactor: Redactor) -> JsonValue:
+    match value:
+        case str():
+            return redactor.redact(value)
+        case list():
+            return [_redacted(item, redactor) for item in cast("list[JsonValue]", value)]
+        case dict():
+            table = cast("dict[str, JsonValue]", value)
+            return {key: _redacted(item, redactor) for key, item in table.items()}
+        case _:
+            return value
+
+
+def latest(versions: Sequence[Extract]) -> dict[str, Extract]:
+    """Return the newest version of each value."""
+    return {version.key: version for version in versions}

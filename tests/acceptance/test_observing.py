@@ -1,0 +1,329 @@
+"""What an application can say about observing and reflecting, each from the setting to what comes of it."""
+
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, FilePart, NewMessage, TextPart, Usage, UserMessage
+from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.models import ModelRefused
+from memolog.testing import ScriptedModel
+from memolog.tokens import HeuristicCounter
+
+RESOURCE, THREAD = "alice", "t1"
+SMALL: dict[str, Any] = {
+    "observation": {"message_tokens": 1_000, "previous_tokens": 200},
+    "reflection": {"observation_tokens": 600},
+}
+PRICE = 0.01
+
+
+class Priced(ScriptedModel):
+    """A model whose every answer costs a cent."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        reply = await super().complete(request)
+        assert reply.usage is not None
+        # Whoever writes a model may leave the kind out: it is known from what was asked.
+        return replace(reply, usage=Usage(model=self.name, input_tokens=10, cost=PRICE))
+
+
+class Story:
+    """A memory on a model, and what it told."""
+
+    def __init__(self, address: str, clock: FakeClock, model: ScriptedModel, config: Config) -> None:
+        self.clock, self.model = clock, model
+        self.memory = Memory(address, model=model, clock=clock, config=config)
+        self.events: list[Event] = []
+        self.memory.subscribe(self.events.append)
+
+    async def chat(self, turns: int, *, thread: str = THREAD, resource: str = RESOURCE, **options: Any) -> None:
+        """Hold some turns; each has its own words in its context."""
+        for number in range(turns):
+            words = f"question {number} " + "about the weather " * 10
+            async with self.memory.turn(thread, resource) as turn:
+                context = await turn.prepare(UserMessage(words))
+                assert context.messages[-1].text == words
+                await turn.record(AssistantMessage(f"answer {number} " + "it will rain " * 15), **options)
+            await self.memory.settled()
+            self.clock.advance(minutes=1)
+
+    async def say(self, *messages: NewMessage) -> None:
+        """Say something and have it observed."""
+        async with self.memory.turn(THREAD, RESOURCE) as turn:
+            await turn.prepare(*messages)
+        await self.memory.observe(THREAD, RESOURCE)
+
+    def told(self, kind: type[Event]) -> list[Any]:
+        """Return the events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+Open = Callable[..., Story]
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines on which a memory can be opened again."""
+    return request.param
+
+
+@pytest.fixture
+async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
+    """Return a function that opens the memory of this test, with these settings."""
+    stories: list[Story] = []
+
+    def begin(model: ScriptedModel | None = None, **settings: Any) -> Story:
+        config = Config.from_dict(SMALL).with_overrides(settings)
+        stories.append(Story(address, clock, model or ScriptedModel(), config))
+        return stories[-1]
+
+    yield begin
+    for story in stories:
+        await story.memory.aclose()
+
+
+def asked(model: ScriptedModel, purpose: str) -> Sequence[ModelRequest]:
+    """Return what a model was asked for one purpose."""
+    return [request for request in model.requests if request.purpose == purpose]
+
+
+# ---------------------------------------------------------------- wording
+
+
+async def test_voice_and_instructions(tell: Open) -> None:
+    """The voice is chosen and the application's words are appended, for observer and reflector each its own."""
+    own = {
+        "observation.instructions": "Prices are all that matters.",
+        "reflection.instructions": "Prices outlive names.",
+    }
+    story = tell(voice="general", **own)
+    await story.chat(12)
+    await story.memory.reflect(THREAD, RESOURCE)
+    for purpose, words, others in (("observe", "Prices are all", "outlive"), ("reflect", "outlive", "are all")):
+        systems = {request.system for request in asked(story.model, purpose)}
+        assert len(systems) == 1
+        system = systems.pop()
+        assert "# Setting: everyday conversation" in system.replace("##", "#")
+        assert "Setting: software" not in system
+        assert words in system.split("# Instructions of this application")[1]
+        assert others not in system
+
+
+# ---------------------------------------------------------------- spans that no prompt holds
+
+COUNTER = HeuristicCounter()
+# Instructions, the end of the log, hints and the request itself come on top of the messages.
+BESIDE = 6_000
+
+
+def sizes(model: ScriptedModel) -> list[int]:
+    """Return how large the prompts were."""
+    return [COUNTER.count(request.system) + COUNTER.count(request.text) for request in model.requests]
+
+
+async def test_a_huge_first_message(tell: Open) -> None:
+    """All of it is read, in prompts that each fit; one run makes one group whose lines cite that message."""
+    words = [f"Item {number} of the inventory is a chair in room {number % 90}." for number in range(17_000)]
+    text = "\n".join(words)
+    assert COUNTER.count(text) > 200_000
+    story = tell()
+    await story.say(UserMessage(text))
+    assert len(story.model.requests) > 3
+    assert max(sizes(story.model)) < 50_000 + BESIDE
+    # Nothing between the first and the last word was left out.
+    seen = "\n".join(request.text for request in story.model.requests)
+    assert all(f"Item {number} of" in seen for number in range(0, 17_000, 97))
+    (ended,) = story.told(RunEnded)
+    assert ended.observations == len(story.model.requests)
+    snapshot = await (await story.memory.open()).store.logs.snapshot(RESOURCE, THREAD, "thread")
+    assert [(group.span.first, group.span.last) for group in snapshot.groups if group.span] == [(1, 1)]
+    assert ended.input_tokens == sum((len(r.system) + len(r.text)) // 4 for r in story.model.requests)
+
+
+async def test_a_message_beyond_all_measure(tell: Open) -> None:
+    """The number of calls is bounded as well: of two million tokens each prompt shows beginning and end of its share."""
+    story = tell(**{"observation.prompt_tokens": 5_000})
+    await story.say(UserMessage("word " * 400_000 + "the end"))
+    assert len(story.model.requests) <= 13
+    assert max(sizes(story.model)) < 5_000 + BESIDE
+    assert "the end" in story.model.requests[-1].text
+    assert (await story.memory.status(THREAD, RESOURCE)).cursor == 1
+
+
+async def test_many_messages_at_once(tell: Open) -> None:
+    """A span of many messages is asked about in pieces whose numbers run on; one that fails, fails the run as a whole."""
+    story = tell(observation={"message_tokens": 30_000, "buffer_tokens": False, "prompt_tokens": 2_000})
+    said = [UserMessage(f"note {number}: " + "flour, butter and sugar " * 40) for number in range(40)]
+    story.model.answers[:] = ["<observations>\n* 🔴 A note [1]\n</observations>", ""]
+    await story.say(*said)
+    assert story.told(RunFailed) != []
+    story.clock.advance(hours=2)
+    story.model.answers.clear()
+    story.model.requests.clear()
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) > 3
+    assert max(sizes(story.model)) < 2_000 + BESIDE
+    numbers = [
+        int(n)
+        for request in story.model.requests
+        for n in re.findall(r"^<message>\[(\d+)\]", request.text, re.MULTILINE)
+    ]
+    assert sorted(numbers) == list(range(1, 41))
+    status = await story.memory.status(THREAD, RESOURCE)
+    assert (status.cursor, status.groups, status.health) == (40, 1, "ok")
+    store = (await story.memory.open()).store
+    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    # The script cites every second message of what it is shown: each line leads to the message it was made of.
+    assert len(lines) >= 20
+    assert all(f"Message {line.sources[0].span.first} was said" == line.text for line in lines)
+
+
+# ---------------------------------------------------------------- files
+
+PICTURE = FilePart(media_type="image/png", data=b"\x89PNG" + b"\x00" * 40, name="receipt.png")
+LAW = FilePart(media_type="application/pdf", url="https://example.com/law.pdf", name="law.pdf")
+SOUND = FilePart(media_type="audio/mpeg", data=b"\x00" * 40, name="call.mp3")
+NEAR = FilePart(media_type="image/png", url="http://127.0.0.1/secret.png")
+
+
+async def test_files_are_placeholders_unless_they_are_attached(tell: Open) -> None:
+    """By default no byte of a file leaves; attached, what a model can see goes along, listed with its message."""
+    said = UserMessage([TextPart(text="What is on it?"), PICTURE, SOUND, LAW, NEAR])
+    story = tell()
+    await story.say(said)
+    assert story.model.requests[-1].files == ()
+    assert "<file>receipt.png, image/png" in story.model.requests[-1].text
+    open_hearted = tell(**{"observation.attach_files": True})
+    await open_hearted.say(said)
+    request = open_hearted.model.requests[-1]
+    assert request.files == (PICTURE, LAW)
+    assert "<attached>\n1. receipt.png, of message [1]\n2. law.pdf, of message [1]\n</attached>" in request.text
+
+
+async def test_a_model_that_cannot_see(tell: Open) -> None:
+    """If files are refused the same is asked without them, and observed."""
+
+    def blind(request: ModelRequest) -> str:
+        if request.files:
+            raise ModelRefused("This model takes text only.")
+        return "<observations>\n* 🔴 User sent a receipt [1]\n</observations>"
+
+    story = tell(ScriptedModel([blind, blind]), **{"observation.attach_files": True})
+    await story.say(UserMessage([TextPart(text="Keep this receipt."), PICTURE]))
+    assert [len(request.files) for request in story.model.requests] == [1, 0]
+    assert (await story.memory.status(THREAD, RESOURCE)).cursor == 1
+    assert story.told(RunFailed) == []
+
+
+# ---------------------------------------------------------------- prompts
+
+
+async def test_prompts_are_kept_only_on_request(tell: Open) -> None:
+    """A run keeps each call: what was sent and answered, and what failed."""
+    story = tell()
+    await story.chat(4)
+    store = (await story.memory.open()).store
+    for run in await store.runs.list(RESOURCE):
+        assert await store.runs.prompts(RESOURCE, run.id) == ()
+    keeping = tell(ScriptedModel([RuntimeError("no such model"), "The same again. " * 400]), keep_prompts=True)
+    await keeping.chat(6)
+    story.clock.advance(hours=2)
+    await keeping.chat(4)
+    kept = [
+        (call, run)
+        for run in reversed(await store.runs.list(RESOURCE))
+        for call in await store.runs.prompts(RESOURCE, run.id)
+    ]
+    assert len(kept) == len(keeping.model.requests)
+    texts = {(request.system, request.text) for request in keeping.model.requests}
+    assert {(call.asked["system"], call.asked["text"]) for call, _ in kept} == texts
+    errors = [(call.asked["error"], call.reply) for call, _ in kept if call.asked["error"]]
+    assert errors == [("RuntimeError: no such model", None)]
+    # An answer that ran away and the one that was asked for instead are two calls of one run.
+    twice = [run.id for _, run in kept if [r.id for _, r in kept].count(run.id) > 1]
+    assert any(len({call.reply for call, run in kept if run.id == name}) > 1 for name in twice)
+    assert await store.runs.prompts("bob", kept[0][1].id) == ()
+
+
+# ---------------------------------------------------------------- budget
+
+
+async def test_a_budget_holds_and_the_embedded_observer_goes_on(tell: Open) -> None:
+    """Calls stop at the limit, in this process and the next; an event and the status say so; the log goes on growing."""
+    story = tell(Priced(), budget=0.03)
+    # What the agent's own model costs is in the ledger too, and is no part of this budget.
+    await story.chat(30, usage=Usage(model="agent", cost=5.0))
+    status = await story.memory.status(THREAD, RESOURCE)
+    assert len(story.model.requests) == 3
+    assert (status.budget_left, status.health, status.failures) == (0.0, "ok", 0)
+    assert status.cursor > 30
+    assert status.messages.tokens < 1_200
+    # Told once, and seen on each run that went without.
+    (spent,) = story.told(Degraded)
+    assert spent.what == "asking the model"
+    assert "0.03 US dollars for this resource is spent: 0.0300 so far" in spent.error
+    assert "embedded observer goes on" in spent.error
+    assert sum("over_budget" in event.faults for event in story.told(RunEnded)) > 3
+    await story.memory.aclose()
+    again = tell(Priced(), budget=0.03)
+    await again.chat(8)
+    assert again.model.requests == []
+    assert (await again.memory.status(THREAD, RESOURCE)).cursor > status.cursor
+    # Another resource has money of its own; and more money is more calls.
+    await again.chat(8, resource="bob")
+    assert len(again.model.requests) > 0
+    await again.memory.aclose()
+    richer = tell(Priced(), budget=0.05)
+    await richer.chat(20)
+    # A call that is under way when the last cent goes is paid for: observer and reflector may each have one.
+    assert 2 <= len(richer.model.requests) <= 3
+
+
+@pytest.mark.parametrize(("scope", "calls"), [("thread", (2, 2, 2)), ("resource", (2, 0, 2)), ("all", (2, 0, 0))])
+async def test_whose_money_it_is(tell: Open, scope: str, calls: tuple[int, ...]) -> None:
+    """Each thread's, each resource's, or that of the whole database."""
+    story = tell(Priced(), budget=0.02, budget_scope=scope)
+    made: list[int] = []
+    for thread, resource in (("t1", "alice"), ("t2", "alice"), ("t3", "bob")):
+        before = len(story.model.requests)
+        await story.chat(20, thread=thread, resource=resource)
+        made.append(len(story.model.requests) - before)
+        assert (await story.memory.status(thread, resource)).budget_left == 0.0
+    assert tuple(made) == calls
+
+
+async def test_without_money_messages_can_wait(tell: Open) -> None:
+    """With `wait` nothing else observes: raw messages pile up, the run fails and says why, and money mends it."""
+    story = tell(Priced(), budget=0.01, over_budget="wait")
+    await story.chat(20)
+    status = await story.memory.status(THREAD, RESOURCE)
+    assert len(story.model.requests) == 1
+    assert (status.health, status.budget_left) == ("failing", 0.0)
+    assert status.messages.tokens > 1_200
+    assert "is spent" in story.told(RunFailed)[0].error
+    assert all(event.run_kind == "observe" for event in story.told(RunEnded))
+    await story.memory.aclose()
+    story.clock.advance(hours=2)
+    richer = tell(Priced(), budget=1.0, over_budget="wait")
+    await richer.chat(4)
+    status = await richer.memory.observe(THREAD, RESOURCE)
+    assert (status.health, status.backlog_tokens) == ("ok", 0)
+
+
+async def test_what_failed_calls_cost_counts(tell: Open) -> None:
+    """An answer that could not be used was paid for all the same."""
+    story = tell(Priced(["", "", ""]), budget=1.0)
+    await story.chat(4)
+    failures = len(story.told(RunFailed))
+    assert failures > 0
+    status = await story.memory.status(THREAD, RESOURCE)
+    assert status.usage.cost == pytest.approx(PRICE * len(story.model.requests))
+    assert status.budget_left == pytest.approx(1.0 - status.usage.cost)
