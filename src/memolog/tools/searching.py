@@ -18,7 +18,7 @@ _ROOM: Final = MOST_CHARACTERS - 1_000
 _PAGE_TOKENS: Final = 1_700
 _SNIPPET: Final = 600
 # Numbers and groups are those of this thread, unless another is named; ids are found wherever they are.
-_OF_THREAD: Final = re.compile(r"\s*(?:#?\d|g\d+\s*$)", re.IGNORECASE)
+_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+)\s*", re.IGNORECASE)
 _HERE: Final = frozenset({"this", "current", "here"})
 _DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
 
@@ -96,7 +96,7 @@ async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
     page = await scope.memory.recall(
         action.target,
         scope.resource,
-        thread=_thread(scope, action.thread) or (scope.thread if _OF_THREAD.match(action.target) else None),
+        thread=_thread(scope, action.thread) or (scope.thread if _OF_THREAD.fullmatch(action.target) else None),
         detail=action.detail,
         tokens=_PAGE_TOKENS,
         cursor=action.cursor,
