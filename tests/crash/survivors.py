@@ -16,6 +16,7 @@ Row = tuple[Any, ...]
 _TABLES = (
     *("threads", "messages", "leases", "usage", "calibrations", "working_memory", "working_memory_versions"),
     *("tasks", "task_books", "task_labels", "task_links", "task_changes", "task_messages"),
+    *("working_memory", "working_memory_versions"),
 )
 _THREADS = """SELECT t.resource, t.id, t.last_seq, COUNT(m.pk), COUNT(DISTINCT m.seq), COALESCE(MIN(m.seq), 1),
   COALESCE(MAX(m.seq), 0)

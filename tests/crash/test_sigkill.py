@@ -27,6 +27,7 @@ _PATIENCE = 30.0
 PARTS = (
     *("threads", "messages", "leases", "usage", "working_memory"),
     *("tasks", "task_blocking", "task_claims", "task_messages", "task_decay"),
+    "working_memory",
 )
 
 Acks = dict[tuple[str, str, int], tuple[int, str]]

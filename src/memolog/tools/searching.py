@@ -3,6 +3,7 @@
 Knows how each is asked of memory, and that a found thing is shown with what recall takes. Changes nothing.
 """
 
+import re
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ __all__ = ["search_memory"]
 _ROOM: Final = MOST_CHARACTERS - 1_000
 _PAGE_TOKENS: Final = 1_700
 _SNIPPET: Final = 600
+# Numbers and groups are those of this thread, unless another is named; ids are found wherever they are.
+_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+)\s*", re.IGNORECASE)
 _HERE: Final = frozenset({"this", "current", "here"})
 _DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
 
@@ -93,8 +96,7 @@ async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
     page = await scope.memory.recall(
         action.target,
         scope.resource,
-        # A number is one of this thread, unless another is named.
-        thread=_thread(scope, action.thread) or scope.thread,
+        thread=_thread(scope, action.thread) or (scope.thread if _OF_THREAD.fullmatch(action.target) else None),
         detail=action.detail,
         tokens=_PAGE_TOKENS,
         cursor=action.cursor,
