@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memolog.version import __version__
 
 if TYPE_CHECKING:
-    from memolog.config import CompactionConfig, Config, KeepRecent, ObservationConfig, ReflectionConfig
+    from memolog.config import CompactionConfig, Config, KeepRecent, ObservationConfig, RecallConfig, ReflectionConfig
     from memolog.context import Context
     from memolog.domain.compaction import Compacted, Compaction, Pruned
     from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
@@ -71,6 +71,7 @@ __all__ = [
     "ObservationConfig",
     "Pruned",
     "ReasoningPart",
+    "RecallConfig",
     "RecallPage",
     "ReflectionConfig",
     "SearchAnswer",
@@ -95,7 +96,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "memolog.config": ("CompactionConfig", "Config", "KeepRecent", "ObservationConfig", "ReflectionConfig"),
+    "memolog.config": (
+        "CompactionConfig",
+        "Config",
+        "KeepRecent",
+        "ObservationConfig",
+        "RecallConfig",
+        "ReflectionConfig",
+    ),
     "memolog.context": ("Context",),
     "memolog.domain.compaction": ("Compacted", "Compaction", "Pruned"),
     "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),

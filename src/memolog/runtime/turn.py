@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 
 from memolog.config import Config
 from memolog.context import Context
+from memolog.context.passages import Passage
 from memolog.decide import Trim
 from memolog.domain.errors import InputError, MemologError, StoreBusy, StoreError, ThreadNotFound
 from memolog.domain.message import Message, NewMessage
@@ -21,6 +22,7 @@ from memolog.domain.run import Usage
 from memolog.runtime.away import Away, Outside
 from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
+from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit, Left
 from memolog.runtime.status import windows_of
 from memolog.runtime.telemetry import span
@@ -66,6 +68,7 @@ class Turn:
         # What was saved since the snapshot was read: a context without the database needs both.
         self._since: list[Message] = []
         self._last: Made | None = None
+        self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
         self._own_calls: set[str] = set()
         self._is_over = False
@@ -224,7 +227,8 @@ class Turn:
                 snapshot = outcome.snapshot
                 trim = outcome.last if isinstance(outcome.last, Trim) else None
             self._snapshot = snapshot
-            made = await kit.contexts.build(self._shown(snapshot, ephemeral))
+            passages = await self._passages(snapshot)
+            made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
             self._unspanned, self._uncovered = made.unspanned, made.uncovered
             await self._after_build(made, trim)
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
@@ -240,6 +244,21 @@ class Turn:
             zone=self._zone,
             now=self._kit.clock.now(),
         )
+
+    async def _passages(self, snapshot: Snapshot) -> tuple[Passage, ...]:
+        """Return what earlier messages say about the newest one: searched for once, and the same at every step."""
+        question = newest_question(snapshot) if self._config.recall.results else None
+        if question is None:
+            return ()
+        if self._found is None or self._found[0] != question.seq:
+            kit = self._kit
+            try:
+                found = await _in_time(find_passages(kit.store, snapshot, question, self._config, kit.clock.now()))
+            except MemologError as error:
+                await self._degrade("searching for earlier messages", error)
+                found = ()
+            self._found = question.seq, found
+        return self._found[1]
 
     async def _after_build(self, made: Made, trim: Trim | None) -> None:
         kit = self._kit
