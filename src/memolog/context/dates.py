@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Final
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
-__all__ = ["WEEKDAYS", "age", "day_name", "gap_mark", "local", "relative_days", "shifted", "zone_of"]
+__all__ = ["WEEKDAYS", "age", "day_name", "gap_mark", "is_zone", "local", "relative_days", "shifted", "zone_of"]
 
 # Written out, since the names that a format gives depend on the machine's language.
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -31,6 +31,15 @@ def zone_of(name: str | None) -> tuple[tzinfo, str]:
         return _known_zone((name or "").strip())
     except Exception:  # noqa: BLE001 - any text may stand here, and system files may be missing
         return UTC, "UTC"
+
+
+def is_zone(name: str) -> bool:
+    """Tell whether this is a zone, as far as this machine knows zones at all."""
+    try:
+        _known_zone(name.strip())
+    except Exception:  # noqa: BLE001 - as above
+        return not available_timezones()
+    return True
 
 
 def _known_zone(name: str) -> tuple[tzinfo, str]:

@@ -201,7 +201,7 @@ class ThreadNotFound(NotFound):
     def __init__(self, thread: str) -> None:
         super().__init__(
             f"There is no thread {thread} for this resource.",
-            then="Check the id and the resource, or create the thread first.",
+            then="Check the id and the resource; a thread begins with its first turn.",
         )
 
 

@@ -316,8 +316,11 @@ def _check_part(part: Part) -> None:
     check_json("What a part carries as extra", part.extra)
     match part:
         case ToolCallPart():
+            _check_type("The id of a tool call", part.id, str)
+            _check_type("The name of a tool", part.name, str)
             check_json("The arguments of a tool call", part.arguments)
         case ToolResultPart():
+            _check_type("The call that a tool result answers", part.call_id, str)
             check_json("The content of a tool result", part.content)
             for file in part.files:
                 _check_part(file)

@@ -209,7 +209,10 @@ class Contexts:
         """Build the context of that number again, as the model saw it."""
         stored = await self._store.journal.context(resource, thread, number)
         if stored is None:
-            raise NotFound(f"Thread {thread} has no context {number}.", then="See how many it has in status().")
+            raise NotFound(
+                f"Thread {thread} has no context {number}.",
+                then="They are counted from 1, one for each request of the thread.",
+            )
         record = stored.record
         snapshot = await self._store.logs.snapshot(resource, thread, record["scope"], create=False, newest=1)
         groups = await self._store.logs.groups_at(snapshot.log.pk, record["generation"], entries=record["entries"])

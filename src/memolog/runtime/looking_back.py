@@ -159,11 +159,17 @@ class LookingBack(ABC):
 
     async def as_of(self, thread: str, resource: str, at: datetime) -> tuple[GroupRow, ...]:
         """Return the log as it was at a moment."""
+        if not isinstance(at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"A moment is a datetime, not {type(at).__name__}.", then="Pass datetime(…, tzinfo=UTC).")
         kit = await self.open()
         return await kit.store.logs.as_of(resource, self._owner_of_log(thread), at)
 
     async def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
+        if not isinstance(generation, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"A generation is a number, not {type(generation).__name__}.", then="Take one from history()."
+            )
         kit = await self._open_to_write()
         while True:
             _, snapshot = await self._look(thread, resource)

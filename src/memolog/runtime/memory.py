@@ -31,7 +31,7 @@ from memolog.runtime.kit import Kit, Left
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_model, models_for
-from memolog.runtime.opening import store_options
+from memolog.runtime.opening import check_turn, store_options
 from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
@@ -72,6 +72,11 @@ class Memory(LookingBack):
         A model is `"provider:model"`, an address, an object with `complete` or a function. Without one the embedded observer
         runs the whole pipeline, on this machine and for nothing.
         """
+        if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"The configuration is a Config, not {type(config).__name__}.",
+                then="Use Config(…) or Config.from_dict(…).",
+            )
         self.address, self.config = os.fspath(address), config or Config()
         self.model, self.clock = model, clock or SystemClock()
         self.counter = counter or HeuristicCounter()
@@ -224,6 +229,7 @@ class Memory(LookingBack):
 
         `model` is the one that answers, `zone` is where the user is, `settings` differ from the configuration in this turn.
         """
+        check_turn(settings, zone)
         config = self.config.with_overrides(settings) if settings else self.config
         return Turn(self.open, self._outside, resource=resource, thread=thread, config=config, model=model, zone=zone)
 

@@ -3,16 +3,22 @@
 Knows which settings concern the store. Everything below it gets time and chance as arguments.
 """
 
+from collections.abc import Mapping
+
 from memolog.config import Config
+from memolog.context.dates import is_zone
+from memolog.domain.errors import ConfigError, InputError
 from memolog.domain.message import NewMessage
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.store.store import Store, StoreOptions
 from memolog.store.store import open_store as open_with
 from memolog.tokens import HeuristicCounter, count_message
 
-__all__ = ["open_store", "store_options"]
+__all__ = ["check_turn", "open_store", "store_options"]
 
 _COUNTER = HeuristicCounter()
+# Fixed when the database is opened: a turn cannot have its own.
+_FIXED = frozenset({"busy_timeout", "durability", "max_message_bytes", "pool_size", "statement_timeout"})
 
 
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
@@ -34,6 +40,21 @@ def store_options(config: Config) -> StoreOptions:
         max_message_bytes=config.max_message_bytes,
         read_only=config.read_only,
     )
+
+
+def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
+    """Refuse what a turn cannot have of its own, and a zone that nobody knows."""
+    for name in sorted(_FIXED & set(settings or ())):
+        raise ConfigError(
+            f"{name} cannot differ from turn to turn.",
+            why="It is fixed when the database is opened.",
+            then="Set it in the configuration of the memory.",
+        )
+    if zone is not None and not is_zone(zone):
+        raise InputError(
+            f"There is no time zone {zone!r}.",
+            then='Pass a name such as "Europe/Lisbon" or an offset such as "+02:00".',
+        )
 
 
 def _weigh(message: NewMessage) -> int:

@@ -136,15 +136,20 @@ class Turn:
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
             if away := await self._still_away():
                 away.keep(_checked(messages))
-                return away.context(ephemeral)
+                return away.context(_checked(ephemeral))
             self._keep(messages)
-            made = await self._prepare(tuple(ephemeral))
+            made = await self._prepare(tuple(_checked(ephemeral)))
             self._last = made
             return made.context
 
     async def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
         """Save what the model answered, and learn from what its provider reported."""
         self._check_open()
+        if usage is not None and not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"Usage is a Usage, not {type(usage).__name__}.",
+                then='Pass Usage(model="…", input_tokens=…, output_tokens=…).',
+            )
         self._model = model or (usage.model if usage else None) or self._model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             if away := await self._still_away():

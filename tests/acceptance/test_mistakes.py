@@ -1,0 +1,73 @@
+"""Mistakes that a newcomer makes: each is refused at once, with what, why and what next, and nothing is lost by it."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from memolog import (
+    AssistantMessage,
+    ConfigError,
+    InputError,
+    MemologError,
+    Memory,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+
+Mistake = Callable[[Memory], Awaitable[object]]
+
+
+async def _prepare(memory: Memory, *messages: object, **options: object) -> None:
+    async with memory.turn("t1", "alice") as turn:
+        await turn.prepare(*messages, **options)  # pyright: ignore[reportArgumentType]
+
+
+async def _record(memory: Memory, usage: object) -> None:
+    async with memory.turn("t1", "alice") as turn:
+        await turn.prepare(UserMessage("hello"))
+        await turn.record(AssistantMessage("hi"), usage=usage)  # pyright: ignore[reportArgumentType]
+
+
+async def _turn(memory: Memory, **options: object) -> None:
+    async with memory.turn("t1", "alice", **options) as turn:  # pyright: ignore[reportArgumentType]
+        await turn.prepare(UserMessage("hello"))
+
+
+MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
+    "a text instead of a message": (lambda m: _prepare(m, "hello"), InputError, "UserMessage"),
+    "a text for this request only": (
+        lambda m: _prepare(m, UserMessage("hello"), ephemeral=["x"]),
+        InputError,
+        "UserMessage",
+    ),
+    "usage as a dict": (lambda m: _record(m, {"input_tokens": 3}), InputError, "Usage"),
+    "a zone that nobody knows": (lambda m: _turn(m, zone="Mars/Phobos"), InputError, "Europe/Lisbon"),
+    "a setting that is fixed": (lambda m: _turn(m, settings={"durability": "full"}), ConfigError, "durability"),
+    "a call without an id": (
+        lambda m: _prepare(m, AssistantMessage(ToolCallPart(id=None, name="look"))),  # pyright: ignore[reportArgumentType]
+        InputError,
+        "id of a tool call",
+    ),
+    "a result for a number": (lambda m: _prepare(m, ToolMessage(7, "found")), InputError, "tool result"),  # pyright: ignore[reportArgumentType]
+    "a moment as a text": (lambda m: m.as_of("t1", "alice", "yesterday"), InputError, "datetime"),  # pyright: ignore[reportArgumentType]
+    "a generation as a text": (lambda m: m.restore("t1", "alice", "x"), InputError, "history"),  # pyright: ignore[reportArgumentType]
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+async def test_a_mistake_is_refused_and_the_next_call_works(name: str) -> None:
+    """The error names the way out, and the memory goes on."""
+    mistake, kind, hint = MISTAKES[name]
+    async with Memory(":memory:") as memory:
+        with pytest.raises(kind, match=hint):
+            await mistake(memory)
+        async with memory.turn("t1", "alice") as turn:
+            context = await turn.prepare(UserMessage("and now"))
+        assert context.messages[-1].text == "and now"
+
+
+def test_a_configuration_as_a_dict() -> None:
+    """It is refused before anything is opened."""
+    with pytest.raises(ConfigError, match="from_dict"):
+        Memory(":memory:", config={"scope": "resource"})  # pyright: ignore[reportArgumentType]
