@@ -1,24 +1,30 @@
 """What the embedded observer keeps: real conversations in, the log out, and how much of what matters is still in it.
 
+Every conversation is lived through the true pipeline at default settings: turns on a SQLite file, background runs, activation,
+the rest observed at the end; then the whole log is condensed to half by a reflection. Speed is that of the observer alone.
 Knows the definitions of the data's README and measures the text that a prefix would show. Needs the data, which is no part of
 the project: without it, it says so and ends well. The last line is one JSON object.
 """
 
 import argparse
+import asyncio
 import gzip
 import json
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from memolog.context import closed_cuts, last_date, render_group
+from memolog.config import Config, KeepRecent, ReflectionConfig
+from memolog.context import closed_cuts
 from memolog.domain.message import (
     Message,
+    NewMessage,
     Part,
     ReasoningPart,
     Role,
@@ -27,9 +33,10 @@ from memolog.domain.message import (
     ToolResultPart,
 )
 from memolog.domain.observation import Observation
-from memolog.extractive import observe, reflect
-from memolog.prompt.build import ObserveInput, ReflectInput
-from memolog.prompt.drafts import Parsed
+from memolog.extractive import observe
+from memolog.prompt.build import ObserveInput
+from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 from memolog.tokens import HeuristicCounter, count_parts
 from table import table
 
@@ -90,17 +97,6 @@ def mean(values: Iterable[float | None]) -> float:
 # ---------------------------------------------------------------- the pipeline
 
 
-def spans(messages: Sequence[Message]) -> Iterator[tuple[Message, ...]]:
-    """Yield consecutive spans of about 6,000 tokens, cut where no tool call waits for its result."""
-    cuts = [cut for cut in closed_cuts(messages) if 0 < cut < len(messages)]
-    start = 0
-    for cut, after in zip(cuts, [*cuts[1:], len(messages)], strict=True):
-        if sum(row.tokens for row in messages[start:after]) > SPAN_TOKENS:
-            yield tuple(messages[start:cut])
-            start = cut
-    yield tuple(messages[start:])
-
-
 @dataclass
 class Kept:
     """What is left of some messages."""
@@ -111,6 +107,7 @@ class Kept:
     lost: list[str] = field(default_factory=list[str])
     seconds: float = 0.0
     observed: int = 0
+    activations: int = 0
 
     def add(self, other: "Kept") -> None:
         """Count another conversation in."""
@@ -120,26 +117,7 @@ class Kept:
         self.lost += other.lost
         self.seconds += other.seconds
         self.observed += other.observed
-
-
-def observations(parsed: Parsed, group: str, thread: str) -> tuple[Observation, ...]:
-    """Return drafts as the engine would store them."""
-    return tuple(
-        Observation(
-            id=f"{thread}-{group}-{ordinal}",
-            group=group,
-            ordinal=ordinal,
-            priority=draft.priority,
-            text=draft.text,
-            said_at=draft.said_at,
-            about=draft.about,
-            parent=None if draft.parent is None else draft.parent + 1,
-            category=draft.category,
-            files=draft.files,
-            tokens=COUNTER.count(draft.text),
-        )
-        for ordinal, draft in enumerate(parsed.observations, 1)
-    )
+        self.activations += other.activations
 
 
 def plain(text: str) -> str:
@@ -147,48 +125,81 @@ def plain(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def keep(messages: Sequence[Message], thread: str) -> Kept:
-    """Return what the log shows of a conversation, before and after a reflection to half its size."""
-    kept = Kept(raw=sum(len(text_of(message)) for message in messages))
-    lines: list[Observation] = []
-    previous: date | None = None
-    for number, span in enumerate(spans(messages), 1):
-        start = time.process_time()
-        parsed = observe(ObserveInput(messages=span), COUNTER)
-        kept.seconds += time.process_time() - start
-        kept.observed += sum(len(text_of(message).encode("utf-8", "replace")) for message in span)
-        made = observations(parsed, f"g{number}", thread)
-        shown = render_group(handle=f"g{number}", observations=made, previous=previous, alias=None, is_reflection=False)
-        kept.text += plain(shown) + "\n"
-        previous = last_date(made) or previous
-        lines.extend(made)
-    if lines:
-        kept.reflected, kept.lost = condensed(lines)
-    return kept
+class Pipeline:
+    """Two memories on one file at default settings: one lives the conversations, one condenses all of their logs to half."""
 
-
-def condensed(lines: Sequence[Observation]) -> tuple[str, list[str]]:
-    """Return a log condensed to half, and the identifiers of which no trace is left."""
-    size = sum(line.tokens for line in lines)
-    parsed = reflect(ReflectInput(observations=tuple(lines), target_tokens=size // 2), COUNTER)
-    made = tuple(
-        replace(
-            lines[0],
-            ordinal=ordinal,
-            priority=line.priority,
-            text=line.text,
-            said_at=min(
-                (moment for name in line.merges if (moment := lines[int(name[1:]) - 1].said_at)),
-                default=lines[0].said_at,
-            ),
-            about=line.about,
-            parent=None if line.parent is None else line.parent + 1,
+    def __init__(self, path: Path) -> None:
+        self.clock = FakeClock()
+        everything = KeepRecent(hours=0, observations=0)
+        self.memory = Memory(path, clock=self.clock)
+        self.condensing = Memory(
+            path, clock=self.clock, config=Config(reflection=ReflectionConfig(keep_recent=everything))
         )
-        for ordinal, line in enumerate(parsed.lines, 1)
-    )
-    text = plain(render_group(handle="r1", observations=made, previous=None, alias=None, is_reflection=True))
-    before = {name for line in lines for name in names(line.text) if name}
-    return text + "\n", sorted(name for name in before if name not in text)
+
+    async def aclose(self) -> None:
+        """Close both."""
+        await self.memory.aclose()
+        await self.condensing.aclose()
+
+    async def keep(self, messages: Sequence[Message], resource: str, thread: str) -> Kept:
+        """Return what the log shows of a conversation, before and after a reflection to half its size."""
+        kept = Kept(raw=sum(len(text_of(message)) for message in messages))
+        kept.seconds, kept.observed = observing_speed(messages)
+        await self._live(messages, resource, thread)
+        await self.memory.finalize(thread, resource)
+        kept.text, lines = await self._log(self.memory, resource, thread)
+        if not lines:
+            return kept
+        events = await (await self.memory.open()).store.journal.events(resource, thread=thread, limit=100_000)
+        kept.activations = sum(event.kind == "Activated" for event in events)
+        await self.condensing.reflect(thread, resource)
+        kept.reflected, after = await self._log(self.condensing, resource, thread)
+        # What found no room in the line of names is listed with it, and can be found and restored.
+        traced = kept.reflected + " ".join(str(line.metadata.get("dropped_identifiers", "")) for line in after)
+        before = {name for line in lines for name in names(line.text) if name}
+        kept.lost = sorted(name for name in before if name not in traced)
+        return kept
+
+    async def _live(self, messages: Sequence[Message], resource: str, thread: str) -> None:
+        """Hold the conversation turn by turn; a turn begins where the user speaks."""
+        starts = [place for place, row in enumerate(messages) if row.role == "user" or place == 0]
+        for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
+            async with self.memory.turn(thread, resource) as turn:
+                for row in messages[start:end]:
+                    self.clock.time = row.created_at
+                    said = NewMessage(role=row.role, parts=row.parts)
+                    if row.role == "assistant":
+                        await turn.record(said)
+                    else:
+                        await turn.prepare(said)
+                    await self.memory.settled()
+
+    async def _log(self, memory: Memory, resource: str, thread: str) -> tuple[str, tuple[Observation, ...]]:
+        """Return the log as a prefix shows it, and its lines."""
+        store = (await memory.open()).store
+        snapshot = await store.logs.snapshot(resource, thread, "thread")
+        lines = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+        text = "".join(f"{plain(group.text)}\n" for group in snapshot.groups if group.text)
+        return text, tuple(line for line in lines if line.state == "active")
+
+
+def observing_speed(messages: Sequence[Message]) -> tuple[float, int]:
+    """Return how many seconds of CPU the observer alone takes for some messages, and their bytes."""
+    start = time.process_time()
+    for span in spans(messages):
+        observe(ObserveInput(messages=span), COUNTER)
+    return time.process_time() - start, sum(len(text_of(row).encode("utf-8", "replace")) for row in messages)
+
+
+def spans(messages: Sequence[Message]) -> Iterator[tuple[Message, ...]]:
+    """Yield consecutive spans of about 6,000 tokens, cut where no tool call waits for its result."""
+    cuts = [cut for cut in closed_cuts(messages) if 0 < cut < len(messages)]
+    start = 0
+    for cut, after in zip(cuts, [*cuts[1:], len(messages)], strict=True):
+        if sum(row.tokens for row in messages[start:after]) > SPAN_TOKENS:
+            yield tuple(messages[start:cut])
+            start = cut
+    yield tuple(messages[start:])
 
 
 NAMES = re.compile(
@@ -238,15 +249,17 @@ def chat_messages(session: list[dict[str, Any]], when: str) -> list[Message]:
     ]
 
 
-def chat(questions: Sequence[dict[str, Any]]) -> tuple[dict[str, float], Kept]:
+async def chat(questions: Sequence[dict[str, Any]], pipeline: Pipeline) -> tuple[dict[str, float], Kept]:
     """Measure the chat data."""
     rows: list[tuple[float | None, ...]] = []
     total = Kept()
     for question in questions:
         kept = Kept()
         turns = [turn for session in question["haystack_sessions"] for turn in session]
-        for session, when in zip(question["haystack_sessions"], question["haystack_dates"], strict=True):
-            kept.add(keep(chat_messages(session, when), question["question_id"]))
+        for number, (session, when) in enumerate(
+            zip(question["haystack_sessions"], question["haystack_dates"], strict=True)
+        ):
+            kept.add(await pipeline.keep(chat_messages(session, when), question["question_id"], f"session-{number}"))
         gold = "\n".join(turn["content"] for turn in turns if turn.get("has_answer"))
         wanted, content, there = entities(gold), words(gold) - STOP, words(kept.text)
         answer: float | None = None
@@ -265,6 +278,7 @@ def chat(questions: Sequence[dict[str, Any]]) -> tuple[dict[str, float], Kept]:
         "reflected_share": len(total.reflected) / len(total.text),
         "reflected_entities_kept": mean(columns[3]),
         "reflected_identifiers_lost": len(total.lost),
+        "activations": total.activations,
     }
     return found, total
 
@@ -336,7 +350,7 @@ def error_names(messages: Iterable[Message]) -> set[str]:
     return found - {""}
 
 
-def coding(sessions: Sequence[dict[str, Any]]) -> tuple[dict[str, float], Kept]:
+async def coding(sessions: Sequence[dict[str, Any]], pipeline: Pipeline) -> tuple[dict[str, float], Kept]:
     """Measure the coding data."""
     total = Kept()
     paths: list[bool] = []
@@ -344,7 +358,7 @@ def coding(sessions: Sequence[dict[str, Any]]) -> tuple[dict[str, float], Kept]:
     after: list[bool] = []
     for session in sessions:
         messages = coding_messages(session)
-        kept = keep(messages, session["session"])
+        kept = await pipeline.keep(messages, "coding", str(session["session"]))
         edited, failing = edited_paths(messages), error_names(messages)
         paths += [path in kept.text for path in edited]
         errors += [name in kept.text for name in failing]
@@ -360,6 +374,7 @@ def coding(sessions: Sequence[dict[str, Any]]) -> tuple[dict[str, float], Kept]:
         "reflected_share": len(total.reflected) / len(total.text),
         "reflected_edited_paths_kept": 100 * mean(after),
         "reflected_identifiers_lost": len(total.lost),
+        "activations": total.activations,
     }
     return found, total
 
@@ -371,6 +386,19 @@ def load(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a data file."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return json.load(file)
+
+
+async def measured(
+    questions: Sequence[dict[str, Any]], sessions: Sequence[dict[str, Any]]
+) -> tuple[dict[str, float], Kept, dict[str, float], Kept]:
+    """Live both kinds of conversations, each in a file of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        for_chat, for_work = Pipeline(Path(folder) / "chat.db"), Pipeline(Path(folder) / "coding.db")
+        try:
+            return *(await chat(questions, for_chat)), *(await coding(sessions, for_work))
+        finally:
+            await for_chat.aclose()
+            await for_work.aclose()
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -386,8 +414,7 @@ def main(arguments: Sequence[str]) -> None:
         print(json.dumps({"skipped": f"no {', '.join(missing)}"}))
         return
     questions = [row for row in load(given.data / CHAT) if not row["question_id"].endswith("_abs")]
-    said, talk = chat(questions[: given.questions or None])
-    done, work = coding(load(given.data / CODING))
+    said, talk, done, work = asyncio.run(measured(questions[: given.questions or None], load(given.data / CODING)))
     observed, seconds = talk.observed + work.observed, talk.seconds + work.seconds
     speed = observed / 1e6 / max(seconds, 1e-9)
     print(table(["chat (LongMemEval, development half)", "value"], said.items()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memolog.version import __version__
 
 if TYPE_CHECKING:
-    from memolog.config import CompactionConfig, Config, KeepRecent, ObservationConfig, ReflectionConfig
+    from memolog.config import CompactionConfig, Config, KeepRecent, ObservationConfig, RecallConfig, ReflectionConfig
     from memolog.context import Context
     from memolog.domain.compaction import Compacted, Compaction, Pruned
     from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memolog.domain.observation import Generation, Observation, Span
     from memolog.domain.recall import RecallPage
     from memolog.domain.run import Lease, Usage
+    from memolog.domain.search import SearchAnswer, SearchResult
     from memolog.domain.thread import Thread
     from memolog.runtime.events import Event
     from memolog.runtime.extractors import Extractor
@@ -70,8 +71,11 @@ __all__ = [
     "ObservationConfig",
     "Pruned",
     "ReasoningPart",
+    "RecallConfig",
     "RecallPage",
     "ReflectionConfig",
+    "SearchAnswer",
+    "SearchResult",
     "Span",
     "Status",
     "Store",
@@ -92,7 +96,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "memolog.config": ("CompactionConfig", "Config", "KeepRecent", "ObservationConfig", "ReflectionConfig"),
+    "memolog.config": (
+        "CompactionConfig",
+        "Config",
+        "KeepRecent",
+        "ObservationConfig",
+        "RecallConfig",
+        "ReflectionConfig",
+    ),
     "memolog.context": ("Context",),
     "memolog.domain.compaction": ("Compacted", "Compaction", "Pruned"),
     "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),
@@ -114,6 +125,7 @@ _HOMES = {
     "memolog.domain.observation": ("Generation", "Observation", "Span"),
     "memolog.domain.recall": ("RecallPage",),
     "memolog.domain.run": ("Lease", "Usage"),
+    "memolog.domain.search": ("SearchAnswer", "SearchResult"),
     "memolog.domain.thread": ("Thread",),
     "memolog.runtime.events": ("Event",),
     "memolog.runtime.extractors": ("Extractor",),

@@ -1,5 +1,6 @@
 """Compaction through the public face, on every engine: by hand, by count, and back again."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -222,6 +223,37 @@ async def test_restored_byte_for_byte(memory: Memory, clock: FakeClock) -> None:
         restored = await memory.restore_compaction("t1", "alice", made.id)
         assert restored.restored_at == clock.now()
     assert bare(await rows(memory)) == before
+
+
+async def test_contexts_come_back_too(memory: Memory, clock: FakeClock) -> None:
+    """What a model is shown after a restore is what it was shown before, also by a memory that has read the summaries."""
+    await talk(memory, clock, 12, settings={"compaction.automatic": False})
+    shown: list[str] = []
+    for step in ("before", "compacted", "restored"):
+        if step == "compacted":
+            await memory.compact("t1", "alice")
+        for made in await memory.compactions("t1", "alice") if step == "restored" else ():
+            await memory.restore_compaction("t1", "alice", made.id)
+        async with memory.turn("t1", "alice", settings={"compaction.automatic": False}) as turn:
+            text = (await turn.prepare(UserMessage("what now?"))).render_without_edge()
+            await turn.discard()
+        # All but the question, which is a new message each time.
+        shown.append(text.rpartition("[user ")[0])
+    assert shown[1] != shown[0]
+    assert "<earlier-messages>" in shown[1]
+    assert shown[2] == shown[0]
+
+
+async def test_many_compact_at_once(address: str, clock: FakeClock) -> None:
+    """Each message is in one batch, whoever was first; nobody fails."""
+    async with Memory(address, config=PLAIN, clock=clock) as memory:
+        await talk(memory, clock, 12, settings={"compaction.automatic": False})
+        await memory.observe("t1", "alice")
+        done = await asyncio.gather(*(memory.compact("t1", "alice") for _ in range(4)))
+        assert sum(one.messages for one in done) == 48
+        made = await memory.compactions("t1", "alice")
+        assert [c.span.first for c in made] == [1, *(c.span.last + 1 for c in made[:-1])]
+        assert {m.level for m in await rows(memory)} == {1}
 
 
 async def test_a_session_ends_with_a_compaction(address: str, clock: FakeClock) -> None:

@@ -9,11 +9,13 @@ import pytest
 
 from conftest import FakeClock
 from memolog import AssistantMessage, Config, FilePart, NewMessage, TextPart, Usage, UserMessage
-from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
+from memolog.runtime.events import Degraded, Event, HintsChanged, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import ModelRefused
-from memolog.testing import ScriptedModel
+from memolog.store.logs import Rendered
+from memolog.store.runs import Made, NewRun
+from memolog.testing import ScriptedModel, reflection_of
 from memolog.tokens import HeuristicCounter
 
 RESOURCE, THREAD = "alice", "t1"
@@ -327,3 +329,127 @@ async def test_what_failed_calls_cost_counts(tell: Open) -> None:
     status = await story.memory.status(THREAD, RESOURCE)
     assert status.usage.cost == pytest.approx(PRICE * len(story.model.requests))
     assert status.budget_left == pytest.approx(1.0 - status.usage.cost)
+
+
+# ---------------------------------------------------------------- what a reflector says of the work
+
+
+def reflecting(*sections: str) -> Callable[[ModelRequest], str]:
+    """Return an answer that condenses everything, with these sections behind it."""
+    return lambda request: "\n".join([reflection_of(request), *sections])
+
+
+class Reflecting(ScriptedModel):
+    """Observes as ever, and reflects by a script of its own."""
+
+    def __init__(self, *answers: Callable[[ModelRequest], str]) -> None:
+        super().__init__()
+        self.reflections = list(answers)
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        if request.purpose == "reflect" and self.reflections:
+            self.answers.append(self.reflections.pop(0))
+        return await super().complete(request)
+
+
+async def hints(story: Story) -> tuple[str | None, str | None]:
+    """Return the task and the suggested response of the thread."""
+    found = (await (await story.memory.open()).store.threads.get(RESOURCE, THREAD)).hints
+    return found.current_task, found.suggested_response
+
+
+async def test_a_reflection_may_update_the_hints(tell: Open) -> None:
+    """Shown where the work stands, it says where it should: off track is told with the way back, once it is activated."""
+    answer = reflecting(
+        "<off-track>The weather was asked for; talk of rain has drifted. Return to the question.</off-track>",
+        "<current-task>answer the question about the weather</current-task>",
+    )
+    story = tell(Reflecting(answer, answer, answer))
+    await story.chat(6)
+    await story.memory.observe(THREAD, RESOURCE)
+    before = await hints(story)
+    story.events.clear()
+    await story.memory.reflect(THREAD, RESOURCE)
+    asked_for = asked(story.model, "reflect")[0].text
+    assert before[0] is not None
+    assert f"current task: {before[0]}" in asked_for
+    task, response = await hints(story)
+    assert task == "answer the question about the weather"
+    assert response == (
+        "The work has left what was asked for. The weather was asked for; talk of rain has drifted. Return to the question."
+    )
+    (told,) = story.told(HintsChanged)
+    assert (told.current_task, told.suggested_response) == (task, response)
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        assert "Return to the question." in (await turn.prepare(UserMessage("And now?"))).edge_text
+
+
+async def test_a_reflection_that_says_nothing_of_the_work(tell: Open) -> None:
+    """The hints stay as they were, and nobody is told of a change."""
+    story = tell(Reflecting(reflecting("<off-track>no</off-track>", "<current-task>unchanged</current-task>")))
+    await story.chat(6)
+    await story.memory.observe(THREAD, RESOURCE)
+    before = await hints(story)
+    story.events.clear()
+    await story.memory.reflect(THREAD, RESOURCE)
+    assert (await story.memory.status(THREAD, RESOURCE)).generation == 1
+    assert await hints(story) == before
+    assert story.told(HintsChanged) == []
+
+
+async def test_newer_hints_outlive_a_reflection(tell: Open) -> None:
+    """A reflection that was thought about before the newest observation does not overrule it."""
+    story = tell(Reflecting(), observation={"buffer_tokens": False})
+    await story.chat(6)
+    await story.memory.observe(THREAD, RESOURCE)
+    store = (await story.memory.open()).store
+    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+    inputs = {
+        "groups": [group.id for group in snapshot.groups],
+        "generation": 0,
+        "thread": THREAD,
+        "hinted": snapshot.thread.hints.last_seq,
+    }
+    run = NewRun(id="late", kind="reflect", thread=None, span=None, inputs=inputs)
+    log, now = snapshot.log, story.clock.now()
+    (claim,) = await store.runs.start(RESOURCE, log.pk, log.version, [run], owner="me", now=now, lease=60)
+    stale = replace(snapshot.thread.hints, current_task="something old")
+    made = Made(group="r", observations=(), hints=stale, tokens=0, model="m", prompt_version="1")
+    await store.runs.finish(RESOURCE, claim, made, now=now)
+    await story.chat(2)
+    await story.memory.observe(THREAD, RESOURCE)
+    newest = await hints(story)
+    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+    row = next(group for group in snapshot.buffered if group.id == "r")
+    rendered = Rendered(id="r", text="", tokens=0)
+    assert await store.logs.activate_reflection(snapshot, row.pk, row.covers, rendered, now=now) is not None
+    assert await hints(story) == newest
+
+
+async def test_lost_names_take_a_tenth_of_the_log_at_most(address: str, clock: FakeClock) -> None:
+    """With the embedded reflector too: what finds no room in the line is listed in the generation, and nothing is lost."""
+    config = Config.from_dict(
+        {
+            "observation": {"message_tokens": 2_000, "previous_tokens": 200},
+            "reflection": {"observation_tokens": 2_000, "target": 0.2, "keep_recent": {"hours": 0, "observations": 0}},
+        }
+    )
+    paths = [f"src/module_{number}/handler_{number}.py" for number in range(90)]
+    async with Memory(address, clock=clock, config=config) as memory:
+        for path in paths:
+            async with memory.turn(THREAD, RESOURCE) as turn:
+                await turn.prepare(UserMessage(f"Please look at {path}, it is slow and nobody knows why."))
+                await turn.record(AssistantMessage(f"I changed {path}: the cache is used now."))
+        await memory.observe(THREAD, RESOURCE)
+        await memory.reflect(THREAD, RESOURCE)
+        store = (await memory.open()).store
+        snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+        lines = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+    assert snapshot.log.generation > 0
+    traces = [line for line in lines if line.text.startswith(("Also named: ", "Also mentioned: "))]
+    by_group = {line.group for line in traces}
+    assert by_group
+    for group in by_group:
+        assert sum(COUNTER.count(line.text) for line in traces if line.group == group) <= 200
+    kept = "\n".join(f"{line.text} {line.metadata.get('dropped_identifiers', '')}" for line in lines)
+    assert [path for path in paths if path not in kept] == []

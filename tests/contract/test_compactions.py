@@ -121,7 +121,9 @@ async def test_candidates_are_what_may_be_compacted(store: Store, clock: FakeClo
     found = await store.compactions.candidates("alice", "t")
     assert [(c.message.seq, c.is_free) for c in found] == [(n, n not in {7, 8}) for n in range(4, 13)]
     assert [c.message.seq for c in await store.compactions.candidates("alice", "t", after=6, limit=2)] == [9, 10]
-    assert await store.compactions.count_candidates("alice", "t", keep=2) == 5
+    assert await store.compactions.due("alice", "t", keep=2) == (8, 2)
+    assert await store.compactions.due("alice", "t", keep=20) == (8, 0)
+    assert await store.compactions.due("alice", "none", keep=2) == (0, 0)
     await store.compactions.restore("alice", "t", made.id, now=clock.now())
     assert (await store.compactions.candidates("alice", "t"))[0].message.seq == 4
     assert (await store.compactions.candidates("alice", "t", again=True))[0].message.seq == 1

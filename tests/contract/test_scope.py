@@ -6,6 +6,7 @@ The methods are found by looking, so one that is added without a case here fails
 import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Calibration, Lease, RunKind, Usage
 from memolog.domain.task import NewTask
+from memolog.search.keys import TASK, key_of_message, key_of_other
+from memolog.search.query import parse
 from memolog.store import Store
 from memolog.store.compactions import RowTexts
 from memolog.store.journal import NewEvent
@@ -30,7 +33,7 @@ from memolog.store.task_filter import TaskFilter
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
-    *("recall", "compactions", "extracts", "working_memory"),
+    *("recall", "compactions", "extracts", "working_memory", "indexing", "searching"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -58,6 +61,7 @@ MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", 
 PLACE: Final = Place(stretches=(Stretch(thread_pk=1, thread="secret", first=1, last=2),), start=(1, 1, 0, 0))
 
 ROWS: Final = (RowTexts(seq=1, search="x", brief="x"), RowTexts(seq=2, search="x", brief="x"))
+QUERY: Final = parse("one two", datetime(2026, 1, 1, tzinfo=UTC))
 
 Call = Callable[[Store, str, Lease], Awaitable[object]]
 
@@ -190,7 +194,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "recall.rows": [lambda s, r, _: s.recall.rows(r, PLACE, PLACE.start)],
     "recall.calls_before": [lambda s, r, _: s.recall.calls_before(r, "secret", 3)],
     "compactions.candidates": [lambda s, r, _: s.compactions.candidates(r, "secret")],
-    "compactions.count_candidates": [lambda s, r, _: s.compactions.count_candidates(r, "secret", keep=0)],
+    "compactions.due": [lambda s, r, _: s.compactions.due(r, "secret", keep=0)],
     "compactions.list": [lambda s, r, _: s.compactions.list(r, "secret")],
     "compactions.noted": [lambda s, r, _: s.compactions.noted(r, "secret", Span(first=1, last=2))],
     "compactions.compact": [
@@ -273,6 +277,13 @@ CASES: Final[dict[str, list[Call]]] = {
     "extracts.list": [lambda s, r, _: s.extracts.list(r, "secret")],
     "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
     **TASK_CASES,
+    "indexing.catch_up": [lambda s, r, _: s.indexing.catch_up(r, str)],
+    "indexing.behind": [lambda s, r, _: s.indexing.behind(r)],
+    "searching.search": [
+        lambda s, r, _: s.searching.search(r, QUERY),
+        lambda s, r, _: s.searching.search(r, replace(QUERY, threads=frozenset({"secret"}))),
+    ],
+    "searching.rows": [lambda s, r, _: s.searching.rows(r, [key_of_message(1, 1, 1, 0), key_of_other(1, 1, TASK)])],
 }
 
 
@@ -403,6 +414,8 @@ GOOD: Final[dict[str, object]] = {
     "place": PLACE,
     "position": PLACE.start,
     "seq": 3,
+    "redact": str,
+    "keys": [],
     "lasts": MINUTE,
     "usage": Usage(model="m"),
     "scope": "thread",
@@ -443,6 +456,7 @@ IDS: Final = {
 }
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
+    ("searching.search", "query"): QUERY,
     ("task_messages.attach", "kind"): "output",
     ("task_messages.attach", "messages"): ["m1"],
     ("task_messages.detach", "messages"): ["m1"],

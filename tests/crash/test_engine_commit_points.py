@@ -41,7 +41,7 @@ ENGINE: Final = (
 _TIMED: Final = {"runs.heartbeat"}
 # Offered by the store, not used by a turn: killed by themselves.
 COMPACTIONS: Final = ("compactions.compact", "compactions.deepen", "compactions.restore", "compactions.prune")
-ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt", *COMPACTIONS)
+ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt", "search.index", *COMPACTIONS)
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
 
 
@@ -291,6 +291,8 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
             await store.compactions.restore(RESOURCE, THREAD, made.id, now=store.clock.now())
         case "compactions.prune":
             await store.compactions.prune(RESOURCE, THREAD, days=30, now=store.clock.now() + timedelta(days=40))
+        case "search.index":
+            await store.indexing.catch_up(RESOURCE, str)
         case _:
             await store.copies.merge(RESOURCE, now=store.clock.now(), render=_render)
 
@@ -311,6 +313,11 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
         ),
         "SELECT seq, level, pruned, injection, search, parts FROM messages ORDER BY seq",
         "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
+        *(
+            "SELECT doc FROM search_docs ORDER BY doc",
+            "SELECT indexed_seq FROM threads",
+            "SELECT word FROM search_words",
+        ),
     ]
     async with await open_fixed(address) as store:
         claim = await _prologue(store)

@@ -19,6 +19,7 @@ from memolog.config import (
     Config,
     KeepRecent,
     ObservationConfig,
+    RecallConfig,
     ReflectionConfig,
     Setting,
     settings,
@@ -52,6 +53,10 @@ OTHER: dict[str, tuple[Any, str]] = {
     "compaction.deep_after": (60, "60"),
     "compaction.prune": (True, "on"),
     "compaction.prune_days": (45, "45"),
+    "recall.results": (4, "4"),
+    "recall.neighbours": (0, "0"),
+    "recall.scope": ("resource", "resource"),
+    "recall.tokens": (800, "800"),
     "share_token_budget": (True, "true"),
     "activate_after_idle": (300, "5m"),
     "activate_on_model_change": (False, "no"),
@@ -144,6 +149,8 @@ def test_arrives_as_argument(setting: Setting) -> None:
         config = Config(reflection=ReflectionConfig(**{leaf: value}))
     elif section == "compaction":
         config = Config(compaction=CompactionConfig(**{leaf: value}))
+    elif section == "recall":
+        config = Config(recall=RecallConfig(**{leaf: value}))
     else:
         config = Config(**{leaf: value})
     assert lone_change(config, setting)

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from memolog.domain.observation import Observation, Priority
-from memolog.extractive import reflect
+from memolog.extractive import TRACE, reflect
 from memolog.extractive.identifiers import identifiers_of, lost_from
 from memolog.prompt.build import ReflectInput
 from memolog.prompt.drafts import ParsedReflection
@@ -164,3 +164,18 @@ def test_nothing_in_nothing_out() -> None:
 def test_identifiers(text: str, found: list[str]) -> None:
     """Names, paths, symbols and numbers are identifiers; the first word of a sentence is not."""
     assert [name for name in identifiers_of(text) if name != "Called"] == found
+
+
+def test_the_line_of_names_is_bounded() -> None:
+    """What only names what was left out takes no more than it may; without a bound all names are in it."""
+    lines = [
+        line(number, f"-> {FILL}; wrote src/module_{number}/handler_{number}.py; {FILL}") for number in range(1, 120)
+    ]
+    size = sum(observation.tokens for observation in lines)
+    given = ReflectInput(observations=tuple(lines), target_tokens=size // 3)
+    free, bound = reflect(given, COUNTER), reflect(replace(given, trace_tokens=100), COUNTER)
+    for parsed, most in ((free, size), (bound, 100)):
+        traces = [made.text for made in parsed.lines if made.text.startswith(TRACE)]
+        assert sum(map(COUNTER.count, traces)) <= most
+    assert lost_from((observation.text for observation in lines), [texts(free)]) == []
+    assert 0 < size_of(bound) < size

@@ -1,4 +1,4 @@
-"""The settings of observing, reflecting and compacting.
+"""The settings of observing, reflecting, compacting and recalling.
 
 Knows each value by itself. What contradicts what is checked by `Config`, which alone knows the
 mode.
@@ -7,7 +7,7 @@ mode.
 # ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from memolog.config.kinds import (
     FLAG,
@@ -17,6 +17,7 @@ from memolog.config.kinds import (
     TEXT,
     WINDOW,
     KeepRecent,
+    choice,
     count,
     factor_or_tokens,
     keep_share_or_tokens,
@@ -27,8 +28,9 @@ from memolog.config.kinds import (
 )
 from memolog.config.problems import refuse
 from memolog.config.setting import declare, wrong_values
+from memolog.domain.observation import Scope
 
-__all__ = ["CompactionConfig", "ObservationConfig", "ReflectionConfig"]
+__all__ = ["CompactionConfig", "ObservationConfig", "RecallConfig", "ReflectionConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +140,20 @@ class CompactionConfig:
 
     def __post_init__(self) -> None:
         refuse([*wrong_values(self, "compaction.").values()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallConfig:
+    """What is searched for by itself and shown at the edge of a context, with what the user said last as the query."""
+
+    results: int = declare(
+        count(0), 0, "How many earlier messages are searched for and shown at the edge; 0 shows none."
+    )
+    neighbours: int = declare(count(0), 1, "How many messages before and after each of them are shown with it.")
+    scope: Scope = declare(
+        choice(*get_args(Scope)), "thread", "Where they are searched for: one thread, or all of a resource."
+    )
+    tokens: int = declare(tokens(100), 1_500, "How many tokens they have together at most.")
+
+    def __post_init__(self) -> None:
+        refuse([*wrong_values(self, "recall.").values()])

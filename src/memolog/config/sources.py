@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import Any, Final, TypeAlias, cast
 
 from memolog.config.problems import nearest
-from memolog.config.sections import CompactionConfig, ObservationConfig, ReflectionConfig
+from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig
 from memolog.config.setting import PREFIX, Setting
 
 __all__ = [
@@ -38,6 +38,7 @@ SECTIONS: Final = {
     "observation": ObservationConfig,
     "reflection": ReflectionConfig,
     "compaction": CompactionConfig,
+    "recall": RecallConfig,
 }
 _TABLE: Final = "memolog"
 

@@ -27,7 +27,7 @@ from memolog.config.kinds import (
 )
 from memolog.config.problems import refuse, shown
 from memolog.config.rules import contradictions
-from memolog.config.sections import CompactionConfig, ObservationConfig, ReflectionConfig
+from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig
 from memolog.config.setting import Setting, declare, declared, wrong_values
 from memolog.config.sizes import Mode, Voice
 from memolog.config.sources import (
@@ -55,6 +55,7 @@ class Config:
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    recall: RecallConfig = field(default_factory=RecallConfig)
     share_token_budget: bool = declare(
         FLAG, False, "Whether the tail may use what the log leaves of their common budget."
     )

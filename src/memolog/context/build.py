@@ -5,6 +5,7 @@ the present. Nothing here raises because of what was said.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from memolog.context.edge import OTHERS, edge_blocks
 from memolog.context.escape import element, escape, one_line
@@ -81,6 +82,9 @@ def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
     tail = show(view.repeated, view.tail, view.counter)
     if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
         return tail, edge
+    if view.recalled:
+        # What nobody asked for goes first.
+        return _fitted(replace(view, recalled=()), fixed)
     room = view.limit - fixed
     tail = without_older(view.repeated, view.tail, view.counter, room - _sum(edge))
     if tail.tokens + _sum(edge) > room:

@@ -12,7 +12,7 @@ from memolog.context.escape import element, escape, one_line
 from memolog.context.others import render_others
 from memolog.context.value import Block
 from memolog.context.view import View
-from memolog.context.wording import PASSED, PASSED_DONE, WORKING_MEMORY_CHANGED, WORKING_MEMORY_EMPTIED
+from memolog.context.wording import PASSED, PASSED_DONE, RECALLED, WORKING_MEMORY_CHANGED, WORKING_MEMORY_EMPTIED
 from memolog.tokens.estimate import guarded
 
 __all__ = ["OTHERS", "edge_blocks"]
@@ -67,7 +67,7 @@ def _tasks(view: View) -> str:
 
 def _recalled(view: View) -> str:
     texts = [escape(text.strip()) for text in view.recalled if text.strip()]
-    return "\n".join(element("recalled", text) for text in texts)
+    return "\n".join([RECALLED, *(element("recalled", text) for text in texts)]) if texts else ""
 
 
 def _plans(view: View) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "OTHER_CONVERSATION",
     "PASSED",
     "PASSED_DONE",
+    "RECALLED",
     "REPEATED_RESULT",
     "USAGE",
     "USAGE_RESOURCE",
@@ -40,6 +41,7 @@ NO_RESULT: Final = _text("no_result")
 OTHER_CONVERSATION: Final = _text("other_conversation")
 PASSED: Final = _text("passed")
 PASSED_DONE: Final = _text("passed_done")
+RECALLED: Final = _text("recalled")
 REPEATED_RESULT: Final = _text("repeated_result")
 USAGE: Final = _text("usage")
 USAGE_RESOURCE: Final = _text("usage_resource")

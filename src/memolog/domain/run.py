@@ -13,6 +13,7 @@ from memolog.domain.observation import Span
 __all__ = [
     "RUN_MOVES",
     "Calibration",
+    "KeptPrompt",
     "Lease",
     "Run",
     "RunKind",
@@ -101,3 +102,13 @@ class Run:
     retry_at: datetime | None = None
     error: str | None = None
     usage: UsageTotal = field(default_factory=UsageTotal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPrompt:
+    """One call of a run: what was sent, and what came back."""
+
+    call: int
+    asked: JsonObject
+    """Purpose, system, text, temperature, the names of files, and the error if there was one."""
+    reply: str | None

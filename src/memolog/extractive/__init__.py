@@ -5,6 +5,6 @@ Pure: the same messages give the same lines, byte for byte. It selects and short
 
 from memolog.extractive.compacting import CompactRow, CompactTexts, Line, compact_texts
 from memolog.extractive.observing import observe
-from memolog.extractive.reflecting import reflect
+from memolog.extractive.reflecting import TRACE, reflect
 
-__all__ = ["CompactRow", "CompactTexts", "Line", "compact_texts", "observe", "reflect"]
+__all__ = ["TRACE", "CompactRow", "CompactTexts", "Line", "compact_texts", "observe", "reflect"]

@@ -19,7 +19,7 @@ from memolog.prompt.escape import clean, one_line
 from memolog.prompt.transcript import in_zone
 from memolog.tokens import TokenCounter
 
-__all__ = ["reflect"]
+__all__ = ["TRACE", "reflect"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,9 @@ _NEWEST: Final = 1.4
 _KEPT: Final[frozenset[Priority]] = frozenset({"high", "done"})
 _LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)
 _TRIES: Final = 6
-_TRACE: Final = "Also named: "
+TRACE: Final = "Also named: "
+"""How the line begins that names what was left out."""
+_TRACES: Final = (TRACE, "Also mentioned: ")
 _TRACE_SHARE: Final = 0.5
 _LONGEST: Final = 9_000
 
@@ -91,7 +93,7 @@ def _condensed(
         kept = [text for entry in entries for text in chosen.get(entry.index, ())]
         lost = lost_from((entry.observation.text for entry in entries), [*kept, *_leads(entries, chosen)])
         lost = list(dict.fromkeys([*lost, *_still_missing(given.missing, kept)]))
-        made = _reflection(given, entries, chosen, stands_for, lost)
+        made = _reflection(given, entries, chosen, stands_for, _within(lost, given.trace_tokens, counter))
         if best is None or _size(made, counter) < _size(best, counter):
             best = made
         over = _size(made, counter) - target
@@ -105,6 +107,14 @@ def _condensed(
 
 def _leads(entries: Sequence[_Entry], chosen: Mapping[int, tuple[str, ...]]) -> list[str]:
     return [entry.lead for entry in entries if entry.index in chosen]
+
+
+def _within(names: Sequence[str], most: int | None, counter: TokenCounter) -> list[str]:
+    """Return as many names as one line may hold; what finds no room is the loss guard's to list."""
+    kept, room = list(names), most
+    while kept and room is not None and counter.count(f"{TRACE}{', '.join(kept)}") > room:
+        kept = kept[: len(kept) * 9 // 10]
+    return kept
 
 
 def _still_missing(missing: Sequence[str], kept: Sequence[str]) -> list[str]:
@@ -153,9 +163,11 @@ def _unique(entries: Sequence[_Entry]) -> tuple[list[_Entry], dict[int, list[str
 
 def _chosen(entries: Sequence[_Entry], room: float) -> dict[int, tuple[str, ...]]:
     """Return the pieces of each line that are kept: the best one of every 🔴 and ✅ first, 🟢 only if there is room."""
-    places = [(entry, number) for entry in entries for number in range(len(entry.pieces))]
+    # Lines that only name what was left out earlier are written anew: two of them would be one too many.
+    told = [entry for entry in entries if not entry.observation.text.startswith(_TRACES)] or list(entries)
+    places = [(entry, number) for entry in told for number in range(len(entry.pieces))]
     candidates = [_candidate(entry, number, len(entries)) for entry, number in places]
-    forced = {_first(entry) for entry in entries if entry.observation.priority in _KEPT and entry.pieces}
+    forced = {_first(entry) for entry in told if entry.observation.priority in _KEPT and entry.pieces}
     known: set[str] = set()
     taken: set[int] = set()
     for index, (entry, number) in enumerate(places):
@@ -214,7 +226,7 @@ def _reflection(
         lines.append(_draft(given, observation, text, names, parent))
     if lost:
         gone = tuple(entry.name for entry in entries if entry.index not in chosen) or (entries[-1].name,)
-        lines.append(ReflectedDraft(priority="medium", text=f"{_TRACE}{', '.join(lost)}", merges=gone))
+        lines.append(ReflectedDraft(priority="medium", text=f"{TRACE}{', '.join(lost)}", merges=gone))
     return ParsedReflection(lines=tuple(lines or [_last_resort(given, entries)]))
 
 

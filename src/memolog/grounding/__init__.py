@@ -9,10 +9,11 @@ from memolog.grounding.documents import trusted_document
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
-from memolog.grounding.loss import keep_line, lost
-from memolog.grounding.trust import lowest, speaks_for_user, trust_of, trusted_hints
+from memolog.grounding.loss import KEEP, keep_line, lost
+from memolog.grounding.trust import lowest, speaks_for_user, trust_of, trusted_after_reflection, trusted_hints
 
 __all__ = [
+    "KEEP",
     "Evidence",
     "Judged",
     "Kind",
@@ -27,6 +28,7 @@ __all__ = [
     "mentions",
     "speaks_for_user",
     "trust_of",
+    "trusted_after_reflection",
     "trusted_document",
     "trusted_hints",
     "ungrounded",

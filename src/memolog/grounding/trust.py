@@ -10,14 +10,23 @@ from dataclasses import dataclass, replace
 from typing import Final, get_args
 
 from memolog.domain.message import Message, ToolResultPart
-from memolog.domain.observation import Priority, Trust
+from memolog.domain.observation import Observation, Priority, Trust
 from memolog.domain.thread import Hints
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, mentions
 from memolog.grounding.sources import returned_text, said_text, source_text
 
-__all__ = ["Voices", "allowed_priority", "lowest", "speaks_for_user", "trust_of", "trusted_hints", "voices_of"]
+__all__ = [
+    "Voices",
+    "allowed_priority",
+    "lowest",
+    "speaks_for_user",
+    "trust_of",
+    "trusted_after_reflection",
+    "trusted_hints",
+    "voices_of",
+]
 
 _ORDER: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
 _BY_ROLE: Final[Mapping[str, Trust]] = {"tool": "tool", "assistant": "assistant", "user": "user", "system": "assistant"}
@@ -170,6 +179,19 @@ def trusted_hints(
         current_task=_trusted(hints.current_task, voices),
         suggested_response=_trusted(hints.suggested_response, voices),
         title=_trusted(hints.title, voices),
+    )
+
+
+def trusted_after_reflection(hints: Hints, lines: Sequence[Observation], previous: Hints) -> Hints:
+    """Return the hints of a reflector without those that only lines of tools support."""
+    before = filter(None, (previous.current_task, previous.suggested_response, previous.title))
+    said = [f"{line.text}\n{line.verbatim or ''}" for line in lines if line.trust != "tool"]
+    returned = [f"{line.text}\n{line.verbatim or ''}" for line in lines if line.trust == "tool"]
+    voices = Voices(said=_evidence([*said, *before]), returned=_evidence(returned))
+    return replace(
+        hints,
+        current_task=_trusted(hints.current_task, voices),
+        suggested_response=_trusted(hints.suggested_response, voices),
     )
 
 

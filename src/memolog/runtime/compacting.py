@@ -4,6 +4,7 @@ Knows which messages make a batch and who writes its summary: what the log says 
 where the model fails. No lock is held while a summary is made; who loses a race changes nothing.
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +14,7 @@ from memolog.config import Config
 from memolog.context import closed_cuts
 from memolog.domain.clock import Clock
 from memolog.domain.compaction import Compacted, Compaction
-from memolog.domain.errors import Conflict, MemologError
+from memolog.domain.errors import Conflict, LeaseLost
 from memolog.domain.message import Message
 from memolog.domain.observation import Span
 from memolog.extractive import CompactTexts, Line, compact_texts
@@ -77,17 +78,17 @@ class Compacting:
     async def _by_count(self, resource: str, thread: str, config: Config) -> None:
         settings = config.compaction
         try:
-            due = await self._store.compactions.count_candidates(resource, thread, keep=settings.after)
+            after, due = await self._store.compactions.due(resource, thread, keep=settings.after)
             if due >= settings.batch:
-                await self._with_lease(resource, thread, config)
-        except MemologError as error:
+                await self._with_lease(resource, thread, config, after)
+        except Exception as error:  # noqa: BLE001 - nobody awaits it, and the messages are as good as before
             await self._core.tell(
                 Degraded(at=self._clock.now(), resource=resource, thread=thread, what="compacting", error=str(error))
             )
         finally:
             self._under_way.discard((resource, thread))
 
-    async def _with_lease(self, resource: str, thread: str, config: Config) -> None:
+    async def _with_lease(self, resource: str, thread: str, config: Config, after: int) -> None:
         """Compact unless another process does: a summary need not be made twice."""
         name, owner = f"compact {thread[:_NAME_CHARACTERS]}", self._core.owner
         lasts = timedelta(seconds=config.lease)
@@ -95,9 +96,11 @@ class Compacting:
         if lease is None:
             return
         try:
-            await self.compact(resource, thread, config, keep=config.compaction.after, partly=False, again=False)
+            keep = config.compaction.after
+            await self.compact(resource, thread, config, keep=keep, after=after, partly=False, again=False)
         finally:
-            await self._store.leases.release(resource, lease)
+            with contextlib.suppress(LeaseLost):
+                await self._store.leases.release(resource, lease)
 
     # ------------------------------------------------------------ batches
 
@@ -108,12 +111,13 @@ class Compacting:
         config: Config,
         *,
         keep: int = 0,
+        after: int = 0,
         up_to: int | None = None,
         covered: int = 0,
         partly: bool = True,
         again: bool = True,
     ) -> Compacted:
-        """Compact the messages of a thread, oldest first, but for the newest `keep` and what lies behind `up_to`.
+        """Compact the messages of a thread, oldest first: those behind `after` and up to `up_to`, but for the newest `keep`.
 
         `covered` is up to where the log has observed them.
         """
@@ -121,7 +125,7 @@ class Compacting:
         end = last if up_to is None else min(last, up_to)
         made: list[Compaction] = []
         noted: dict[str, Noted] = {}
-        after = tries = 0
+        tries = 0
         while tries < _MOST_TRIES:
             batch = await self._next(resource, thread, config, after=after, end=end, partly=partly, again=again)
             if not batch:

@@ -9,11 +9,13 @@ from datetime import datetime
 
 from memolog.config import Config
 from memolog.context import Context, GroupView, OtherThread, View, build, is_compacted, working_memory_text
+from memolog.context.passages import Passage, passage_texts
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
 from memolog.domain.message import FilePart, Message, NewMessage, TextPart
 from memolog.domain.observation import Span
 from memolog.domain.thread import Hints
+from memolog.runtime.injecting import read_passages
 from memolog.store import Store
 from memolog.store.logs import OtherTail
 from memolog.store.snapshot import GroupRow, Snapshot
@@ -37,6 +39,8 @@ class Shown:
     ephemeral: tuple[NewMessage, ...] = ()
     zone: str | None = None
     task_lines: tuple[str, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    """What was found among earlier messages for the newest one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +116,13 @@ class Contexts:
             working_memory_now=working_memory_text(facts.now),
             assume_done=shown.config.assume_done,
             ephemeral=shown.ephemeral,
+            recalled=passage_texts(
+                shown.passages,
+                snapshot.thread.id,
+                budget=shown.config.recall.tokens,
+                zone=shown.zone,
+                counter=self._counter,
+            ),
             instructions=self._instructions,
             limit=shown.config.context_tokens,
         )
@@ -220,10 +231,13 @@ class Contexts:
         facts = await self._facts(resource, thread, record.get("working_memory", {}))
         shown = Shown(
             snapshot=snapshot,
-            config=config.with_overrides({"context_tokens": record["limit"]}) if record["limit"] else config,
+            config=config.with_overrides(
+                {"context_tokens": record["limit"], "recall.tokens": record.get("recall_tokens", config.recall.tokens)}
+            ),
             now=datetime.fromisoformat(record["now"]),
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
+            passages=await read_passages(self._store, resource, record.get("recalled", ())),
         )
         view = self._view(shown, snapshot, groups, record["cursor"], tail, tuple(repeated), tuple(others), hints, facts)
         return build(view)
@@ -291,7 +305,9 @@ def _record(
         "now": shown.now.isoformat(),
         "zone": shown.zone,
         "limit": shown.config.context_tokens,
+        "recall_tokens": shown.config.recall.tokens,
         "ephemeral": len(shown.ephemeral),
+        "recalled": [[p.messages[0].thread, p.hit, *(m.seq for m in p.messages)] for p in shown.passages],
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
         "trimmed": context.trimmed,
         # The one text that is copied: tasks change and keep no older versions of themselves. It is short.

@@ -38,14 +38,13 @@ from memolog.runtime.events import (
     Degraded,
     Event,
     GenerationMade,
-    HintsChanged,
     Recovered,
     RunStarted,
-    TitleChanged,
     changed_document,
 )
 from memolog.runtime.inputs import observer_inputs
 from memolog.runtime.runner import Job, Runner
+from memolog.runtime.status import hint_events
 from memolog.runtime.views import Asked, state_of
 from memolog.store import Store
 from memolog.store.journal import NewEvent
@@ -186,17 +185,7 @@ class Core:
                 events.append(changed_document(change.document, now))
             if hints is None or change.thread_pk != snapshot.thread.pk:
                 continue
-            events.append(
-                HintsChanged(
-                    at=now,
-                    resource=resource,
-                    thread=thread,
-                    current_task=hints.current_task,
-                    suggested_response=hints.suggested_response,
-                )
-            )
-            if hints.title and hints.title != snapshot.thread.hints.title:
-                events.append(TitleChanged(at=now, resource=resource, thread=thread, title=hints.title))
+            events += hint_events(snapshot, hints, now)
         await self.tell(*events)
 
     async def _render(self, snapshot: Snapshot, ids: Sequence[str]) -> list[Rendered]:
@@ -248,6 +237,11 @@ class Core:
                 dropped=len(made.dropped),
             )
         )
+        hints = (await self.store.threads.get(snapshot.resource, snapshot.thread.id)).hints
+        if hints.current_task != snapshot.thread.hints.current_task or (
+            hints.suggested_response != snapshot.thread.hints.suggested_response
+        ):
+            await self.tell(*hint_events(snapshot, hints, now))
 
     def rerender(self, group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
         """Render a group anew after some of it was forgotten, or under a new handle."""
@@ -353,6 +347,8 @@ class Core:
         run = decision.run
         if run is None:
             inputs = {"groups": list(decision.groups), "generation": snapshot.log.generation, "mode": config.mode}
+            if snapshot.scope == "thread":
+                inputs |= {"thread": snapshot.thread.id, "hinted": snapshot.thread.hints.last_seq}
             new = NewRun(id=self.store.new_id(), kind="reflect", thread=None, span=None, inputs=inputs)
             job = await self._launch([new], snapshot, config)
             run = job.claims[0].run

@@ -7,22 +7,24 @@ of the roles cited, and that no secret enters the log. What is checked against s
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from memolog.domain.codec import JsonObject
 from memolog.domain.message import Message
 from memolog.domain.observation import Observation, Source, Span
 from memolog.domain.run import Run
 from memolog.domain.thread import Hints
-from memolog.grounding import keep_line, lost, lowest, trust_of, trusted_hints
+from memolog.grounding import keep_line, lost, lowest, trust_of, trusted_after_reflection, trusted_hints
 from memolog.prompt.build import Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.prompt.redact import Redactor
 from memolog.tokens import TokenCounter
 
-__all__ = ["draft_hints", "observations_from", "reflections_from", "with_lost", "words_of"]
+__all__ = ["draft_hints", "observations_from", "reflected_hints", "reflections_from", "with_lost", "words_of"]
 
 _MOST_DROPPED: Final = 2_000
+_DROPPED: Final = "dropped_identifiers"
+_OFF_TRACK: Final = "The work has left what was asked for. "
 
 
 def draft_hints(
@@ -44,6 +46,27 @@ def draft_hints(
     kept = trusted_hints(said, messages, old, foreign=foreign)
     hints = replace(kept, current_task=kept.current_task or old.current_task, title=kept.title or old.title)
     return hints, () if kept == said else ("untrusted_hint",)
+
+
+def reflected_hints(
+    parsed: ParsedReflection, old: Hints, lines: Sequence[Observation], redactor: Redactor
+) -> tuple[Hints | None, tuple[str, ...]]:
+    """Return where the thread stands as a reflector sees it, None if it changes nothing, and what was wrong with that.
+
+    Work that has left what was asked for is told where the agent looks for its next step.
+    """
+    back = f"{_OFF_TRACK}{parsed.off_track}" if parsed.off_track else parsed.hints.suggested_response
+    said = Hints(
+        current_task=_redacted(parsed.hints.current_task, redactor), suggested_response=_redacted(back, redactor)
+    )
+    kept = trusted_after_reflection(said, lines, old)
+    wrong = () if kept == said else ("untrusted_hint",)
+    new = replace(
+        old,
+        current_task=kept.current_task or old.current_task,
+        suggested_response=kept.suggested_response or old.suggested_response,
+    )
+    return (None if new == old else new), wrong
 
 
 def observations_from(
@@ -148,7 +171,8 @@ def with_lost(
     It has at most so many tokens. What finds no room in it stands in the metadata of the last line, where it can be found.
     """
     names = lost(lines, words_of(made))
-    if not names or not made:
+    dropped_before = _dropped_before(lines, made)
+    if not (names or dropped_before) or not made:
         return tuple(made)
     text, rest = keep_line(names, most_tokens, counter)
     result = list(made)
@@ -158,10 +182,18 @@ def with_lost(
             line for line, words in zip(lines, words_of(lines), strict=True) if any(name in words for name in kept)
         ]
         result.append(_kept(text, roots or list(lines), made[-1], new_id(), counter))
+    rest = tuple(dict.fromkeys((*rest, *dropped_before)))
     if rest:
-        dropped = {"dropped_identifiers": list(rest[:_MOST_DROPPED])}
+        dropped = {_DROPPED: list(rest[:_MOST_DROPPED])}
         result[-1] = replace(result[-1], metadata={**result[-1].metadata, **dropped})
     return tuple(result)
+
+
+def _dropped_before(lines: Sequence[Observation], made: Sequence[Observation]) -> list[str]:
+    """Return what earlier reflections had no room for and no line names now: it is handed on."""
+    words = "\n".join(words_of(made))
+    known = [name for line in lines for name in cast("list[object]", line.metadata.get(_DROPPED) or [])]
+    return [name for name in dict.fromkeys(map(str, known)) if name not in words]
 
 
 def _kept(text: str, roots: list[Observation], last: Observation, name: str, counter: TokenCounter) -> Observation:

@@ -15,17 +15,19 @@ from typing import Any, Self
 from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.clock import Clock
-from memolog.domain.errors import ConfigError, StoreClosed, StoreReadOnly
+from memolog.domain.errors import ConfigError, MemologError, StoreClosed, StoreReadOnly
+from memolog.domain.ids import IdMaker
 from memolog.domain.message import NewMessage
 from memolog.domain.thread import Thread
 from memolog.runtime.asking import spent_of
+from memolog.runtime.away import Outside
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Event
 from memolog.runtime.extractors import Extractor, Extractors
-from memolog.runtime.kit import Kit
+from memolog.runtime.kit import Kit, Left
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_model, models_for
@@ -79,6 +81,16 @@ class Memory(LookingBack):
         self._gate = asyncio.Lock()
         self._is_closed = False
         self._kit: Kit | None = None
+        # What turns said that ended before the database could be opened for the first time.
+        self._left: list[Left] = []
+        self._outside = Outside(
+            clock=self.clock,
+            counter=self.counter,
+            instructions=instructions,
+            new_id=IdMaker(self.clock.now, chance),
+            tell=self._tell,
+            leave=self._left.append,
+        )
         self._models = ModelPair(observe=None, reflect=None)
 
     # ------------------------------------------------------------ opening and closing
@@ -91,7 +103,13 @@ class Memory(LookingBack):
                     raise StoreClosed
                 if self._kit is None:
                     self._kit = await self._open()
+                    while self._left:
+                        self._kit.leave(self._left.pop(0))
         return self._kit
+
+    def _tell(self, event: Degraded) -> None:
+        self._bus.emit(event)
+        _log.warning("%s failed, and the turn goes on without: %s", event.what, event.error)
 
     async def _open(self) -> Kit:
         store = await open_store(
@@ -155,6 +173,7 @@ class Memory(LookingBack):
 
     async def aclose(self) -> None:
         """Let background work finish, then let go of the database. Closing twice is harmless."""
+        await self._open_at_last()
         async with self._gate:
             if self._is_closed:
                 return
@@ -166,6 +185,15 @@ class Memory(LookingBack):
                     if model is not None:
                         await close_model(model)
             self._bus.close()
+
+    async def _open_at_last(self) -> None:
+        """Try once more to save what was said while there was no database to save it in."""
+        if self._left and not self._is_closed:
+            try:
+                await (await self.open()).rescue()
+            except MemologError as error:
+                count = sum(len(left.messages) for left in self._left)
+                _log.error("%d messages could not be saved, and the memory is closed: %s", count, error)
 
     async def settled(self) -> None:
         """Wait until no background work of this process is in flight, and none follows."""
@@ -197,7 +225,7 @@ class Memory(LookingBack):
         `model` is the one that answers, `zone` is where the user is, `settings` differ from the configuration in this turn.
         """
         config = self.config.with_overrides(settings) if settings else self.config
-        return Turn(self.open, resource=resource, thread=thread, config=config, model=model, zone=zone)
+        return Turn(self.open, self._outside, resource=resource, thread=thread, config=config, model=model, zone=zone)
 
     # ------------------------------------------------------------ tasks
 

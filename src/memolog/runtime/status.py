@@ -11,11 +11,12 @@ from memolog.config import Config
 from memolog.decide import breaker_is_open
 from memolog.domain.observation import Scope
 from memolog.domain.run import UsageTotal
-from memolog.runtime.events import Windows
+from memolog.domain.thread import Hints
+from memolog.runtime.events import Event, HintsChanged, TitleChanged, Windows
 from memolog.runtime.views import Asked, state_of
 from memolog.store.snapshot import Snapshot
 
-__all__ = ["Status", "Window", "status_of", "windows_of"]
+__all__ = ["Status", "Window", "hint_events", "status_of", "windows_of"]
 
 Health: TypeAlias = Literal["ok", "behind", "failing"]
 
@@ -77,6 +78,18 @@ def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
         buffered_groups=len(snapshot.buffered),
         runs=len(snapshot.runs),
     )
+
+
+def hint_events(snapshot: Snapshot, hints: Hints, now: datetime) -> list[Event]:
+    """Return what there is to tell when a thread's hints have changed."""
+    resource, thread = snapshot.resource, snapshot.thread.id
+    task, response = hints.current_task, hints.suggested_response
+    told: list[Event] = [
+        HintsChanged(at=now, resource=resource, thread=thread, current_task=task, suggested_response=response)
+    ]
+    if hints.title and hints.title != snapshot.thread.hints.title:
+        told.append(TitleChanged(at=now, resource=resource, thread=thread, title=hints.title))
+    return told
 
 
 def status_of(

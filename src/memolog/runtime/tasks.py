@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from memolog.domain.codec import JsonObject, nothing
-from memolog.domain.errors import Conflict, InputError, TaskNotFound
+from memolog.domain.errors import Conflict, InputError, TaskMoveRefused, TaskNotFound
 from memolog.domain.observation import Span
 from memolog.domain.task import (
     Claimed,
@@ -172,7 +172,7 @@ class Tasks(TaskReading):
                 tried.add(task.id)
                 try:
                     return await self.claim(task.id, thread=thread, lease=lease)
-                except (Conflict, InputError, TaskNotFound):
+                except (Conflict, TaskMoveRefused, TaskNotFound):
                     # Somebody was quicker with this one; the next may still be had.
                     continue
 

@@ -15,7 +15,9 @@ from memolog.config import Config
 from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost
 from memolog.domain.message import Message
-from memolog.grounding import judge, judge_reflection
+from memolog.domain.thread import Hints
+from memolog.extractive import TRACE
+from memolog.grounding import KEEP, judge, judge_reflection
 from memolog.prompt.build import (
     ObserveInput,
     Prompt,
@@ -25,7 +27,7 @@ from memolog.prompt.drafts import Parsed
 from memolog.prompt.parse import failure
 from memolog.prompt.redact import NO_REDACTION, REDACTION, Redactor
 from memolog.runtime.asking import Asking
-from memolog.runtime.drafting import draft_hints, observations_from, reflections_from, with_lost
+from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from, with_lost
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
 from memolog.runtime.minds import ExtractiveMind, Mind, Observed
@@ -112,7 +114,7 @@ class Thinking:
         self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, mind: Mind, ask: Asking
     ) -> list[Thought]:
         if found[0][1].run.kind == "reflect":
-            return [await self._reflect(*found[0], config, mind, ask)]
+            return [await self._reflect(resource, *found[0], config, mind, ask)]
         tasks = [await self._task(resource, claim, work, config) for claim, work in found]
         spoken = [task for task in tasks if task.messages]
         thoughts = await self._observe(spoken, config, mind, ask) if spoken else []
@@ -222,7 +224,9 @@ class Thinking:
 
     # ------------------------------------------------------------ reflecting
 
-    async def _reflect(self, claim: Claim, work: Work, config: Config, mind: Mind, ask: Asking) -> Thought:
+    async def _reflect(
+        self, resource: str, claim: Claim, work: Work, config: Config, mind: Mind, ask: Asking
+    ) -> Thought:
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(work.log_pk, names)
         lines = tuple(line for line in lines if line.state == "active")
@@ -230,9 +234,12 @@ class Thinking:
             raise RunFault("nothing is left to condense", is_final=True)
         size = sum(line.tokens for line in lines)
         target = config.reflection_target_for(size)
+        hints = await self._hints_before(resource, work)
         given = ReflectInput(
             observations=lines,
             target_tokens=target,
+            trace_tokens=config.reflect_at // _LOST_SHARE,
+            hints=hints or Hints(),
             mode=config.mode,
             voice=config.voice,
             custom=config.reflection.instructions or "",
@@ -244,14 +251,16 @@ class Thinking:
         judged = judge_reflection(drafted, lines, policy=config.grounding)
         # What is added may not make the result as large as what it stands for.
         room = size - 1 - sum(observation.tokens for observation in judged.observations)
-        most = min(config.reflect_at // _LOST_SHARE, room)
+        traced = sum(line.tokens for line in judged.observations if line.text.startswith((TRACE, KEEP)))
+        most = min(config.reflect_at // _LOST_SHARE - traced, room)
+        new_hints, wrong = reflected_hints(parsed, hints, lines, redactor) if hints else (None, ())
         made = with_lost(judged.observations, lines, most, new_id, self._counter)
         return Thought(
             claim=claim,
             made=Made(
                 group=group,
                 observations=made,
-                hints=None,
+                hints=new_hints,
                 tokens=sum(observation.tokens for observation in made),
                 model=mind.name,
                 prompt_version=prompt.version,
@@ -261,9 +270,18 @@ class Thinking:
             faults=(
                 *(fault.kind for fault in parsed.faults),
                 *judged.faults,
+                *wrong,
                 *(("lost",) if made != judged.observations else ()),
             ),
         )
+
+    async def _hints_before(self, resource: str, work: Work) -> Hints | None:
+        """Return the hints of the thread whose log this is; None where many share it, or newer ones have come since."""
+        thread = work.run.inputs.get("thread")
+        if not thread:
+            return None
+        hints = (await self._store.threads.get(resource, str(thread))).hints
+        return hints if hints.last_seq == work.run.inputs.get("hinted") else None
 
 
 def _redactor(config: Config) -> Redactor:

@@ -13,13 +13,16 @@ from typing import Self, TypeVar
 
 from memolog.config import Config
 from memolog.context import Context
+from memolog.context.passages import Passage
 from memolog.decide import Trim
 from memolog.domain.errors import InputError, MemologError, StoreBusy, StoreError, ThreadNotFound
 from memolog.domain.message import Message, NewMessage
 from memolog.domain.own import with_own_apart
 from memolog.domain.run import Usage
+from memolog.runtime.away import Away, Outside
 from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
+from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit, Left
 from memolog.runtime.status import windows_of
 from memolog.runtime.telemetry import span
@@ -45,6 +48,7 @@ class Turn:
     def __init__(
         self,
         open_kit: Callable[[], Awaitable[Kit]],
+        outside: Outside,
         *,
         resource: str,
         thread: str,
@@ -52,8 +56,9 @@ class Turn:
         model: str | None,
         zone: str | None,
     ) -> None:
-        self._open_kit = open_kit
+        self._open_kit, self._outside = open_kit, outside
         self._kit: Kit
+        self._away: Away | None = None
         self.resource, self.thread = resource, thread
         self._config, self._model, self._zone = config, model, zone
         self.id = ""
@@ -63,14 +68,38 @@ class Turn:
         # What was saved since the snapshot was read: a context without the database needs both.
         self._since: list[Message] = []
         self._last: Made | None = None
+        self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
         self._own_calls: set[str] = set()
         self._is_over = False
 
     async def __aenter__(self) -> Self:
-        self._kit = await self._open_kit()
-        self.id = self._kit.store.new_id()
+        await self._arrive()
         return self
+
+    async def _arrive(self) -> None:
+        """Open the database; while it is not there, the turn goes on without it and holds what is said."""
+        try:
+            self._kit = await self._open_kit()
+        except StoreError as error:
+            if self._config.strict or not error.retryable:
+                raise
+            self._away = self._away or Away(
+                self._outside, resource=self.resource, thread=self.thread, config=self._config, zone=self._zone
+            )
+            self._away.missing(error)
+            self.id = self._away.turn
+            return
+        away, self._away = self._away, None
+        self.id = self.id or self._kit.store.new_id()
+        if away is not None:
+            self._keep(away.said)
+
+    async def _still_away(self) -> Away | None:
+        """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
+        if self._away is not None and self._away.is_time():
+            await self._arrive()
+        return self._away
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -79,6 +108,9 @@ class Turn:
             return
         self._is_over = True
         if self._config.read_only:
+            return
+        if away := await self._still_away():
+            away.leave()
             return
         try:
             await self._leave()
@@ -102,6 +134,9 @@ class Turn:
         self.step += 1
         self._model = model or self._model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
+            if away := await self._still_away():
+                away.keep(_checked(messages))
+                return away.context(ephemeral)
             self._keep(messages)
             made = await self._prepare(tuple(ephemeral))
             self._last = made
@@ -112,6 +147,9 @@ class Turn:
         self._check_open()
         self._model = model or (usage.model if usage else None) or self._model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
+            if away := await self._still_away():
+                away.keep(_checked(messages))
+                return
             self._keep(messages)
             if self._config.read_only:
                 return
@@ -126,7 +164,8 @@ class Turn:
         self._check_open()
         self._is_over = True
         self._unsaved.clear()
-        if self._config.read_only:
+        if self._config.read_only or self._away is not None:
+            # Nothing of it was saved.
             return
         kit = self._kit
         now = kit.clock.now()
@@ -164,13 +203,7 @@ class Turn:
     def _keep(self, messages: Sequence[NewMessage]) -> None:
         """Hold messages until they are saved. They get their ids and times now, so that a retry saves them once."""
         kit = self._kit
-        for message in messages:
-            if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InputError(
-                    f"A turn takes messages, not {type(message).__name__}.",
-                    then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
-                )
-        for message in with_own_apart(messages, self._own_calls):
+        for message in with_own_apart(_checked(messages), self._own_calls):
             self._unsaved.append(
                 replace(
                     message,
@@ -194,7 +227,8 @@ class Turn:
                 snapshot = outcome.snapshot
                 trim = outcome.last if isinstance(outcome.last, Trim) else None
             self._snapshot = snapshot
-            made = await kit.contexts.build(self._shown(snapshot, ephemeral))
+            passages = await self._passages(snapshot)
+            made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
             self._unspanned, self._uncovered = made.unspanned, made.uncovered
             await self._after_build(made, trim)
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
@@ -210,6 +244,21 @@ class Turn:
             zone=self._zone,
             now=self._kit.clock.now(),
         )
+
+    async def _passages(self, snapshot: Snapshot) -> tuple[Passage, ...]:
+        """Return what earlier messages say about the newest one: searched for once, and the same at every step."""
+        question = newest_question(snapshot) if self._config.recall.results else None
+        if question is None:
+            return ()
+        if self._found is None or self._found[0] != question.seq:
+            kit = self._kit
+            try:
+                found = await _in_time(find_passages(kit.store, snapshot, question, self._config, kit.clock.now()))
+            except MemologError as error:
+                await self._degrade("searching for earlier messages", error)
+                found = ()
+            self._found = question.seq, found
+        return self._found[1]
 
     async def _after_build(self, made: Made, trim: Trim | None) -> None:
         kit = self._kit
@@ -330,3 +379,13 @@ async def _in_time(call: Coroutine[object, object, T]) -> T:
             why="It is locked by another process, or its server is slow.",
             then="The turn goes on; what is not saved yet is saved with the next call.",
         ) from error
+
+
+def _checked(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
+    for message in messages:
+        if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"A turn takes messages, not {type(message).__name__}.",
+                then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
+            )
+    return messages

@@ -90,13 +90,13 @@ class Compactions:
 
         return await self._engine.read(script)
 
-    async def count_candidates(self, resource: str, thread: str, *, keep: int) -> int:
-        """Return how many messages may be compacted, the newest so many left alone."""
+    async def due(self, resource: str, thread: str, *, keep: int) -> tuple[int, int]:
+        """Return where the last batch ends, and how many messages follow it, the newest `keep` left alone."""
         _check(resource, thread)
 
-        def script() -> Script[int]:
-            rows = yield q.count_candidates(resource=resource, thread=thread, keep=keep)
-            return rows[0][0]
+        def script() -> Script[tuple[int, int]]:
+            rows = yield q.due(resource=resource, thread=thread, keep=keep)
+            return (rows[0][0], rows[0][1]) if rows else (0, 0)
 
         return await self._engine.read(script)
 

@@ -226,9 +226,15 @@ class Logs:
             for group in covered:
                 dropped += [row[0] for row in (yield q.drop_rest(group_pk=group.pk))]
                 yield q.set_group_state(group_pk=group.pk, state="covered")
-            yield q.activate_reflection_group(
+            rows = yield q.activate_reflection_group(
                 group_pk=group_pk, now=at, text=pack(rendered.text), tokens=rendered.tokens
             )
+            if rows[0][0]:
+                hints = decode(Hints, loads(rows[0][0]))
+                task, response = pack(hints.current_task), pack(hints.suggested_response)
+                yield q.apply_reflected_hints(
+                    log_pk=log.pk, current_task=task, suggested_response=response, last_seq=hints.last_seq
+                )
             after = rendered.tokens + sum(group.tokens for group in rest)
             return (
                 yield from new_generation(

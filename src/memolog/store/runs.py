@@ -16,7 +16,7 @@ from memolog.domain.errors import Conflict, LeaseLost
 from memolog.domain.extract import NewExtract
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Observation, Span
-from memolog.domain.run import Run, RunKind, Usage, UsageTotal
+from memolog.domain.run import KeptPrompt, Run, RunKind, Usage, UsageTotal
 from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Proposal
 from memolog.store.engine import Engine
@@ -25,7 +25,7 @@ from memolog.store.scope import check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import with_proposal
 
-__all__ = ["Claim", "KeptPrompt", "Made", "NewRun", "Runs", "Work"]
+__all__ = ["Claim", "Made", "NewRun", "Runs", "Work"]
 
 q = load_queries("runs")
 logs = load_queries("logs")
@@ -78,16 +78,6 @@ class Made:
     extracts: tuple[NewExtract, ...] = ()
     proposal: Proposal | None = None
     """What it would make of the working memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPrompt:
-    """One call of a run: what was sent, and what came back."""
-
-    call: int
-    asked: JsonObject
-    """Purpose, system, text, temperature, the names of files, and the error if there was one."""
-    reply: str | None
 
 
 class Runs:

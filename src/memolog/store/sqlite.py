@@ -342,11 +342,14 @@ def mapped_errors(path: str) -> Generator[None]:
 
 
 def _cannot_open(path: str, why: str) -> StoreUnavailable:
-    return StoreUnavailable(
+    error = StoreUnavailable(
         f"The database {path} cannot be opened.",
         why=f"SQLite says: {why}.",
         then="Check that the folder exists and that this user may write to it.",
     )
+    # Unlike a server that is down, a folder that is not there does not come back by itself.
+    error.retryable = False
+    return error
 
 
 def _not_a_database(path: str, why: str) -> NotADatabase:

@@ -1,6 +1,6 @@
 """Finding tasks by words.
 
-Knows how a found row becomes a hit. How words are matched and ranked is to move to the shared index.
+Knows how a found row becomes a hit, and ranks by how many of the words it has and where. It reads every task of the resource.
 """
 
 from __future__ import annotations
@@ -64,9 +64,16 @@ class TaskSearch:
 
 
 def _score(row: Row, wanted: frozenset[str]) -> float:
-    _, title, summary, description = row
-    weights = ((unpack(title), 3.0), (unpack(summary), 2.0), (unpack(description), 1.0))
-    return sum(weight * len(wanted & words_in(text or "")) for text, weight in weights)
+    # Most rows have none of the words: a plain look is many times faster than taking a text apart.
+    texts = [(text, weight) for text, weight in zip(row[1:], (3.0, 2.0, 1.0), strict=True) if _may_hold(text, wanted)]
+    return sum(weight * len(wanted & words_in(unpack(text) or "")) for text, weight in texts)
+
+
+def _may_hold(text: str | None, wanted: frozenset[str]) -> bool:
+    if not text:
+        return False
+    folded = text.casefold()
+    return any(word in folded for word in wanted)
 
 
 def _hit(task: Task, score: float) -> TaskHit:

@@ -16,5 +16,5 @@ CREATE INDEX tasks_newest ON tasks (resource, created_at);
 CREATE INDEX tasks_decay ON tasks (resource, level, closed_at) WHERE status = 'closed';
 CREATE INDEX task_labels_label ON task_labels (label, task_pk);
 CREATE INDEX usage_task ON usage (task_pk, at) WHERE task_pk IS NOT NULL;
-CREATE INDEX tasks_deferred ON tasks (resource, defer_until) WHERE defer_until IS NOT NULL AND status <> 'closed';
-CREATE INDEX tasks_due ON tasks (resource, due) WHERE due IS NOT NULL AND status <> 'closed';
+CREATE INDEX tasks_deferred ON tasks (resource, defer_until) WHERE defer_until IS NOT NULL;
+CREATE INDEX tasks_due ON tasks (resource, due) WHERE due IS NOT NULL;

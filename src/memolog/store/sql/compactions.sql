@@ -11,11 +11,16 @@ WHERE t.resource = :resource AND t.id = :thread AND m.seq >= (
 ORDER BY m.seq
 LIMIT :limit
 
--- count_candidates --
-SELECT COUNT(*)
-FROM threads t JOIN messages m ON m.thread_pk = t.pk
-WHERE t.resource = :resource AND t.id = :thread AND m.seq <= t.last_seq - :keep
-  AND m.level = 0 AND m.state = 'live' AND m.pruned = 0 AND m.compaction_pk IS NULL
+-- due --
+-- Where the last batch ends, and how many messages behind it may be compacted. Looks at these alone, however long the thread is.
+SELECT e.last_seq, COUNT(m.seq)
+FROM threads t
+JOIN (SELECT COALESCE((SELECT c.last_seq FROM compactions c JOIN threads x ON x.pk = c.thread_pk
+    WHERE x.resource = :resource AND x.id = :thread ORDER BY c.first_seq DESC LIMIT 1), 0) AS last_seq) e ON 1 = 1
+LEFT JOIN messages m ON m.thread_pk = t.pk AND m.seq > e.last_seq AND m.seq <= t.last_seq - :keep
+  AND m.level = 0 AND m.state = 'live' AND m.pruned = 0
+WHERE t.resource = :resource AND t.id = :thread
+GROUP BY e.last_seq
 
 -- rows_of_span --
 SELECT seq, state, level, own, injection, search, pruned FROM messages

@@ -124,6 +124,12 @@ UPDATE groups SET state = :state WHERE pk = :group_pk
 
 -- activate_reflection_group --
 UPDATE groups SET state = 'active', activated_at = :now, text = :text, tokens = :tokens WHERE pk = :group_pk
+RETURNING hints
+
+-- apply_reflected_hints --
+-- A reflector looks at old lines: what it says of where the work stands holds only while nothing newer has been said.
+UPDATE threads SET current_task = :current_task, suggested_response = :suggested_response
+WHERE pk = (SELECT l.thread_pk FROM logs l WHERE l.pk = :log_pk) AND hinted_seq = :last_seq
 
 -- group_observations --
 SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,

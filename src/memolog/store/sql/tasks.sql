@@ -111,7 +111,7 @@ LIMIT :limit
 
 -- due_soon --
 {select_tasks}
-WHERE k.resource = :resource AND k.due IS NOT NULL AND k.due <= :until AND k.status = 'open' AND k.blocked = 0
+WHERE k.resource = :resource AND k.due <= :until AND CASE WHEN k.status = 'open' AND k.blocked = 0 THEN 1 ELSE 0 END = 1
   AND (k.defer_until IS NULL OR k.defer_until <= :now)
 ORDER BY k.due, k.pk
 LIMIT :limit
@@ -122,8 +122,9 @@ WHERE k.resource = :resource AND k.status IN ('open', 'in_progress')
 GROUP BY k.status, k.blocked
 
 -- count_deferred --
+-- Written so that the short list of deferred tasks is walked, and not the long one of open ones.
 SELECT COUNT(*) FROM tasks k
-WHERE k.resource = :resource AND k.defer_until IS NOT NULL AND k.defer_until > :now AND k.status = 'open' AND k.blocked = 0
+WHERE k.resource = :resource AND k.defer_until > :now AND CASE WHEN k.status = 'open' AND k.blocked = 0 THEN 1 ELSE 0 END = 1
 
 -- count_ended --
 SELECT COUNT(*) FROM tasks k LEFT JOIN leases l ON l.resource = k.resource AND l.name = 'task:' || k.id

@@ -1,0 +1,248 @@
+"""How fast task memory is with 10,000 tasks and 20,000 links.
+
+    make bench-tasks ARGS="--tasks 10000 --links 20000"
+
+The graph is one that work makes: epics with features, features with tasks, chains of tasks that block each other in a feature,
+and links across the whole of it. A third of the tasks is closed. Times are medians over calls on one open store.
+
+- ready: the ten most pressing tasks with why, and the counts of all.
+- create: a task with a parent and one blocker.
+- close_unblock: closing a task that others wait for, with what that unblocked.
+- search: a verb and a part of the system, the ten best tasks.
+- cycle_check: a link between two random tasks: the search for a circle, and the link or its refusal.
+
+Nothing here is a test: no time is asserted. The table is followed by one line of JSON, measured on SQLite.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from time import perf_counter
+
+from memolog.domain.errors import InputError, TaskCycle
+from memolog.domain.message import NewMessage
+from memolog.domain.task import LinkKind, NewTask
+from memolog.runtime.clock import SystemClock, system_chance
+from memolog.store import Store, open_store
+from memolog.tokens import HeuristicCounter, count_message
+from table import percentile, table
+
+RESOURCE = "bench"
+TARGETS = {
+    "ready_p50_ms": 3.0,
+    "create_p50_ms": 1.0,
+    "close_unblock_p50_ms": 3.0,
+    "search_p50_ms": 5.0,
+    "cycle_check_p50_ms": 3.0,
+}
+VERBS = ("Fix", "Add", "Remove", "Rename", "Test", "Document", "Speed up", "Redesign", "Migrate", "Review")
+AREAS = (
+    *(
+        "billing",
+        "login",
+        "search",
+        "export",
+        "mail",
+        "admin",
+        "audit",
+        "import",
+        "avatar",
+        "session",
+        "report",
+        "webhook",
+    ),
+    *(
+        "invoice",
+        "calendar",
+        "chat",
+        "upload",
+        "profile",
+        "team",
+        "plan",
+        "coupon",
+        "locale",
+        "theme",
+        "cache",
+        "queue",
+    ),
+    *("cron", "metric", "alert", "backup", "tenant", "ledger", "cart", "order", "stock", "return", "review", "survey"),
+)
+NAMES = (
+    *("schema", "form", "table", "view", "client", "worker", "parser", "limit", "token", "index", "page", "policy"),
+    *(
+        "trigger",
+        "filter",
+        "router",
+        "fixture",
+        "adapter",
+        "quota",
+        "banner",
+        "digest",
+        "lock",
+        "retry",
+        "hook",
+        "seed",
+    ),
+)
+PLACES = ("on mobile", "for admins", "in staging", "behind the flag", "for the new plan", "after the move", "in Lisbon")
+
+
+def thing(chance: random.Random) -> str:
+    """Return what a task is about: some of hundreds of parts of a system, as people and code name them."""
+    area, name = chance.choice(AREAS), chance.choice(NAMES)
+    return chance.choice((f"{area} {name}", f"{area}_{name}", f"{area.title()}{name.title()}", f"src/{area}/{name}.ts"))
+
+
+def title(chance: random.Random, number: int) -> str:
+    """Return a title as people write them."""
+    place = f" {chance.choice(PLACES)}" if chance.random() < 0.3 else ""
+    return f"{chance.choice(VERBS)} {thing(chance)}{place} ({number})"
+
+
+def description(chance: random.Random) -> str:
+    """Return a few sentences, or nothing."""
+    sentences = (f"See {thing(chance)}, which the {thing(chance)} needs." for _ in range(chance.randint(0, 4)))
+    return " ".join(sentences)
+
+
+async def fill(store: Store, tasks: int, links: int, chance: random.Random) -> int:
+    """Make the graph; return how many links it has."""
+    made = 0
+    for number in range(1, tasks + 1):
+        above = number // 25 if number > 25 else None
+        before = [number - 1] if number > 1 and chance.random() < 0.45 else []
+        await store.tasks.create(
+            RESOURCE,
+            NewTask(
+                title=title(chance, number),
+                description=description(chance),
+                priority=chance.choice((0, 1, 1, 2, 2, 2, 3, 4)),
+                parent=f"T-{above}" if above and chance.random() < 0.7 else None,
+                blocked_by=tuple(f"T-{one}" for one in before if one != above),
+            ),
+            who="bench",
+        )
+    made = len(await store.task_links.all(RESOURCE))
+    while made < links:
+        one, other = sorted(chance.sample(range(1, tasks + 1), 2))
+        # Most of what blocks something was written down shortly before it.
+        if chance.random() < 0.8:
+            other = min(tasks, one + chance.randint(1, 60))
+        kind: LinkKind = chance.choices(("blocks", "related", "discovered-from"), (6, 3, 1))[0]
+        with suppress(TaskCycle, InputError):
+            await store.task_links.link(RESOURCE, f"T-{one}", f"T-{other}", kind, who="bench")
+            made += 1
+    for number in chance.sample(range(1, tasks + 1), tasks // 3):
+        await close(store, number)
+    return len(await store.task_links.all(RESOURCE))
+
+
+async def close(store: Store, number: int) -> int:
+    """Close a task; return how many that unblocked."""
+    closed = await store.task_claims.close(
+        RESOURCE, f"T-{number}", "completed", f"Done, see commit {number}.", session="bench", who="bench"
+    )
+    return len(closed.unblocked)
+
+
+async def measured(calls: int, call: Callable[[int], Awaitable[object]]) -> list[float]:
+    """Return how many milliseconds each of some calls took."""
+    times: list[float] = []
+    for number in range(calls):
+        begun = perf_counter()
+        await call(number)
+        times.append((perf_counter() - begun) * 1000)
+    return times
+
+
+async def measure(store: Store, tasks: int, calls: int, chance: random.Random) -> dict[str, list[float]]:
+    """Return the times of every operation."""
+    search_words = [f"{chance.choice(VERBS)} {thing(chance)}" for _ in range(calls)]
+    # What was written is analysed when somebody searches for the first time; that is not what a search costs.
+    await store.task_search.search(RESOURCE, "login")
+    waited_for = await _blockers(store, calls)
+    pairs = [chance.sample(range(1, tasks + 1), 2) for _ in range(calls)]
+
+    async def link(number: int) -> None:
+        one, other = pairs[number]
+        with suppress(TaskCycle):
+            await store.task_links.link(RESOURCE, f"T-{one}", f"T-{other}", "blocks", who="bench")
+
+    async def create(number: int) -> None:
+        new = NewTask(title=title(chance, number), parent="T-3", blocked_by=(f"T-{1 + number % tasks}",))
+        await store.tasks.create(RESOURCE, new, who="bench")
+
+    return {
+        "ready": await measured(calls, lambda _: store.task_ready.ready(RESOURCE)),
+        "search": await measured(calls, lambda number: store.task_search.search(RESOURCE, search_words[number])),
+        "create": await measured(calls, create),
+        "close_unblock": await measured(len(waited_for), lambda number: close(store, waited_for[number])),
+        "claim": await measured(20, lambda number: _claim(store, number)),
+        "cycle_check": await measured(calls, link),
+    }
+
+
+async def _claim(store: Store, number: int) -> None:
+    ready = await store.task_ready.ready(RESOURCE, limit=1)
+    await store.task_claims.claim(RESOURCE, ready.items[0].task.id, f"s{number}", lasts=timedelta(hours=1), who="bench")
+
+
+async def _blockers(store: Store, most: int) -> list[int]:
+    """Return tasks that are ready and that others wait for."""
+    found: list[int] = []
+    after = None
+    while len(found) < most:
+        page = await store.task_ready.ready(RESOURCE, limit=200, after=after)
+        found.extend(int(item.task.handle[2:]) for item in page.items if "unblocks" in item.why)
+        after = page.next
+        if after is None:
+            break
+    return found[:most]
+
+
+async def run(arguments: argparse.Namespace, address: str) -> tuple[dict[str, list[float]], int]:
+    """Fill a store and measure it."""
+    counter = HeuristicCounter()
+
+    def weigh(message: NewMessage) -> int:
+        return count_message(message, counter)
+
+    chance = random.Random(arguments.seed)
+    async with await open_store(address, clock=SystemClock(), chance=system_chance, weigh=weigh) as store:
+        begun = perf_counter()
+        links = await fill(store, arguments.tasks, arguments.links, chance)
+        counts = await store.task_ready.counts(RESOURCE)
+        print(f"filled in {perf_counter() - begun:.1f} s: {arguments.tasks:,} tasks, {links:,} links, {counts}")
+        return await measure(store, arguments.tasks, arguments.calls, chance), links
+
+
+def main() -> None:
+    """Measure, print a table, and one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--links", type=int, default=20_000)
+    parser.add_argument("--calls", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--address", help="a database to use instead of a temporary SQLite file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        address = arguments.address or str(Path(folder) / "tasks.db")
+        times, links = asyncio.run(run(arguments, address))
+    rows = [
+        (name, percentile(all_, 0.5), percentile(all_, 0.95), max(all_), TARGETS.get(f"{name}_p50_ms"), len(all_))
+        for name, all_ in times.items()
+        if all_
+    ]
+    print(table(("operation, ms", "p50", "p95", "max", "aim p50", "calls"), rows))
+    figures = {f"{name}_p50_ms": round(percentile(all_, 0.5), 3) for name, all_ in times.items() if all_}
+    print(json.dumps({"tasks": arguments.tasks, "links": links, **figures}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""A turn while the database cannot even be opened: the agent goes on with what it was told, and nothing of it is given up.
+
+Knows what was said meanwhile and tries to open the database now and then; once that succeeds, a real turn takes over with all of
+it. Knows nothing of logs: without the database there is none to show.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from memolog.config import Config
+from memolog.context import Context, View, build
+from memolog.domain.clock import Clock
+from memolog.domain.errors import StoreError
+from memolog.domain.message import Message, NewMessage
+from memolog.runtime.events import Degraded
+from memolog.runtime.kit import Left
+from memolog.tokens import TokenCounter, count_message
+
+__all__ = ["Away", "Outside"]
+
+# Often enough for a database that restarts, seldom enough that an agent does not wait for one that is gone at every step.
+_RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What a memory has without its database."""
+
+    clock: Clock
+    counter: TokenCounter
+    instructions: str | None
+    new_id: Callable[[], str]
+    tell: Callable[[Degraded], None]
+    leave: Callable[[Left], None]
+
+
+class Away:
+    """Holds what a turn says until the database is there."""
+
+    def __init__(self, outside: Outside, *, resource: str, thread: str, config: Config, zone: str | None) -> None:
+        self._outside, self._config, self._zone = outside, config, zone
+        self._resource, self._thread = resource, thread
+        self.turn = outside.new_id()
+        self.said: list[NewMessage] = []
+        self._tried = asyncio.get_running_loop().time()
+
+    def is_time(self) -> bool:
+        """Tell whether the database may be tried again."""
+        return asyncio.get_running_loop().time() - self._tried >= _RETRY_SECONDS
+
+    def missing(self, error: StoreError) -> None:
+        """Note that the database could not be opened, for all who listen."""
+        self._tried = asyncio.get_running_loop().time()
+        now = self._outside.clock.now()
+        what = "opening the database"
+        self._outside.tell(Degraded(at=now, resource=self._resource, thread=self._thread, what=what, error=str(error)))
+
+    def keep(self, messages: Sequence[NewMessage]) -> None:
+        """Hold messages. They get their ids and times now, so that they are saved once, as they were said."""
+        for message in messages:
+            self.said.append(
+                replace(
+                    message,
+                    id=self._outside.new_id() if message.id is None else message.id,
+                    created_at=message.created_at or self._outside.clock.now(),
+                    zone=message.zone or self._zone,
+                )
+            )
+
+    def context(self, ephemeral: Sequence[NewMessage]) -> Context:
+        """Return what the model can be shown: what this turn has said so far."""
+        now = self._outside.clock.now()
+        counter = self._outside.counter
+        tail = tuple(
+            Message(
+                id=message.id or "",
+                resource=self._resource,
+                thread=self._thread,
+                seq=number,
+                role=message.role,
+                parts=message.parts,
+                created_at=message.created_at or now,
+                tokens=count_message(message, counter),
+                speaker=message.speaker,
+            )
+            for number, message in enumerate(self.said, start=1)
+        )
+        view = View(
+            scope=self._config.scope,
+            thread=self._thread,
+            now=now,
+            counter=counter,
+            zone=self._zone,
+            tail=tail,
+            ephemeral=tuple(ephemeral),
+            instructions=self._outside.instructions,
+            limit=self._config.context_tokens,
+        )
+        return build(view)
+
+    def leave(self) -> None:
+        """End the turn: what it said is saved once the memory can be opened."""
+        if self.said:
+            messages = tuple(self.said)
+            left = Left(resource=self._resource, thread=self._thread, turn=self.turn, messages=messages)
+            self._outside.leave(left)

@@ -1,0 +1,83 @@
+"""Injecting: earlier messages that speak of what the user said last, searched for before the model is asked.
+
+Knows what is searched for, where, and what need not be shown since the model sees it anyway. What is found stands at the edge of
+one context and is stored nowhere; a search that fails leaves the context as it would be without.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from memolog.config import Config
+from memolog.context import is_compacted
+from memolog.context.pairs import is_question
+from memolog.context.passages import Passage
+from memolog.domain.message import Message
+from memolog.domain.observation import Span
+from memolog.runtime.searching import Wanted, search_memory
+from memolog.store import Store
+from memolog.store.snapshot import Snapshot
+from memolog.tokens import cut
+
+__all__ = ["find_passages", "newest_question", "read_passages"]
+
+# What a person says is prose, whatever signs are in it: none of them narrows the search.
+_OPERATORS: Final = re.compile(r"""["“”«»]|(?<!\S)-+|[:*]""")
+_QUERY_CHARACTERS: Final = 2_000
+# The newest messages are the best hits for themselves: so many more are asked for, and left out.
+_MOST_MORE: Final = 50
+
+
+def newest_question(snapshot: Snapshot) -> Message | None:
+    """Return what the user said last, in the tail or repeated before it."""
+    said = [message for message in (*snapshot.repeated, *snapshot.tail) if is_question(message)]
+    return said[-1] if said and said[-1].text.strip() else None
+
+
+async def find_passages(
+    store: Store, snapshot: Snapshot, question: Message, config: Config, now: datetime
+) -> tuple[Passage, ...]:
+    """Return the best earlier messages for a question, with their neighbours, without what the tail shows."""
+    settings = config.recall
+    seen = {(snapshot.thread.id, m.seq) for m in (*snapshot.repeated, *_tail(snapshot, config)) if not is_compacted(m)}
+    wanted = Wanted(
+        thread=snapshot.thread.id if settings.scope == "thread" else None,
+        limit=settings.results + min(len(seen), _MOST_MORE),
+        sources=("raw", "compacted"),
+    )
+    query = _OPERATORS.sub(" ", cut(question.text, _QUERY_CHARACTERS))
+    answer = await search_memory(store, config, query, snapshot.resource, wanted, now)
+    passages: list[Passage] = []
+    for result in answer.results:
+        if result.thread is None or result.seq is None or (result.thread, result.seq) in seen:
+            continue
+        first = max(1, result.seq - settings.neighbours)
+        span = Span(first=first, last=result.seq + settings.neighbours)
+        rows = await store.messages.span(snapshot.resource, result.thread, span)
+        shown = tuple(row for row in rows if _is_shown(row) and (row.thread, row.seq) not in seen)
+        seen |= {(row.thread, row.seq) for row in shown}
+        if any(row.seq == result.seq for row in shown):
+            passages.append(Passage(hit=result.seq, messages=shown))
+        if len(passages) == settings.results:
+            break
+    return tuple(passages)
+
+
+async def read_passages(store: Store, resource: str, record: Sequence[Sequence[object]]) -> tuple[Passage, ...]:
+    """Return passages again, from the thread, the hit and the numbers that a context's record has of them."""
+    passages: list[Passage] = []
+    for thread, hit, *seqs in record:
+        numbers = [int(str(seq)) for seq in seqs]
+        rows = await store.messages.span(resource, str(thread), Span(first=min(numbers), last=max(numbers)))
+        shown = tuple(row for row in rows if _is_shown(row) and row.seq in numbers)
+        passages.append(Passage(hit=int(str(hit)), messages=shown))
+    return tuple(passages)
+
+
+def _tail(snapshot: Snapshot, config: Config) -> tuple[Message, ...]:
+    return snapshot.tail if config.observe else snapshot.tail[-config.last_messages :]
+
+
+def _is_shown(message: Message) -> bool:
+    return message.state == "live" and not message.own and not message.pruned

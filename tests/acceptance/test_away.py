@@ -1,0 +1,98 @@
+"""A database that cannot be reached when the first turn begins: the agent goes on, and what was said is saved later."""
+
+import socket
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, Event, InputError, Memory, StoreError, UserMessage
+from memolog.runtime import away
+from memolog.runtime.events import Degraded
+
+
+def nowhere() -> str:
+    """Return the address of a server that does not listen."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return f"postgresql://nobody@127.0.0.1:{port}/none"
+
+
+async def say(memory: Memory, text: str) -> list[str]:
+    """Hold a turn; return what the model was shown."""
+    async with memory.turn("t1", "alice") as turn:
+        context = await turn.prepare(UserMessage(text))
+        await turn.record(AssistantMessage(f"answer to {text}"))
+    return [message.text for message in context.messages]
+
+
+async def stored(memory: Memory) -> list[str]:
+    """Return all that is in the database."""
+    rows = await (await memory.open()).store.messages.after("alice", "t1", 0)
+    return [message.text for message in rows]
+
+
+async def test_the_turn_goes_on_and_is_saved_later(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two turns without a database, then one with: everything is stored once, in its order."""
+    memory = Memory(nowhere(), clock=clock)
+    told: list[Event] = []
+    memory.subscribe(told.append)
+    assert await say(memory, "one") == ["one"]
+    assert await say(memory, "two") == ["two"]
+    assert {event.what for event in told if isinstance(event, Degraded)} == {"opening the database"}
+    # The server is there now.
+    memory.address = address
+    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    async with memory:
+        shown = await say(memory, "three")
+        assert shown == ["one", "answer to one", "two", "answer to two", "three"]
+        assert await stored(memory) == [*shown, "answer to three"]
+
+
+async def test_a_database_that_comes_back_within_a_turn(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was said before it came back is saved with what comes after."""
+    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    memory = Memory(nowhere(), clock=clock)
+    async with memory.turn("t1", "alice") as turn:
+        await turn.prepare(UserMessage("one"))
+        memory.address = address
+        await turn.record(AssistantMessage("two"))
+        context = await turn.prepare(UserMessage("three"))
+    assert [message.text for message in context.messages] == ["one", "two", "three"]
+    async with memory:
+        assert await stored(memory) == ["one", "two", "three"]
+
+
+async def test_a_discarded_turn_leaves_nothing(clock: FakeClock) -> None:
+    """What was taken back is not saved later either."""
+    memory = Memory(nowhere(), clock=clock)
+    async with memory.turn("t1", "alice") as turn:
+        await turn.prepare(UserMessage("one"))
+        await turn.discard()
+    memory.address = ":memory:"
+    async with memory:
+        await say(memory, "two")
+        assert await stored(memory) == ["two", "answer to two"]
+
+
+async def test_what_is_lost_in_the_end_is_told(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    """A memory that is closed without ever having had a database says how much could not be saved."""
+    memory = Memory(nowhere(), clock=clock)
+    await say(memory, "one")
+    await memory.aclose()
+    assert any("2 messages could not be saved" in line for line in caplog.messages)
+
+
+async def test_what_a_person_must_mend_is_raised(clock: FakeClock) -> None:
+    """In strict mode, for wrong messages and for addresses that can never work."""
+    with pytest.raises(StoreError, match="cannot be reached"):
+        await say(Memory(nowhere(), clock=clock, config=Config(strict=True)), "one")
+    async with Memory(nowhere(), clock=clock).turn("t1", "alice") as turn:
+        with pytest.raises(InputError, match="takes messages"):
+            await turn.prepare("one")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(StoreError):
+        await say(Memory("/nowhere/at/all/memolog.db", clock=clock), "one")

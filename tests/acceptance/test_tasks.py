@@ -1,0 +1,238 @@
+"""Task memory through the public face: sessions that hand work on, what a context tells of it, and summaries with citations."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, ObservationConfig, SyncMemory, UserMessage
+from memolog.domain.errors import InputError, NotFound, StoreReadOnly, TaskBlocked
+from memolog.domain.observation import Span
+from memolog.domain.run import Usage
+from memolog.domain.task import Task, TaskCounts
+from memolog.runtime.memory import Memory
+from memolog.tasks.worth import EdgeTask, EdgeTasks, edge_lines
+from memolog.testing import ScriptedModel
+from memolog.tokens import HeuristicCounter
+
+SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200))
+
+
+@pytest.fixture
+async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+    """Return a memory with small windows and a scripted model, on each engine in turn."""
+    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
+        yield opened
+
+
+async def talk(memory: Memory, words: str, thread: str = "t1") -> Any:
+    """Hold a turn and return its context."""
+    async with memory.turn(thread, "alice") as turn:
+        context = await turn.prepare(UserMessage(words))
+        await turn.record(AssistantMessage(f"about {words}"), usage=Usage(model="m", input_tokens=10, cost=0.5))
+    return context
+
+
+# ---------------------------------------------------------------- stories
+
+
+async def test_work_is_handed_on_between_sessions(memory: Memory, clock: FakeClock) -> None:
+    """One session plans, works and dies; another finds what is ready, takes over, and learns all that was said."""
+    first = memory.tasks("alice", session="one", thread="t1", who="Ada")
+    schema = await first.create("Design the schema", priority=1)
+    form = await first.create("Build the form", blocked_by=[schema.handle])
+    docs = await first.create("Write the manual", blocked_by=[form.handle], priority=3)
+    await first.claim(schema.handle)
+    await talk(memory, "a table users with an email")
+    closed = await first.close(schema.handle, summary="users(email)", claim_next=True)
+    assert [ref.handle for ref in closed.unblocked] == [form.handle]
+    assert closed.next is not None
+    assert closed.next.task.id == form.id
+    await talk(memory, "the form posts to /login")
+    clock.advance(hours=1)
+
+    second = memory.tasks("alice", session="two", thread="t2", who="Bob")
+    ready = await second.ready()
+    assert [item.task.id for item in ready.items] == [form.id]
+    assert ready.counts == TaskCounts(ready=1, blocked=1, in_progress=1)
+    with pytest.raises(TaskBlocked):
+        await second.claim(docs.id)
+    taken = await second.claim_next()
+    assert taken is not None
+    assert taken.task.id == form.id
+    assert await second.claim_next() is None
+    await talk(memory, "it needs a label", thread="t2")
+    about = await second.about(form.id)
+    assert [linked.message.text for linked in about.messages] == [
+        "the form posts to /login",
+        "about the form posts to /login",
+        "it needs a label",
+        "about it needs a label",
+    ]
+    assert about.cost.cost == 1.0
+    await second.close(form.id, summary="posts to /login, labelled")
+    history = (await second.history(form.id)).items
+    assert [(change.who, change.what) for change in history if change.what != "linked"] == [
+        ("Ada", "created"),
+        ("Ada", "claimed"),
+        ("Bob", "claimed"),
+        ("Bob", "closed"),
+    ]
+
+
+async def test_everything_about_a_task(memory: Memory) -> None:
+    """What was learned is found through the messages it cites, and the draft of a summary cites them."""
+    tasks = memory.tasks("alice", thread="t1")
+    await talk(memory, "small talk before")
+    await tasks.create("Talk about the weather")
+    await tasks.claim("T-1")
+    for number in range(3):
+        await talk(memory, f"it rains {number}")
+    await tasks.release("T-1")
+    await talk(memory, "small talk after")
+    await memory.observe("t1", "alice")
+    observations = await tasks.observations("T-1")
+    cited = {
+        seq for one in observations for source in one.sources for seq in range(source.span.first, source.span.last + 1)
+    }
+    assert observations
+    assert cited <= set(range(3, 9))
+    draft = await tasks.draft_summary("T-1")
+    assert draft.sources
+    assert {thread for thread, _, _ in draft.sources} == {"t1"}
+    assert "[1]" in draft.text
+    assert (await tasks.observations((await tasks.create("other")).id)) == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_used"),
+    [
+        ("It rains, as was seen. [1][2]", True),
+        ("It rains, as nobody noted. [99]", False),
+        ("It rains.", False),
+        ("", False),
+        ("[1]" + "and on " * 1_000, False),
+        (RuntimeError("no model today"), False),
+    ],
+    ids=["good", "unknown citation", "no citation", "empty", "runaway", "failing"],
+)
+async def test_a_written_summary_is_used_if_it_cites(
+    tmp_path: Path, clock: FakeClock, answer: str | Exception, is_used: bool
+) -> None:
+    """The model writes the draft; one that cites nothing, or what is not there, gives way to the embedded one."""
+    model = ScriptedModel()
+    async with Memory(tmp_path / "m.db", model=model, config=SMALL, clock=clock) as memory:
+        tasks = memory.tasks("alice", thread="t1")
+        await tasks.create("Watch the weather")
+        await tasks.claim("T-1")
+        for number in range(3):
+            await talk(memory, f"it rains {number}")
+        await memory.observe("t1", "alice")
+        model.answers.append(answer)
+        draft = await tasks.draft_summary("T-1")
+        assert (draft.model == "scripted") is is_used
+        assert "[1]" in draft.text
+        assert draft.sources
+        assert "Watch the weather" in model.requests[-1].text
+        cost = await (await memory.open()).store.ledger.lines("alice", task=(await tasks.get("T-1")).id)
+        assert any(line.kind == "other" for line in cost) is not isinstance(answer, Exception)
+
+
+async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, clock: FakeClock) -> None:
+    """The active task first, then what is ready; after the last message only; and a context can be built again as it was."""
+    plain = await talk(memory, "hello")
+    assert "<tasks>" not in plain.render()
+    tasks = memory.tasks("alice", thread="t1")
+    await tasks.create("Later", priority=4)
+    await tasks.create("Now <b>&", priority=0)
+    await tasks.create("In hand", priority=2)
+    await tasks.create("Blocked", blocked_by=["T-1"])
+    await tasks.claim("T-3")
+    context = await talk(memory, "what is next?")
+    edge = context.edge_text
+    assert "<tasks>" in edge
+    assert edge.index("active T-3") < edge.index("ready T-2") < edge.index("ready T-1")
+    assert "1 blocked" in edge
+    assert "T-3" not in context.render_without_edge()
+    await tasks.close("T-3", summary="done")
+    await tasks.edit("T-2", title="Another title")
+    assert (await memory.seen("t1", "alice", 2)).edge_text == edge
+    async with memory.turn("t1", "alice", settings={"task_tokens": 0}) as turn:
+        assert "<tasks>" not in (await turn.prepare(UserMessage("quiet"))).render()
+    clock.advance(hours=1)
+
+
+def task(number: int, clock: FakeClock, **more: Any) -> Task:
+    """Return a task; higher numbers are younger."""
+    given: dict[str, Any] = {"title": f"Task {number} " + "with words " * 5, **more}
+    made = clock.now() + timedelta(minutes=number)
+    return Task(id=str(number), handle=f"T-{number}", resource="r", created_at=made, updated_at=made, **given)
+
+
+def test_the_edge_keeps_what_is_valuable_not_what_is_new(clock: FakeClock) -> None:
+    """Within any budget: the active one first, then overdue, pressing and what holds others up; never over the budget."""
+    counter = HeuristicCounter()
+    shown = [EdgeTask(task=task(number, clock, priority=3)) for number in range(10, 40)]
+    shown += [
+        EdgeTask(task=task(1, clock, priority=2), unblocks=5),
+        EdgeTask(task=task(2, clock, priority=4, due=clock.now() - timedelta(days=1)), unblocks=0),
+        EdgeTask(task=task(3, clock, priority=4), is_active=True),
+        EdgeTask(task=task(4, clock, priority=0)),
+        EdgeTask(task=task(5, clock, priority=2)),
+    ]
+    given = EdgeTasks(tasks=tuple(shown), counts=TaskCounts(ready=34, blocked=7))
+    order = ["T-3", "T-4", "T-2", "T-1", "T-5"]
+    for budget in (0, 5, 20, 60, 120, 400, 5_000):
+        lines = edge_lines(given, now=clock.now(), budget=budget, count=counter.count)
+        assert sum(map(counter.count, lines)) <= budget
+        named = [line.split()[1] for line in lines if line.startswith(("active", "ready"))]
+        assert named[:5] == order[: len(named)]
+        if named and len(named) < 35:
+            assert lines[-1].startswith(f"{34 - len(named) + 1} more ready, 7 blocked")
+    assert len(edge_lines(given, now=clock.now(), budget=5_000, count=counter.count)) == 36
+
+
+async def test_errors_of_the_face(memory: Memory, tmp_path: Path) -> None:
+    """What is not there, not allowed or makes no sense is told; a read-only memory writes nothing and still reads."""
+    tasks = memory.tasks("alice")
+    made = await tasks.create("Find me", labels="one")
+    assert made.labels == {"one"}
+    assert [found.id for found in await tasks.find("find ME")] == [made.id]
+    assert [found.id for found in await tasks.find("t1")] == [made.id]
+    assert await tasks.find("nothing like it") == ()
+    with pytest.raises(NotFound):
+        await tasks.get("T-9")
+    for lease in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(InputError):
+            await tasks.claim("T-1", lease=lease)
+        with pytest.raises(InputError):
+            await tasks.claim_next(lease=lease)
+    with pytest.raises(InputError):
+        memory.tasks("")
+    with pytest.raises(InputError):
+        await tasks.attach("T-1", Span(first=1, last=1))
+    async with Memory(tmp_path / "m.db", config=Config(read_only=False)) as other:
+        await other.tasks("alice").create("Kept")
+    async with Memory(tmp_path / "m.db", config=Config(read_only=True)) as reader:
+        assert (await reader.tasks("alice").get("T-1")).title == "Kept"
+        with pytest.raises(StoreReadOnly):
+            await reader.tasks("alice").create("Not kept")
+
+
+def test_without_await(tmp_path: Path) -> None:
+    """The synchronous face does the same."""
+    with SyncMemory(str(tmp_path / "m.db")) as memory:
+        tasks = memory.tasks("alice", thread="t1")
+        tasks.create("One")
+        tasks.create("Two", blocked_by=["T-1"])
+        tasks.claim("T-1")
+        with memory.turn("t1", "alice") as turn:
+            assert "active T-1" in turn.prepare(UserMessage("hello")).edge_text
+        assert tasks.about("T-1").total_messages == 1
+        closed = tasks.close("T-1", summary="done", claim_next=True)
+        assert closed.next is not None
+        assert closed.next.task.handle == "T-2"
+        assert tasks.counts() == TaskCounts(in_progress=1)

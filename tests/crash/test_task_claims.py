@@ -1,0 +1,109 @@
+"""One winner: many claimers in many processes, round after round; and what a killed claimant held comes back by itself."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import counts
+from crash import claim_child
+from crash.claim_child import SHORT
+from crash.writer_child import RESOURCE, open_real
+from memolog.domain.task import NewTask
+
+_CHILD = str(Path(claim_child.__file__))
+_TESTS = str(Path(_CHILD).parents[1])
+_PROCESSES = counts(3, 8)
+_CLAIMERS = 64
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines that several processes can share."""
+    return request.param
+
+
+def _start(*arguments: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join([_TESTS, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.Popen(
+        [sys.executable, _CHILD, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+@contextmanager
+def _crowd(address: str) -> Generator[list[subprocess.Popen[str]]]:
+    """Start the processes, and end them."""
+    each = _CLAIMERS // _PROCESSES
+    sizes = [each + (number < _CLAIMERS - each * _PROCESSES) for number in range(_PROCESSES)]
+    crowd = [_start(address, f"p{number}", str(size)) for number, size in enumerate(sizes)]
+    try:
+        for process in crowd:
+            assert _answer(process) == "ready"
+        yield crowd
+    finally:
+        for process in crowd:
+            process.kill()
+            process.communicate()
+
+
+def _answer(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+async def test_exactly_one_of_many_claimers_wins(address: str) -> None:
+    """Sixty-four claimers try to take one task at once, again and again: each time exactly one of them has it."""
+    rounds = counts(12, 200)
+    async with await open_real(address) as store:
+        for number in range(rounds):
+            await store.tasks.create(RESOURCE, NewTask(title=f"Round {number}"), who="test")
+        with _crowd(address) as crowd:
+            for number in range(1, rounds + 1):
+                for process in crowd:
+                    print(f"T-{number}", file=process.stdin, flush=True)
+                answers = await asyncio.gather(*(asyncio.to_thread(_answer, process) for process in crowd))
+                winners = [winner for answer in answers for winner in answer]
+                assert len(winners) == 1, f"round {number}: {winners}"
+                task = await store.task_views.get(RESOURCE, f"T-{number}")
+                assert (task.status, task.session) == ("in_progress", winners[0])
+        history = (await store.tasks.history(RESOURCE, "T-1")).items
+    assert [change.what for change in history] == ["created", "claimed"]
+
+
+async def test_what_a_killed_claimant_held_is_ready_again(address: str) -> None:
+    """Nobody sweeps: when the dead one's lease ends its task is ready, and the next claim takes over."""
+    async with await open_real(address) as store:
+        await store.tasks.create(RESOURCE, NewTask(title="Dangerous"), who="test")
+        victim = _start(address, "victim", "hold", "T-1")
+        assert _answer(victim) == "held"
+        victim.send_signal(signal.SIGKILL)
+        victim.communicate()
+        held = await store.task_views.get(RESOURCE, "T-1")
+        early = await store.task_ready.ready(RESOURCE)
+        assert held.held_until is not None
+        # On a machine that stood still for so long the lease may be over already.
+        assert early.items == () or store.clock.now() >= held.held_until
+        ready = early
+        for _ in range(600):
+            if ready.items:
+                break
+            await asyncio.sleep(0.1)
+            ready = await store.task_ready.ready(RESOURCE)
+        assert store.clock.now() >= held.held_until
+        assert "the claim of victim has ended" in ready.items[0].why
+        claimed = await store.task_claims.claim(RESOURCE, "T-1", "heir", lasts=SHORT, who="heir")
+        assert (claimed.task.session, claimed.fence) == ("heir", 2)
+        last = (await store.tasks.history(RESOURCE, "T-1")).items[-1]
+        assert last.details["took_over_from"] == "victim"

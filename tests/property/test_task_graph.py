@@ -1,0 +1,230 @@
+"""Blocking: what the store keeps equals the definition, and the search for circles finds exactly the circles."""
+
+import contextlib
+import itertools
+import random
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import LONG, counts
+from memolog.domain.errors import TaskBlocked, TaskCycle, TaskHeld, TaskMoveRefused
+from memolog.domain.task import LINK_KINDS, LinkKind, NewTask
+from memolog.store import Store
+from memolog.tasks.blocking import ORDERING, CycleSearch, blocked_of
+from memolog.tasks.likeness import like_pairs
+
+Edge = tuple[int, int]
+
+edges = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=40)
+
+
+def reachable(graph: Iterable[Edge], start: int) -> set[int]:
+    """Return everything that can be reached, the simple way."""
+    seen, todo = {start}, [start]
+    links = list(graph)
+    while todo:
+        here = todo.pop()
+        for source, target in links:
+            if source == here and target not in seen:
+                seen.add(target)
+                todo.append(target)
+    return seen
+
+
+@given(edges, st.integers(0, 11), st.integers(0, 11))
+def test_a_circle_is_found_exactly_where_there_is_one(graph: list[Edge], source: int, target: int) -> None:
+    """The search from both ends agrees with reachability, and the way it shows is a way."""
+    search = CycleSearch(source, target)
+    while not search.is_over:
+        direction, ends = search.next()
+        assert ends
+        if direction == "forward":
+            found = [edge for edge in graph if edge[0] in ends]
+        else:
+            found = [edge for edge in graph if edge[1] in ends]
+        search.feed(direction, found)
+    if source in reachable(graph, target):
+        path = search.path
+        assert path is not None
+        assert (path[0], path[-1]) == (target, source)
+        assert all(step in graph for step in itertools.pairwise(path))
+    else:
+        assert search.path is None
+
+
+@given(edges, st.sets(st.integers(0, 11)), st.randoms(use_true_random=False))
+def test_the_definition_is_the_recursion(graph: list[Edge], closed: set[int], chance: random.Random) -> None:
+    """The definition, computed by waves, says what the three rules say when they are read as a recursion."""
+    forward = {(min(edge), max(edge)) for edge in graph if edge[0] != edge[1]}
+    links = [(source, target, chance.choice(LINK_KINDS)) for source, target in sorted(forward)]
+
+    def is_blocked(task: int) -> bool:
+        if task in closed:
+            return False
+        waits = any(s not in closed for s, t, kind in links if t == task and kind == "blocks")
+        return waits or any(is_blocked(s) for s, t, kind in links if t == task and kind == "parent-child")
+
+    expected = {task for task in range(12) if is_blocked(task)}
+    assert blocked_of({task: task in closed for task in range(12)}, links) == expected
+
+
+@given(st.lists(st.text(alphabet="abcde fg", max_size=20), min_size=1, max_size=8), st.data())
+def test_likeness_is_a_likeness(texts: list[str], data: st.DataObject) -> None:
+    """It is symmetric, between 0 and 1, and 1 for the same words; asking for one text finds its pairs among all."""
+    pairs = like_pairs(texts, least=0.3)
+    assert all(0.3 <= likeness <= 1.0000001 and one < other for one, other, likeness in pairs)
+    of = data.draw(st.integers(0, len(texts) - 1))
+    mine = {(one, other) for one, other, _ in like_pairs(texts, least=0.3, of=of)}
+    assert mine == {(one, other) for one, other, _ in pairs if of in (one, other)}
+    turned = like_pairs(texts[::-1], least=0.3)
+    last = len(texts) - 1
+    assert {(last - other, last - one) for one, other, _ in turned} == {(one, other) for one, other, _ in pairs}
+
+
+# ---------------------------------------------------------------- the store
+
+
+class Graph:
+    """What the graph of tasks should be, kept beside the store by the simplest means."""
+
+    def __init__(self) -> None:
+        self.closed: dict[int, bool] = {}
+        self.links: set[tuple[int, int, LinkKind]] = set()
+
+    def has_circle_with(self, source: int, target: int) -> bool:
+        """Tell whether a link would close a circle."""
+        return source in reachable([(s, t) for s, t, kind in self.links if kind in ORDERING], target)
+
+
+async def _one_operation(store: Store, graph: Graph, chance: random.Random, most: int) -> str:
+    """Do something at random to the store, and the same to the graph; refusals must be right."""
+    numbers = list(graph.closed)
+    kind = chance.choices(
+        ("create", "link", "unlink", "close", "reopen", "claim", "release"),
+        (4 if len(numbers) < most else 0, 8, 3, 5, 4, 2, 2),
+    )[0]
+    if kind == "create" or not numbers:
+        return await _create(store, graph, chance, numbers)
+    task = chance.choice(numbers)
+    other = chance.choice(numbers)
+    name = f"T-{task}"
+    match kind:
+        case "link" if task != other:
+            link: LinkKind = chance.choices(LINK_KINDS, (6, 4, 1, 1))[0]
+            return await _link(store, graph, task, other, link)
+        case "unlink" if graph.links:
+            source, target, link = chance.choice(sorted(graph.links))
+            graph.links.discard((source, target, link))
+            await store.task_links.unlink("alice", f"T-{source}", f"T-{target}", link, who="x")
+        case "close" if not graph.closed[task]:
+            before = _blocked(graph)
+            graph.closed[task] = True
+            closed = await store.task_claims.close("alice", name, "completed", "done", session="s", who="x", force=True)
+            freed = before - _blocked(graph) - {task}
+            assert {ref.handle for ref in closed.unblocked} == {f"T-{number}" for number in freed}
+        case "reopen" if graph.closed[task]:
+            graph.closed[task] = False
+            await store.task_claims.reopen("alice", name, who="x")
+        case "claim" | "release":
+            await _claim_or_release(store, graph, task, kind)
+        case _:
+            pass
+    return f"{kind} {task} {other}"
+
+
+async def _create(store: Store, graph: Graph, chance: random.Random, numbers: list[int]) -> str:
+    number = len(numbers) + 1
+    before = tuple(chance.sample(numbers, min(len(numbers), chance.choice((0, 0, 1, 2)))))
+    parent = chance.choice(numbers) if numbers and chance.random() < 0.4 else None
+    made = await store.tasks.create(
+        "alice",
+        NewTask(
+            title=f"Task {number}",
+            blocked_by=tuple(f"T-{one}" for one in before),
+            parent=f"T-{parent}" if parent else None,
+        ),
+        who="x",
+    )
+    graph.closed[number] = False
+    graph.links |= {(one, number, "blocks") for one in before}
+    if parent:
+        graph.links.add((parent, number, "parent-child"))
+    assert made.handle == f"T-{number}"
+    assert made.blocked == (number in _blocked(graph))
+    return f"create {number} {before} {parent}"
+
+
+async def _link(store: Store, graph: Graph, task: int, other: int, kind: LinkKind) -> str:
+    call = store.task_links.link("alice", f"T-{task}", f"T-{other}", kind, who="x")
+    if kind in ORDERING and graph.has_circle_with(task, other):
+        with pytest.raises(TaskCycle) as caught:
+            await call
+        path = [int(handle[2:]) for handle in caught.value.path]
+        assert (path[0], path[1], path[-1]) == (task, other, task)
+        ordering = {(s, t) for s, t, link in graph.links if link in ORDERING}
+        assert all(step in ordering for step in itertools.pairwise(path[1:]))
+        return f"no link {task} {other} {kind}"
+    await call
+    pair = (min(task, other), max(task, other)) if kind == "related" else (task, other)
+    graph.links.add((*pair, kind))
+    return f"link {task} {other} {kind}"
+
+
+async def _claim_or_release(store: Store, graph: Graph, task: int, kind: str) -> None:
+    name = f"T-{task}"
+    if kind == "claim":
+        try:
+            await store.task_claims.claim("alice", name, "s", lasts=timedelta(hours=1), who="x")
+        except TaskBlocked:
+            assert task in _blocked(graph)
+        except TaskMoveRefused:
+            assert graph.closed[task]
+        else:
+            assert not graph.closed[task]
+            assert task not in _blocked(graph)
+    else:
+        with contextlib.suppress(TaskHeld, TaskMoveRefused):
+            await store.task_claims.release("alice", name, "s", who="x")
+
+
+def _blocked(graph: Graph) -> frozenset[int]:
+    return blocked_of(graph.closed, graph.links)
+
+
+async def _compare(store: Store, graph: Graph, story: list[str]) -> None:
+    found: dict[int, tuple[bool, bool]] = {}
+    after = None
+    while True:
+        page = await store.task_views.list("alice", limit=500, after=after)
+        found |= {int(task.handle[2:]): (task.status == "closed", task.blocked) for task in page.items}
+        after = page.next
+        if after is None:
+            break
+    blocked = _blocked(graph)
+    expected = {number: (is_closed, number in blocked) for number, is_closed in graph.closed.items()}
+    assert found == expected, story[-5:]
+    counts_ = await store.task_ready.counts("alice")
+    assert counts_.blocked == len(blocked)
+
+
+@pytest.mark.parametrize("engine_name", ["memory", "postgres"])
+@pytest.mark.parametrize("seed", range(counts(2, 6)))
+async def test_blocked_equals_its_definition(store: Store, seed: int) -> None:
+    """Random operations on a random graph: after each the kept state is what the definition says, and refusals are right."""
+    chance = random.Random(seed)
+    graph = Graph()
+    most, operations = (300, 2_000) if LONG else (60, 200)
+    story: list[str] = []
+    for number in range(operations):
+        story.append(await _one_operation(store, graph, chance, most))
+        if not LONG or number % 10 == 0:
+            await _compare(store, graph, story)
+    await _compare(store, graph, story)
+    links = await store.task_links.all("alice")
+    assert len(links) == len(graph.links)
+    assert len(graph.closed) > most // 3
+    assert any("no link" in line for line in story)
