@@ -23,6 +23,7 @@ from memolog.store.engine import Engine
 from memolog.store.extracts import storing_extracts
 from memolog.store.scope import check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
+from memolog.store.working_memory import with_proposal
 
 __all__ = ["Claim", "Made", "NewRun", "Runs", "Work"]
 
@@ -303,7 +304,7 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
         first_at=moments[0] if moments else None,
         last_at=moments[-1] if moments else None,
         now=at,
-        hints=_hints_text(made),
+        hints=with_proposal(made.hints, made.proposal),
         text="",
     )
     group_pk = groups[0][0]
@@ -322,14 +323,6 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
     yield logs.insert_sources.many(sources)
     merges = [{"observation": o.id, "merged": merged} for o in made.observations for merged in o.merges]
     yield logs.insert_merges.many(merges)
-
-
-def _hints_text(made: Made) -> str | None:
-    """Return what takes effect at activation: the hints, and what would become of the working memory."""
-    told = dict(encode(made.hints)) if made.hints else {}
-    if made.proposal is not None:
-        told["proposal"] = encode(made.proposal)
-    return dumps(told) if told else None
 
 
 def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:

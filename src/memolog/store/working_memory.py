@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from memolog.documents.changes import Change, Wanted, checked, replaced, settled
 from memolog.domain.clock import Clock
-from memolog.domain.codec import JsonObject, decode, dumps, loads, object_text, pack, unpack
+from memolog.domain.codec import JsonObject, decode, dumps, encode, loads, object_text, pack, unpack
 from memolog.domain.errors import Conflict, DocumentConflict, DocumentNotFound, InputError, ThreadNotFound
 from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Document, DocumentVersion, Proposal
 from memolog.store.engine import Engine
 from memolog.store.scope import LAST, check_id, check_limit
@@ -29,6 +31,7 @@ __all__ = [
     "copying_document",
     "present_versions",
     "reading_facts",
+    "with_proposal",
 ]
 
 q = load_queries("working_memory")
@@ -223,6 +226,14 @@ def copying_document(resource: str, source_pk: int, target_pk: int, now: int) ->
         _, format_, schema, _, text, who, _ = rows[0]
         made = yield q.create_document(resource=resource, thread_pk=target_pk, format=format_, schema=schema)
         yield q.add_version(document_pk=made[0][0], version=1, now=now, who=who, text=text)
+
+
+def with_proposal(hints: Hints | None, proposal: Proposal | None) -> str | None:
+    """Return what takes effect when a group is activated: the hints, and what would become of the working memory."""
+    told: dict[str, Any] = dict(encode(hints)) if hints else {}
+    if proposal is not None:
+        told["proposal"] = encode(proposal)
+    return dumps(told) if told else None
 
 
 def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script[Document | None]:
