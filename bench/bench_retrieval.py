@@ -116,7 +116,8 @@ def locomo(folder: Path, name: str = "locomo_dev") -> list[Corpus]:
             number += 1
         known = {turn.name for turn in corpus.turns}
         for question in item["qa"]:
-            cited = [hit for text in question.get("evidence") or [] for hit in re.findall(r"D(\d+):(\d+)", text)]
+            evidence: list[str] = question.get("evidence") or []
+            cited = [hit for text in evidence for hit in re.findall(r"D(\d+):(\d+)", text)]
             gold = frozenset(f"D{int(a)}:{int(b)}" for a, b in cited) & known
             if question["category"] in (1, 2, 3, 4) and gold:
                 corpus.questions.append(Question(text=question["question"], turns=gold))

@@ -295,7 +295,11 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
             "SELECT log_pk, seq, alias FROM cursors ORDER BY log_pk",
             "SELECT kind, number FROM generations ORDER BY 1, 2",
         ),
-        *("SELECT doc FROM search_docs ORDER BY doc", "SELECT indexed_seq FROM threads", "SELECT word FROM search_words"),
+        *(
+            "SELECT doc FROM search_docs ORDER BY doc",
+            "SELECT indexed_seq FROM threads",
+            "SELECT word FROM search_words",
+        ),
     ]
     async with await open_fixed(address) as store:
         claim = await _prologue(store)
