@@ -7,10 +7,10 @@ one database are as good as one.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from memolog.config import Config
 from memolog.context import Context
@@ -18,6 +18,7 @@ from memolog.domain.clock import Clock
 from memolog.domain.errors import ConfigError, Conflict, StoreClosed, StoreReadOnly
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
+from memolog.domain.search import SearchAnswer, Source
 from memolog.domain.thread import Thread
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.contexts import Contexts
@@ -28,6 +29,7 @@ from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_model, models_for
 from memolog.runtime.opening import store_options
 from memolog.runtime.runner import Runner
+from memolog.runtime.searching import Wanted, search_memory
 from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
 from memolog.runtime.thinking import Thinking
@@ -287,6 +289,32 @@ class Memory:
         snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=not self.config.read_only)
         overrides = snapshot.thread.overrides
         return (self.config.with_overrides(overrides) if overrides else self.config), snapshot
+
+    # ------------------------------------------------------------ finding
+
+    async def search(
+        self,
+        query: str,
+        resource: str,
+        *,
+        thread: str | None = None,
+        limit: int = 10,
+        context: int = 0,
+        sources: Collection[Source] | None = None,
+        by: Literal["message", "thread"] = "message",
+        explain: bool = False,
+        cursor: str | None = None,
+    ) -> SearchAnswer:
+        """Find what was said, observed or planned: any text is a query, the best result comes first.
+
+        `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
+        the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
+        """
+        kit = await self.open()
+        wanted = Wanted(
+            thread=thread, limit=limit, context=context, sources=sources, by=by, explain=explain, cursor=cursor
+        )
+        return await search_memory(kit.store, self.config, query, resource, wanted, self.clock.now())
 
     # ------------------------------------------------------------ the past
 

@@ -7,16 +7,17 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from memolog.context import Context
 from memolog.domain.errors import InputError, StoreClosed
 from memolog.domain.message import NewMessage
 from memolog.domain.observation import Generation
 from memolog.domain.run import Usage
+from memolog.domain.search import SearchAnswer, Source
 from memolog.domain.thread import Thread
 from memolog.runtime.events import Event
 from memolog.runtime.memory import Memory
@@ -173,6 +174,34 @@ class SyncMemory:
     def sweep(self, resource: str) -> int:
         """Observe in the background what threads left behind that nobody reopened."""
         return self._portal.call(self._memory.sweep(resource))
+
+    def search(
+        self,
+        query: str,
+        resource: str,
+        *,
+        thread: str | None = None,
+        limit: int = 10,
+        context: int = 0,
+        sources: Collection[Source] | None = None,
+        by: Literal["message", "thread"] = "message",
+        explain: bool = False,
+        cursor: str | None = None,
+    ) -> SearchAnswer:
+        """Find what was said, observed or planned: any text is a query, the best result comes first."""
+        return self._portal.call(
+            self._memory.search(
+                query,
+                resource,
+                thread=thread,
+                limit=limit,
+                context=context,
+                sources=sources,
+                by=by,
+                explain=explain,
+                cursor=cursor,
+            )
+        )
 
     def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
         """Return the generations of the log, oldest first."""

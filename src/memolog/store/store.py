@@ -18,6 +18,7 @@ from memolog.domain.moments import to_micros
 from memolog.domain.observation import Scope
 from memolog.store.copies import Copies
 from memolog.store.engine import Engine
+from memolog.store.indexing import Indexing
 from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.logs import Logs
@@ -25,6 +26,7 @@ from memolog.store.messages import Messages, Saved, Weigh
 from memolog.store.postgres_address import PostgresOptions
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
+from memolog.store.searching import Searching
 from memolog.store.snapshot import Snapshot, reading_snapshot
 from memolog.store.sql import Script
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
@@ -93,6 +95,8 @@ class Store:
         self.task_messages = TaskMessages(engine, clock)
         self.task_decay = TaskDecay(engine, clock)
         self.task_search = TaskSearch(engine, self.task_messages)
+        self.indexing = Indexing(engine)
+        self.searching = Searching(engine)
 
     async def save_and_snapshot(
         self,

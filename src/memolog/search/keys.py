@@ -1,0 +1,82 @@
+"""The key of a document in the index: where it stands, how long it is and who said it, in one number.
+
+Knows how the number is put together, so that hits can be ranked, and neighbours found, without looking anything up.
+
+A message: thread, sequence number, length, class. Anything else: minus its own key, its kind and its length; it has no
+neighbours. A thread's first 33 million messages have a place in it.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+__all__ = [
+    "ASSISTANT",
+    "OBSERVATION",
+    "PLACE",
+    "TASK",
+    "TOOL",
+    "USER",
+    "Place",
+    "fits",
+    "key_of_message",
+    "key_of_other",
+    "place_of",
+]
+
+USER: Final = 0
+ASSISTANT: Final = 1
+TOOL: Final = 2
+OBSERVATION: Final = 3
+TASK: Final = 4
+
+_CLASS_BITS = 2
+_LENGTH_BITS = 6
+_SEQ_BITS = 25
+_SHIFT = _CLASS_BITS + _LENGTH_BITS
+_STEP = math.log(1.2)
+"""Lengths are kept to within a tenth: 63 steps of a fifth reach 97,000 words."""
+_LENGTHS: Final = tuple(1.2**step for step in range(1 << _LENGTH_BITS))
+PLACE: Final = 1 << _SHIFT
+"""One message further on."""
+
+
+class Place(NamedTuple):
+    """What a key says."""
+
+    thread: int
+    seq: int
+    length: float
+    kind: int
+
+
+def fits(thread_pk: int, seq: int) -> bool:
+    """Tell whether a message can have a key."""
+    return 0 < seq < 1 << _SEQ_BITS and 0 < thread_pk < 1 << (63 - _SHIFT - _SEQ_BITS)
+
+
+def _step(length: int) -> int:
+    return min((1 << _LENGTH_BITS) - 1, round(math.log(max(1, length)) / _STEP))
+
+
+def key_of_message(thread_pk: int, seq: int, length: int, kind: int) -> int:
+    """Return the key of a message."""
+    return thread_pk << (_SHIFT + _SEQ_BITS) | seq << _SHIFT | _step(length) << _CLASS_BITS | kind
+
+
+def key_of_other(pk: int, length: int, kind: int) -> int:
+    """Return the key of an observation or a task."""
+    return -((2 * pk + (kind == TASK)) << _SHIFT | _step(length) << _CLASS_BITS)
+
+
+def place_of(key: int) -> Place:
+    """Return what a key says; the thread of what is no message is 0, and its sequence number its own key."""
+    if key < 0:
+        own = -key >> _SHIFT
+        length = _LENGTHS[(-key >> _CLASS_BITS) & ((1 << _LENGTH_BITS) - 1)]
+        return Place(0, own >> 1, length, TASK if own & 1 else OBSERVATION)
+    return Place(
+        key >> (_SHIFT + _SEQ_BITS),
+        (key >> _SHIFT) & ((1 << _SEQ_BITS) - 1),
+        _LENGTHS[(key >> _CLASS_BITS) & ((1 << _LENGTH_BITS) - 1)],
+        key & ((1 << _CLASS_BITS) - 1),
+    )

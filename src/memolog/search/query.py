@@ -1,0 +1,199 @@
+"""What a query means. Any text is one: what is no operator is a word, and what is no word is nothing.
+
+Knows operators, words and the shape of questions. Knows no index.
+
+    "exact words"   must stand there in this order      role:user  thread:t1  task:T-7  source:observation
+    auth*           words that begin like this          after:2024-03  before:2024-03-05
+    *chem*          words that contain this
+    -draft          must not stand there                everything else: the more of it, the better
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from memolog.domain.message import ROLES
+from memolog.domain.search import SOURCES
+from memolog.search.dates import Window, moment, windows_in
+from memolog.search.english import STOP_WORDS
+from memolog.search.words import Word, folded, normal, terms_of_word, words_of
+
+__all__ = ["MOST_WORDS", "Query", "Wish", "parse", "phrase_of"]
+
+MOST_WORDS: Final = 48
+"""More words than any question has; of a longer text the longest words are taken, which are the rarest."""
+_MOST_CHARACTERS = 10_000
+_MOST_SPECIAL = 8
+_LOOKED_AT = 600
+
+_PIECE: Final = re.compile(
+    r"""(?P<minus>(?<!\S)-)?(?:
+    "(?P<phrase>[^"]*)(?:"|$)
+    | (?P<key>role|thread|task|after|before|source):(?:"(?P<quoted>[^"]*)(?:"|$)|(?P<value>\S+))
+    | (?P<plain>[^\s"]+)
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_QUESTION: Final = re.compile(
+    r"\?\s*$|^\s*(?:what|when|where|which|who|whom|whose|why|how|did|do|does|is|are|was|were|can|could|has|have|had|should|"
+    r"would|will|tell|remind|find|recall)\b|\b(?:i|my|me|we|our)\b",
+    re.IGNORECASE,
+)
+_ASKS_ASSISTANT: Final = re.compile(
+    r"\b(?:you|your|assistant|ai|bot)\b.*\b(?:suggest|recommend|mention|said|say|told|tell|gave|give|provid|list|describ|"
+    r"explain|answer|remind|discuss|wrote|creat|generat|propos|advi[cs]e)"
+    r"|\b(?:our|previous|earlier|last) (?:last |previous |earlier )?(?:conversation|chat|discussion)|\bremind me\b",
+    re.IGNORECASE,
+)
+_ASKS_NUMBER: Final = re.compile(r"\bhow (?:many|much|old|long|often|far|big|tall)\b", re.IGNORECASE)
+_ASKS_TIME: Final = re.compile(r"\bwhen\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b", re.IGNORECASE)
+_ASKS_NAME: Final = re.compile(r"\bwho\b|\bwhere\b|\bwhich\b|\bthe name\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One word of a query, as terms of the index: the first says most."""
+
+    word: Word
+    terms: tuple[str, ...]
+    prefix: str | None = None
+    inside: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What is looked for."""
+
+    wishes: tuple[Wish, ...] = ()
+    phrases: tuple[str, ...] = ()
+    without: tuple[Wish, ...] = ()
+    without_phrases: tuple[str, ...] = ()
+    roles: frozenset[str] = frozenset()
+    threads: frozenset[str] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
+    after: datetime | None = None
+    before: datetime | None = None
+    windows: tuple[Window, ...] = ()
+    is_question: bool = False
+    asks_assistant: bool = False
+    asks_number: bool = False
+    asks_time: bool = False
+    asks_name: bool = False
+    spoken: frozenset[str] = field(default_factory=frozenset[str])
+    """The plain words, folded: a speaker's name may be among them."""
+
+
+def parse(text: str, now: datetime) -> Query:
+    """Return what a text asks for. Never raises; what lies beyond ten thousand characters is not read."""
+    text = normal(text[:_MOST_CHARACTERS])
+    found = _Found(now)
+    for piece in _PIECE.finditer(text):
+        found.take(piece)
+    # Questions are short: in a long text the words say what is wanted, not the way it is put.
+    plain = " ".join(found.plain)[:_LOOKED_AT]
+    return Query(
+        wishes=_wishes(found),
+        phrases=tuple(found.phrases[:_MOST_SPECIAL]),
+        without=tuple(_wish(word) for word in found.without[:_MOST_SPECIAL]),
+        without_phrases=tuple(found.without_phrases[:_MOST_SPECIAL]),
+        roles=frozenset(found.values["role"]),
+        threads=frozenset(found.values["thread"]),
+        tasks=frozenset(found.values["task"]),
+        sources=frozenset(found.values["source"]),
+        after=max(found.after, default=None),
+        before=min(found.before, default=None),
+        windows=windows_in(plain, now),
+        is_question=bool(_QUESTION.search(plain)),
+        asks_assistant=bool(_ASKS_ASSISTANT.search(plain)),
+        asks_number=bool(_ASKS_NUMBER.search(plain)),
+        asks_time=bool(_ASKS_TIME.search(plain)),
+        asks_name=bool(_ASKS_NAME.search(plain)),
+        spoken=frozenset(folded(word) for word in words_of(plain)),
+    )
+
+
+class _Found:
+    """The pieces of a query, sorted by what they are."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.plain: list[str] = []
+        self.phrases: list[str] = []
+        self.without: list[Word] = []
+        self.without_phrases: list[str] = []
+        self.prefixes: list[str] = []
+        self.insides: list[str] = []
+        self.values: dict[str, list[str]] = {"role": [], "thread": [], "task": [], "source": []}
+        self.after: list[datetime] = []
+        self.before: list[datetime] = []
+
+    def take(self, piece: re.Match[str]) -> None:
+        """Sort one piece."""
+        if (phrase := piece["phrase"]) is not None:
+            wanted = phrase_of(phrase)
+            if wanted:
+                (self.without_phrases if piece["minus"] else self.phrases).append(wanted)
+                if not piece["minus"]:
+                    self.plain.append(phrase)
+            return
+        if piece["key"] and self._filter(piece["key"].lower(), piece["quoted"] or piece["value"] or ""):
+            return
+        plain = piece["plain"] or piece[0]
+        if piece["minus"]:
+            self.without += words_of(plain)
+        elif len(plain) > 2 and plain.startswith("*") and plain.endswith("*"):  # noqa: PLR2004
+            self.insides += map(folded, words_of(plain))
+        elif len(plain) > 1 and plain.endswith("*"):
+            *others, last = words_of(plain) or [""]
+            self.plain += others
+            self.prefixes += [folded(last)] if last else []
+        else:
+            self.plain.append(plain)
+
+    def _filter(self, key: str, value: str) -> bool:
+        """Take a filter; False if its value makes no sense: then it is words like any others."""
+        if key in {"after", "before"}:
+            window = moment(value, self.now)
+            if window is None:
+                return False
+            if key == "after":
+                self.after.append(window.first)
+            else:
+                self.before.append(window.first)
+            return True
+        known = {"role": ROLES, "source": SOURCES}.get(key)
+        value = value.lower() if known else value
+        if not value or (known and value not in known):
+            return False
+        self.values[key].append(value)
+        return True
+
+
+def phrase_of(text: str) -> str:
+    """Return the words of a text in order, folded, with one space around each: what a phrase is looked for in."""
+    words = [folded(word) for word in words_of(normal(text))]
+    return f" {' '.join(words)} " if words else ""
+
+
+def _wish(word: Word) -> Wish:
+    return Wish(word=word, terms=terms_of_word(word))
+
+
+def _wishes(found: _Found) -> tuple[Wish, ...]:
+    words = list(dict.fromkeys(word for text in found.plain for word in words_of(text)))
+    telling = [word for word in words if folded(word) not in STOP_WORDS]
+    chosen = telling or words
+    if len(chosen) > MOST_WORDS:
+        longest = frozenset(sorted(chosen, key=len, reverse=True)[:MOST_WORDS])
+        chosen = [word for word in chosen if word in longest]
+    return (*map(_wish, chosen), *_special(found))
+
+
+def _special(found: _Found) -> Iterator[Wish]:
+    for prefix in found.prefixes[:_MOST_SPECIAL]:
+        yield Wish(word=prefix, terms=terms_of_word(prefix), prefix=prefix)
+    for inside in found.insides[:_MOST_SPECIAL]:
+        yield Wish(word=inside, terms=terms_of_word(inside), inside=inside)

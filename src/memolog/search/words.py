@@ -1,0 +1,102 @@
+"""From a text to the terms that stand for it in the index, and from a query to the same terms.
+
+Knows words, identifiers, paths and scripts without spaces. Knows nothing of messages or of where terms are kept.
+
+    restaurants          restaur                                     a word by its stem
+    getUserById          =getuserbyid · get · user · by · id         an identifier whole, and its parts
+    src/auth/login.ts    =src/auth/login.ts · =auth/login.ts ·       a path whole, its ends, and its parts
+                         =login.ts · src · auth · login · ts
+    東京都               東 · 京 · 都 · 東京 · 京都                  characters and pairs
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+
+from memolog.search.english import stem
+
+__all__ = ["LONGEST_WORD", "UNSPACED", "Word", "folded", "grams", "normal", "terms_of_word", "words_of"]
+
+UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+"""Scripts in which words are not set off by spaces, or carry particles without one: a range for a class."""
+
+LONGEST_WORD: Final = 64
+"""A word is known by its first characters: longer ones are keys, hashes and blobs, told apart long before."""
+
+_MOST_PARTS = 12
+_MOST_ENDS = 4
+# What holds an identifier together. Signs that belong to the sentence (a full stop at its end) are never inside a word.
+_ASCII: Final = re.compile(r"[A-Za-z0-9_]+(?:[./\\:@#+-]+[A-Za-z0-9_]+)*")
+_MARKS: Final = "\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0dff"
+_LETTER: Final = rf"[^\W{UNSPACED}]|[{_MARKS}]"
+_ANY: Final = re.compile(rf"([{UNSPACED}]+)|(?:{_LETTER})+(?:[./\\:@#+-]+(?:{_LETTER})+)*")
+_RUN: Final = re.compile(rf"[{UNSPACED}]")
+_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+
+Word = str
+"""A piece of a text as it is written there: a word, an identifier, or a run of a script without spaces."""
+
+
+def normal(text: str) -> str:
+    """Return the text with one code for one character: full width, ligatures and composed letters are unified."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def folded(word: str) -> str:
+    """Return a word without case and accents."""
+    if word.isascii():
+        return word.lower()
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", word.casefold()))
+    return unicodedata.normalize("NFC", plain)
+
+
+def words_of(text: str) -> list[Word]:
+    """Return the words of a normal text, in order."""
+    return _ASCII.findall(text) if text.isascii() else [hit[0] for hit in _ANY.finditer(text)]
+
+
+def terms_of_word(word: Word) -> tuple[str, ...]:
+    """Return the terms that a word is indexed as: the one that says most comes first."""
+    if word.isalpha() and (word.islower() or word.istitle() or word.isupper()) and not _is_unspaced(word):
+        return (stem(folded(word))[:LONGEST_WORD],)
+    if word.isdigit():
+        return (word[:LONGEST_WORD],)
+    if _is_unspaced(word):
+        return tuple(_characters(folded(word)))
+    return tuple(dict.fromkeys((*_wholes(word), *_parts(word))))
+
+
+def _is_unspaced(word: Word) -> bool:
+    return not word.isascii() and _RUN.match(word) is not None
+
+
+def _characters(run: str) -> Iterator[str]:
+    """Yield each pair of neighbours, then each character: a word of one or two is found as surely as a sentence."""
+    yield from (run[at : at + 2] for at in range(len(run) - 1))
+    yield from run
+
+
+def _wholes(word: Word) -> Iterator[str]:
+    whole = folded(word).replace("\\", "/")
+    yield f"={whole[:LONGEST_WORD]}"
+    # A path is asked for by its last folders as often as by all of them.
+    for _ in range(_MOST_ENDS):
+        _, slash, whole = whole.partition("/")
+        if not slash:
+            return
+        yield f"={whole[:LONGEST_WORD]}"
+
+
+def _parts(word: Word) -> Iterator[str]:
+    for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MOST_PARTS]:
+        yield stem(folded(part))[:LONGEST_WORD]
+
+
+def grams(word: str) -> frozenset[str]:
+    """Return the trigrams of a folded word; one of fewer characters has none."""
+    return frozenset(word[at : at + 3] for at in range(len(word) - 2))

@@ -1,0 +1,297 @@
+"""Keeping the search index up: what waits is analysed in batches and written in one transaction each.
+
+Knows what waits (threads that grew, rows that changed) and how a row becomes a document. What is gone is taken out by triggers,
+whoever deletes it. Two processes that index the same at once do it once: a batch names the place that it starts from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from memolog.domain.codec import loads, unpack
+from memolog.domain.message import parts_from_json
+from memolog.search.analysis import Analysed, analyse
+from memolog.search.keys import OBSERVATION, TASK, fits, key_of_message, key_of_other
+from memolog.search.texts import Redact, kind_of, text_of_parts, text_of_task
+from memolog.search.words import folded, grams, normal, words_of
+from memolog.store.engine import Engine
+from memolog.store.scope import check_id
+from memolog.store.sql import Row, Script, load_queries
+
+__all__ = ["Indexing", "reading_scope"]
+
+q = load_queries("search")
+
+Values: TypeAlias = dict[str, Any]
+
+# So many rows are analysed between two commits: a writer never waits longer than for these.
+_BATCH = 128
+_WORDS_A_QUERY = 512
+_FOUND_OBSERVATIONS = frozenset({"active", "superseded", "dropped"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    """One row, ready to be written: its place among what waits, and what it is indexed as."""
+
+    values: Values
+    words: tuple[str, ...]
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stretch:
+    """Messages of a thread after those that are indexed."""
+
+    thread_pk: int
+    from_seq: int
+    up_to: int
+    documents: tuple[_Document, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changed:
+    """A row that changed since it was indexed; without a document if it is not to be found any more."""
+
+    kind: str
+    source_pk: int
+    version: int
+    first: int
+    last: int
+    document: _Document | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """What was read to be indexed."""
+
+    stretches: tuple[_Stretch, ...]
+    changed: tuple[_Changed, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.stretches or self.changed)
+
+
+class Indexing:
+    """Brings the index of a resource up to date."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def catch_up(self, resource: str, redact: Redact, *, most: int | None = None) -> int:
+        """Index what waits, up to some batches if told; returns how many batches it took."""
+        check_id("resource", resource)
+        batches = 0
+        while most is None or batches < most:
+            waiting = await self._engine.read(lambda: _reading_waiting(resource, redact))
+            if not waiting:
+                break
+            await self._engine.write(lambda found=waiting: _writing(resource, found), name="search.index")
+            batches += 1
+        return batches
+
+    async def behind(self, resource: str) -> int:
+        """Return how many threads have messages that are not indexed yet."""
+        check_id("resource", resource)
+
+        def script() -> Script[int]:
+            rows = yield q.count_behind(resource=resource)
+            return rows[0][0]
+
+        return await self._engine.read(script)
+
+
+def reading_scope(resource: str) -> Script[int | None]:
+    """Return the key that a resource has in the index."""
+    rows = yield q.get_scope(resource=resource)
+    return rows[0][0] if rows else None
+
+
+# ---------------------------------------------------------------- what waits
+
+
+def _reading_waiting(resource: str, redact: Redact) -> Script[_Waiting]:
+    rows = yield q.any_behind(resource=resource)
+    behind, queued = rows[0]
+    stretches: tuple[_Stretch, ...] = ()
+    changed: list[_Changed] = []
+    if behind:
+        stretches = yield from _reading_stretches(resource, redact)
+    if queued:
+        rows = yield q.messages_queued(resource=resource, limit=_BATCH)
+        changed += [_changed_message(row, redact) for row in rows]
+        rows = yield q.observations_queued(resource=resource, limit=_BATCH)
+        changed += [_changed_observation(row, redact) for row in rows]
+        tasks = yield q.tasks_queued(resource=resource, limit=_BATCH)
+        labels = yield q.labels_of(tasks=[row[0] for row in tasks])
+        changed += [_changed_task(row, labels, redact) for row in tasks]
+    return _Waiting(stretches=stretches, changed=tuple(changed))
+
+
+def _reading_stretches(resource: str, redact: Redact) -> Script[tuple[_Stretch, ...]]:
+    found: list[_Stretch] = []
+    left = _BATCH
+    for thread_pk, indexed, last in (yield q.threads_behind(resource=resource, limit=_BATCH)):
+        rows: Sequence[Row] = ()
+        if indexed < last and left > 0:
+            rows = yield q.messages_behind(thread_pk=thread_pk, after=indexed, up_to=last, limit=left)
+        elif indexed < last:
+            break
+        # Numbers may be missing at the end: a copy that ends early, a number that was given back.
+        up_to = rows[-1][2] if len(rows) == left and rows else last
+        left -= len(rows)
+        documents = tuple(document for row in rows if (document := _message(row, redact)))
+        found.append(_Stretch(thread_pk=thread_pk, from_seq=indexed, up_to=up_to, documents=documents))
+    return tuple(found)
+
+
+def _message(row: Row, redact: Redact) -> _Document | None:
+    pk, thread_pk, seq, role, at, state, own, level, speaker, parts_text, search = row[:11]
+    if state != "live" or own or not fits(thread_pk, seq):
+        return None
+    parts = parts_from_json(parts_text)
+    analysed = analyse(redact(text_of_parts(parts) if search is None else unpack(search) or ""))
+    if not analysed.terms:
+        return None
+    kind = kind_of(role, parts)
+    values: Values = {
+        "doc": key_of_message(thread_pk, seq, analysed.length, kind),
+        "thread_pk": thread_pk,
+        "source_pk": pk,
+        "source": "raw" if level == 0 else "compacted",
+        "kind": kind,
+        "at": at,
+        "speaker": folded(normal(unpack(speaker) or "")) or None,
+    }
+    return _document(values, analysed, level)
+
+
+def _document(values: Values, analysed: Analysed, level: int = 0) -> _Document:
+    values |= {"length": analysed.length, "traits": analysed.traits, "terms": analysed.terms}
+    return _Document(values=values, words=analysed.words, level=level)
+
+
+def _changed_message(row: Row, redact: Redact) -> _Changed:
+    # Whatever its length and class were, the message's place is the same.
+    first = key_of_message(row[1], row[2], 0, 0)
+    return _Changed(
+        kind="message",
+        source_pk=row[0],
+        version=row[-1],
+        first=first,
+        last=first + 255,
+        document=_message(row, redact),
+    )
+
+
+def _changed_other(kind: int, pk: int, version: int, document: _Document | None) -> _Changed:
+    last = key_of_other(pk, 0, kind)
+    name = "task" if kind == TASK else "observation"
+    return _Changed(kind=name, source_pk=pk, version=version, first=last - 255, last=last, document=document)
+
+
+def _other(kind: int, pk: int, at: int, source: str, thread_pk: int | None, text: str) -> _Document | None:
+    analysed = analyse(text)
+    if not analysed.terms:
+        return None
+    values: Values = {
+        "doc": key_of_other(pk, analysed.length, kind),
+        "thread_pk": thread_pk,
+        "source_pk": pk,
+        "source": source,
+        "kind": kind,
+        "at": at,
+        "speaker": None,
+    }
+    return _document(values, analysed)
+
+
+def _changed_observation(row: Row, redact: Redact) -> _Changed:
+    pk, at, state, text, verbatim, files, group_kind, thread_pk, version = row
+    document = None
+    if state in _FOUND_OBSERVATIONS:
+        texts = (unpack(text) or "", unpack(verbatim) or "", *map(str, loads(files)))
+        source = "reflection" if group_kind == "reflection" else "observation"
+        document = _other(OBSERVATION, pk, at, source, thread_pk, redact("\n".join(filter(None, texts))))
+    return _changed_other(OBSERVATION, pk, version, document)
+
+
+def _changed_task(row: Row, labels: Iterable[Row], redact: Redact) -> _Changed:
+    pk, at, title, description, summary, version = row
+    named = [unpack(label) or "" for task_pk, label in labels if task_pk == pk]
+    text = text_of_task(unpack(title) or "", unpack(description) or "", unpack(summary), named)
+    return _changed_other(TASK, pk, version, _other(TASK, pk, at, "task", None, redact(text)))
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _writing(resource: str, waiting: _Waiting) -> Script[None]:
+    yield q.create_scope(resource=resource)
+    scope_pk = yield from reading_scope(resource)
+    documents: list[_Document] = []
+    for stretch in waiting.stretches:
+        claimed = yield q.claim_thread(thread_pk=stretch.thread_pk, from_seq=stretch.from_seq, up_to=stretch.up_to)
+        if claimed:
+            documents += stretch.documents
+            yield q.thread_is_indexed(thread_pk=stretch.thread_pk)
+    for changed in waiting.changed:
+        step = q.claim_queued(kind=changed.kind, source_pk=changed.source_pk, version=changed.version)
+        if (yield step):
+            yield q.remove_docs(first=changed.first, last=changed.last)
+            documents += [changed.document] if changed.document else []
+    documents = yield from _still_so(documents)
+    if documents and scope_pk is not None:
+        yield q.add_doc.many([_scoped(document.values, scope_pk) for document in documents])
+        yield from _writing_words(scope_pk, documents)
+
+
+def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:
+    """Leave out messages that were withdrawn or compacted since they were read; their rows wait again by themselves."""
+    said = [document for document in documents if document.values["doc"] > 0]
+    levels: dict[int, int] = {}
+    for start in range(0, len(said), _WORDS_A_QUERY):
+        pks = [document.values["source_pk"] for document in said[start : start + _WORDS_A_QUERY]]
+        rows = yield q.unchanged(messages=pks)
+        levels |= {row[0]: row[1] for row in rows}
+    return [
+        document
+        for document in documents
+        if document.values["doc"] < 0 or levels.get(document.values["source_pk"]) == document.level
+    ]
+
+
+def _scoped(values: Values, scope_pk: int) -> Values:
+    mark = f"{scope_pk:x}:"
+    return {**values, "scope_pk": scope_pk, "terms": " ".join([mark + term for term in values["terms"]])}
+
+
+def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
+    words = list(dict.fromkeys(word for document in documents for word in document.words))
+    new: list[str] = []
+    for start in range(0, len(words), _WORDS_A_QUERY):
+        chunk = words[start : start + _WORDS_A_QUERY]
+        known = {row[0] for row in (yield q.known_words(scope_pk=scope_pk, words=chunk))}
+        new += [word for word in chunk if word not in known]
+    # In one order, so that two writers cannot wait for each other.
+    new.sort()
+    if new:
+        yield q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in new])
+        yield q.add_gram.many(list(_gram_values(scope_pk, new)))
+    names = sorted({name for document in documents for name in _names(document.values)})
+    if names:
+        yield q.add_speaker.many([{"scope_pk": scope_pk, "name": name} for name in names])
+
+
+def _gram_values(scope_pk: int, words: Iterable[str]) -> Iterator[Values]:
+    for word in words:
+        for gram in sorted(grams(word)):
+            yield {"scope_pk": scope_pk, "gram": gram, "word": word}
+
+
+def _names(values: Values) -> Iterator[str]:
+    speaker: str | None = values["speaker"]
+    if speaker and words_of(speaker):
+        yield speaker

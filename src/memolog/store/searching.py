@@ -1,0 +1,301 @@
+"""Searching the index: the terms of a query, rarest first, then the rows that are worth a closer look, then the page.
+
+Knows the index and its limits. What a query means and how hits are ranked is decided in `search/`, alike for both engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from memolog.domain.message import ROLES
+from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.search import SOURCES
+from memolog.search.query import Query, Wish
+from memolog.search.ranking import Detail, Draft, Posting, Scored, Stats, draft, rank
+from memolog.search.words import grams, terms_of_word, words_of
+from memolog.store.engine import Engine
+from memolog.store.indexing import reading_scope
+from memolog.store.scope import FIRST, LAST, check_id
+from memolog.store.sql import Row, Script, load_queries
+
+__all__ = ["Found", "Searching"]
+
+q = load_queries("search")
+
+Values: TypeAlias = dict[str, Any]
+
+# What a term may cost, and what all may: about ten milliseconds of reading on a small machine.
+_MOST_A_TERM = 6_000
+_MOST_ROWS = 12_000
+_ROWS_A_QUERY = 512
+_MOST_EXPANDED = 24
+_MOST_SPEAKERS = 1_000
+# A path or an identifier says more than a word of prose, its parts less than the whole.
+_WHOLE: Final = 1.5
+_PART: Final = 0.5
+_SHORTEST_INSIDE = 3
+_THREAD_SHIFT = 33
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a query found, best first, before anything is shown."""
+
+    scored: tuple[Scored, ...] = ()
+    terms: dict[str, float] = field(default_factory=dict[str, float])
+    """What was looked for, rarest first, and how rare it is."""
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Term:
+    term: str
+    weight: float
+    count: int = 0
+
+
+class Searching:
+    """Finds what was said, one resource at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def search(self, resource: str, query: Query, *, explain: bool = False) -> Found:
+        """Return every hit of a query, the best first."""
+        check_id("resource", resource)
+        return await self._engine.read(lambda: _searching(resource, query, explain=explain))
+
+    async def rows(self, resource: str, keys: Sequence[int]) -> dict[int, Row]:
+        """Return the rows behind keys of the index: of messages, of observations, of tasks."""
+        check_id("resource", resource)
+        return await self._engine.read(lambda: _reading_rows(resource, keys))
+
+
+def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
+    scope_pk = yield from reading_scope(resource)
+    if scope_pk is None or not query.wishes:
+        return Found()
+    bounds = yield from _bounds(resource, query)
+    if bounds is None:
+        return Found()
+    rows = yield q.stats(scope_pk=scope_pk)
+    stats = Stats(documents={row[0]: row[1] for row in rows}, lengths={row[0]: row[2] for row in rows})
+    speakers = yield from _named_speakers(scope_pk, query)
+    terms, left_out = yield from _terms(scope_pk, _without_names(query, speakers), bounds)
+    postings = yield from _postings(scope_pk, terms, bounds)
+    allowed = yield from _allowed(resource, scope_pk, query, postings)
+    drafted = draft(postings, stats, query, allowed)
+    details = yield from _details(drafted)
+    threads = yield from _thread_lengths(drafted)
+    scored = rank(drafted, query, details, threads, speakers, explain=explain)
+    return Found(scored=tuple(scored), terms=drafted.idf, left_out=left_out)
+
+
+# ---------------------------------------------------------------- terms
+
+
+def _named_speakers(scope_pk: int, query: Query) -> Script[frozenset[str]]:
+    """Return the speakers that the question names, by their whole name or by one of its words."""
+    rows = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
+    return frozenset(row[0] for row in rows if not query.spoken.isdisjoint(words_of(row[0])))
+
+
+def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
+    """Leave the speakers' names out of the words: who is named speaks, and is rarely spoken of by name."""
+    names = {term for speaker in speakers for word in words_of(speaker) for term in terms_of_word(word)}
+    others = tuple(wish for wish in query.wishes if wish.prefix or wish.inside or wish.terms[0] not in names)
+    return others or query.wishes
+
+
+def _terms(
+    scope_pk: int, wishes: Iterable[Wish], bounds: tuple[int, int]
+) -> Script[tuple[list[_Term], tuple[str, ...]]]:
+    """Return the terms to look for, rarest first, as many as the budget allows, and those that are too common."""
+    found: dict[str, _Term] = {}
+    for wish in wishes:
+        for term in (yield from _counted(scope_pk, wish, bounds)):
+            known = found.get(term.term)
+            if known is None or known.weight < term.weight:
+                found[term.term] = term
+    chosen: list[_Term] = []
+    left = _MOST_ROWS
+    for term in sorted(found.values(), key=lambda one: (one.count, one.term)):
+        if term.count > left or (chosen and term.count > _MOST_A_TERM):
+            break
+        chosen.append(term)
+        left -= term.count
+    return chosen, tuple(sorted(set(found) - {term.term for term in chosen}))
+
+
+def _counted(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[_Term]]:
+    """Return the terms of one word that occur at all; one that does not occur is looked for inside other words."""
+    if wish.prefix is not None:
+        rows = yield q.words_with_prefix(
+            scope_pk=scope_pk, first=wish.prefix, last=f"{wish.prefix}\U0010ffff", limit=_MOST_EXPANDED
+        )
+        return (yield from _counting(scope_pk, [(term, 1.0) for row in rows for term in _first(row[0])], bounds))
+    if wish.inside is not None:
+        return (yield from _inside(scope_pk, wish.inside, bounds))
+    weighed = _weighed(wish.terms)
+    terms = yield from _counting(scope_pk, weighed, bounds)
+    if not terms:
+        terms = yield from _inside(scope_pk, wish.word.lower(), bounds)
+    return terms
+
+
+def _first(word: str) -> tuple[str, ...]:
+    return terms_of_word(word)[:1]
+
+
+def _weighed(terms: tuple[str, ...]) -> list[tuple[str, float]]:
+    """Return what to look for: an identifier whole, and less by its parts; a run of characters by its pairs."""
+    wholes = [term for term in terms if term.startswith("=")]
+    if wholes:
+        last = wholes[-1:] if len(wholes) > 1 else []
+        parts = [term for term in terms if not term.startswith("=")]
+        return [(wholes[0], _WHOLE), *((term, 1.0) for term in last), *((term, _PART) for term in parts)]
+    pairs = [term for term in terms if len(term) > 1]
+    return [(term, 1.0) for term in (pairs if len(terms) > 1 and pairs else terms)]
+
+
+def _counting(scope_pk: int, weighed: Iterable[tuple[str, float]], bounds: tuple[int, int]) -> Script[list[_Term]]:
+    found: list[_Term] = []
+    for term, weight in dict(weighed).items():
+        rows = yield q.count_hits(term=_quoted(scope_pk, term), first=bounds[0], last=bounds[1], most=_MOST_A_TERM + 1)
+        if rows[0][0]:
+            found.append(_Term(term=term, weight=weight, count=rows[0][0]))
+    return found
+
+
+def _inside(scope_pk: int, piece: str, bounds: tuple[int, int]) -> Script[list[_Term]]:
+    """Return the terms of words that contain a piece."""
+    if len(piece) < _SHORTEST_INSIDE:
+        return []
+    wanted = sorted(grams(piece))
+    rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=4 * _MOST_EXPANDED)
+    words = [row[0] for row in rows if piece in row[0]][:_MOST_EXPANDED]
+    return (yield from _counting(scope_pk, [(term, _PART) for word in words for term in _first(word)], bounds))
+
+
+def _quoted(scope_pk: int, term: str) -> str:
+    return f'"{scope_pk:x}:{term}"'
+
+
+def _postings(scope_pk: int, terms: Sequence[_Term], bounds: tuple[int, int]) -> Script[list[Posting]]:
+    found: list[Posting] = []
+    for term in terms:
+        rows = yield q.hits(
+            once=_quoted(scope_pk, term.term),
+            often=_quoted(scope_pk, f"{term.term}^"),
+            very_often=_quoted(scope_pk, f"{term.term}^^"),
+            first=bounds[0],
+            last=bounds[1],
+            most=_MOST_A_TERM,
+        )
+        once, often, very_often = ([row[1] for row in rows if row[0] == step] for step in range(3))
+        posting = Posting(term=term.term, weight=term.weight, keys=once, often=often, very_often=very_often)
+        found.append(posting)
+    return found
+
+
+# ---------------------------------------------------------------- filters
+
+
+def _bounds(resource: str, query: Query) -> Script[tuple[int, int] | None]:
+    """Return between which keys to look: those of one thread, if only one is wanted. None: there is no such thread."""
+    if not query.threads:
+        return FIRST, LAST
+    rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
+    if not rows:
+        return None
+    if len(rows) > 1:
+        return FIRST, LAST
+    # What was observed in a thread has no place in its sequence; it is let through by the filter, not by the bounds.
+    last = ((rows[0][0] + 1) << _THREAD_SHIFT) - 1
+    return (FIRST if _wants_others(query) else rows[0][0] << _THREAD_SHIFT), last
+
+
+def _wants_others(query: Query) -> bool:
+    return not query.roles and (not query.sources or bool(query.sources - {"raw", "compacted"}))
+
+
+def _allowed(resource: str, scope_pk: int, query: Query, postings: Sequence[Posting]) -> Script[frozenset[int] | None]:
+    """Return the keys that the filters let through; None: there is no filter."""
+    unwanted = yield from _unwanted(scope_pk, query)
+    filters = (query.roles, query.threads, query.tasks, query.sources, query.after, query.before)
+    if not any(filters) and not unwanted:
+        return None
+    keys = {key for posting in postings for key in posting.keys} - unwanted
+    if not any(filters):
+        return frozenset(keys)
+    thread_pks: list[int] = []
+    if query.threads:
+        rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
+        thread_pks = [row[0] for row in rows]
+    values: Values = {
+        "scope_pk": scope_pk,
+        "after": FIRST if query.after is None else to_micros(query.after),
+        "before": LAST if query.before is None else to_micros(query.before),
+        "sources": sorted(query.sources or SOURCES),
+        "any_role": int(not query.roles),
+        "roles": sorted(query.roles or ROLES),
+        "any_thread": int(not query.threads),
+        "thread_pks": thread_pks,
+        "any_task": int(not query.tasks),
+        "tasks": sorted(query.tasks),
+    }
+    allowed: set[int] = set()
+    for chunk in _chunks(sorted(keys)):
+        allowed |= {row[0] for row in (yield q.allowed(docs=chunk, **values))}
+    return frozenset(allowed)
+
+
+def _unwanted(scope_pk: int, query: Query) -> Script[set[int]]:
+    """Return the keys of documents that hold a word that must not be there."""
+    unwanted: set[int] = set()
+    for wish in query.without:
+        term = _Term(term=wish.terms[0], weight=1.0)
+        for posting in (yield from _postings(scope_pk, [term], (FIRST, LAST))):
+            unwanted.update(posting.keys)
+    return unwanted
+
+
+# ---------------------------------------------------------------- a closer look
+
+
+def _chunks(items: Sequence[int]) -> Iterable[Sequence[int]]:
+    for start in range(0, len(items), _ROWS_A_QUERY):
+        yield items[start : start + _ROWS_A_QUERY]
+
+
+def _details(drafted: Draft) -> Script[dict[int, Detail]]:
+    rows: list[Row] = []
+    if drafted.closely:
+        rows += yield q.details(docs=drafted.closely)
+    if drafted.places:
+        rows += yield q.details_of_places(places=drafted.places)
+    return {row[0]: Detail(from_micros(row[1]), row[2], row[3]) for row in rows}
+
+
+def _thread_lengths(drafted: Draft) -> Script[dict[int, tuple[int, int]]]:
+    if not drafted.thread_terms:
+        return {}
+    rows = yield q.thread_lengths(threads=sorted(drafted.thread_terms))
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def _reading_rows(resource: str, keys: Sequence[int]) -> Script[dict[int, Row]]:
+    found: dict[int, Row] = {}
+    said = [key for key in keys if key > 0]
+    others = [key for key in keys if key < 0]
+    if said:
+        rows = yield q.found_messages(docs=said, resource=resource)
+        found |= {row[0]: row[1:] for row in rows}
+    if others:
+        rows = yield q.found_observations(docs=others, resource=resource)
+        found |= {row[0]: row[1:] for row in rows}
+        rows = yield q.found_tasks(docs=others, resource=resource)
+        found |= {row[0]: row[1:] for row in rows}
+    return found

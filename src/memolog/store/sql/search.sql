@@ -1,0 +1,162 @@
+-- get_scope --
+SELECT pk FROM search_scopes WHERE resource = :resource
+
+-- create_scope --
+INSERT INTO search_scopes (resource) VALUES (:resource) ON CONFLICT (resource) DO NOTHING
+
+-- any_behind --
+-- Whether anything of a resource waits to be indexed.
+SELECT EXISTS (SELECT 1 FROM search_behind WHERE resource = :resource),
+  EXISTS (SELECT 1 FROM search_queue WHERE resource = :resource)
+
+-- count_behind --
+SELECT COUNT(*) FROM search_behind WHERE resource = :resource
+
+-- threads_behind --
+SELECT t.pk, t.indexed_seq, t.last_seq FROM search_behind b JOIN threads t ON t.pk = b.thread_pk
+WHERE b.resource = :resource
+ORDER BY t.pk
+LIMIT :limit
+
+-- select_texts --
+-- What a message is indexed from.
+SELECT m.pk, m.thread_pk, m.seq, m.role, m.created_at, m.state, m.own, m.level, m.speaker, m.parts, m.search
+
+-- messages_behind --
+{select_texts}
+FROM messages m WHERE m.thread_pk = :thread_pk AND m.seq > :after AND m.seq <= :up_to
+ORDER BY m.seq
+LIMIT :limit
+
+-- messages_queued --
+-- Those that were never indexed wait as part of their thread.
+{select_texts}, q.version
+FROM search_queue q JOIN messages m ON m.pk = q.source_pk JOIN threads t ON t.pk = m.thread_pk
+WHERE q.resource = :resource AND q.kind = 'message' AND m.seq <= t.indexed_seq
+LIMIT :limit
+
+-- observations_queued --
+SELECT o.pk, COALESCE(o.said_at, g.created_at), o.state, o.text, o.verbatim, o.files, g.kind, g.thread_pk, q.version
+FROM search_queue q JOIN observations o ON o.pk = q.source_pk JOIN groups g ON g.pk = o.group_pk
+WHERE q.resource = :resource AND q.kind = 'observation'
+LIMIT :limit
+
+-- tasks_queued --
+SELECT k.pk, k.created_at, k.title, k.description, k.summary, q.version
+FROM search_queue q JOIN tasks k ON k.pk = q.source_pk
+WHERE q.resource = :resource AND q.kind = 'task'
+LIMIT :limit
+
+-- labels_of --
+SELECT task_pk, label FROM task_labels WHERE task_pk IN (:tasks[]) ORDER BY task_pk, label
+
+-- claim_thread --
+-- Who finds the thread where it was read may index what follows; everybody else has lost the race and changes nothing.
+UPDATE threads SET indexed_seq = :up_to WHERE pk = :thread_pk AND indexed_seq = :from_seq
+RETURNING last_seq
+
+-- thread_is_indexed --
+DELETE FROM search_behind
+WHERE thread_pk = :thread_pk AND EXISTS (SELECT 1 FROM threads WHERE pk = :thread_pk AND last_seq <= indexed_seq)
+
+-- claim_queued --
+-- A row that changed again since it was read has another version, and stays.
+DELETE FROM search_queue WHERE kind = :kind AND source_pk = :source_pk AND version = :version
+RETURNING source_pk
+
+-- unchanged --
+-- The messages among these that are still what was analysed.
+SELECT pk, level FROM messages WHERE pk IN (:messages[]) AND state = 'live'
+
+-- remove_docs --
+DELETE FROM search_docs WHERE doc BETWEEN :first AND :last
+
+-- add_doc --
+INSERT INTO search_docs (doc, scope_pk, thread_pk, source_pk, source, kind, at, length, traits, speaker, terms)
+VALUES (:doc, :scope_pk, :thread_pk, :source_pk, :source, :kind, :at, :length, :traits, :speaker, :terms)
+
+-- known_words --
+SELECT word FROM search_words WHERE scope_pk = :scope_pk AND word IN (:words[])
+
+-- add_word --
+INSERT INTO search_words (scope_pk, word) VALUES (:scope_pk, :word) ON CONFLICT DO NOTHING
+
+-- add_gram --
+INSERT INTO search_grams (scope_pk, gram, word) VALUES (:scope_pk, :gram, :word) ON CONFLICT DO NOTHING
+
+-- add_speaker --
+INSERT INTO search_speakers (scope_pk, name) VALUES (:scope_pk, :name) ON CONFLICT DO NOTHING
+
+-- stats --
+SELECT kind, documents, length FROM search_stats WHERE scope_pk = :scope_pk
+
+-- speakers --
+SELECT name FROM search_speakers WHERE scope_pk = :scope_pk LIMIT :limit
+
+-- words_with_prefix --
+SELECT word FROM search_words WHERE scope_pk = :scope_pk AND word >= :first AND word < :last ORDER BY word LIMIT :limit
+
+-- words_with_grams --
+-- The words that hold all of these trigrams; whether in the right order is looked at afterwards.
+SELECT word FROM search_grams WHERE scope_pk = :scope_pk AND gram IN (:grams[])
+GROUP BY word HAVING COUNT(*) >= :count
+ORDER BY word
+LIMIT :limit
+
+-- count_hits --
+SELECT COUNT(*) FROM (SELECT rowid FROM search_index(:term) WHERE rowid BETWEEN :first AND :last LIMIT :most) AS hits
+
+-- hits --
+-- Where a term occurs, where it occurs often, and where very often; the newest first, should there be too many.
+SELECT 0, rowid FROM (
+  SELECT rowid FROM search_index(:once) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+UNION ALL
+SELECT 1, rowid FROM (
+  SELECT rowid FROM search_index(:often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+UNION ALL
+SELECT 2, rowid FROM (
+  SELECT rowid FROM search_index(:very_often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+
+-- details --
+SELECT doc, at, traits, speaker FROM search_docs WHERE doc IN (:docs[])
+
+-- details_of_places --
+SELECT doc, at, traits, speaker FROM search_docs WHERE doc >> 8 IN (:places[])
+
+-- thread_lengths --
+SELECT thread_pk, user_length, other_length FROM search_threads WHERE thread_pk IN (:threads[])
+
+-- thread_keys --
+SELECT pk FROM threads WHERE resource = :resource AND id IN (:threads[])
+
+-- allowed --
+-- The documents among these that a filter lets through; a filter that was not given lets all through.
+SELECT d.doc FROM search_docs d
+LEFT JOIN messages m ON d.doc > 0 AND m.pk = d.source_pk
+LEFT JOIN tasks k ON k.pk = m.task_pk
+LEFT JOIN tasks own ON d.source = 'task' AND own.pk = d.source_pk
+WHERE d.doc IN (:docs[]) AND d.scope_pk = :scope_pk AND d.at >= :after AND d.at < :before AND d.source IN (:sources[])
+  AND (:any_role = 1 OR m.role IN (:roles[]))
+  AND (:any_thread = 1 OR d.thread_pk IN (:thread_pks[]))
+  AND (:any_task = 1 OR k.id IN (:tasks[]) OR k.handle IN (:tasks[]) OR own.id IN (:tasks[]) OR own.handle IN (:tasks[])
+    OR EXISTS (SELECT 1 FROM task_messages x JOIN tasks y ON y.pk = x.task_pk
+      WHERE x.thread_pk = m.thread_pk AND x.seq = m.seq AND (y.id IN (:tasks[]) OR y.handle IN (:tasks[]))))
+
+-- found_messages --
+SELECT d.doc, t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
+  m.speaker, k.id, m.metadata, m.parts, m.injection, m.search, t.pk
+FROM search_docs d JOIN messages m ON m.pk = d.source_pk JOIN threads t ON t.pk = m.thread_pk LEFT JOIN tasks k ON k.pk = m.task_pk
+WHERE d.doc IN (:docs[]) AND d.doc > 0 AND t.resource = :resource
+
+-- found_observations --
+-- What is still buffered is out of sight, and what is void never was.
+SELECT d.doc, o.id, d.source, d.at, o.state, o.text, o.verbatim, t.id
+FROM search_docs d JOIN observations o ON o.pk = d.source_pk JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
+  LEFT JOIN threads t ON t.pk = g.thread_pk
+WHERE d.doc IN (:docs[]) AND d.source IN ('observation', 'reflection') AND l.resource = :resource
+  AND g.state IN ('active', 'covered')
+
+-- found_tasks --
+SELECT d.doc, k.id, k.handle, d.at, k.status, k.title, k.description, k.summary
+FROM search_docs d JOIN tasks k ON k.pk = d.source_pk
+WHERE d.doc IN (:docs[]) AND d.source = 'task' AND k.resource = :resource
