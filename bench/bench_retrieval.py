@@ -24,10 +24,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from table import table
-
 from memolog import AssistantMessage, Memory, NewMessage, UserMessage
 from memolog.search.english import STOP_WORDS
+from table import table
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 DEPTH = 10
@@ -100,7 +99,14 @@ def locomo(folder: Path, name: str = "locomo_dev") -> list[Corpus]:
         while f"session_{number}_date_time" in talk:
             at = datetime.strptime(talk[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
             for turn in talk.get(f"session_{number}", []):
-                one = Turn(session=f"s{number}", name=turn["dia_id"], role="user", text=turn["text"], at=at, speaker=turn["speaker"])
+                one = Turn(
+                    session=f"s{number}",
+                    name=turn["dia_id"],
+                    role="user",
+                    text=turn["text"],
+                    at=at,
+                    speaker=turn["speaker"],
+                )
                 corpus.turns.append(one)
             number += 1
         known = {turn.name for turn in corpus.turns}
@@ -172,7 +178,10 @@ class Sheet:
 
     def means(self) -> dict[str, float]:
         """Return the mean of each figure."""
-        return {name: round(sum(column) / len(self.rows), 4) for name, column in zip(SCORES, zip(*self.rows, strict=True), strict=True)}
+        return {
+            name: round(sum(column) / len(self.rows), 4)
+            for name, column in zip(SCORES, zip(*self.rows, strict=True), strict=True)
+        }
 
 
 Search = Callable[[Question, str], Any]

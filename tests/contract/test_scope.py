@@ -26,7 +26,7 @@ from memolog.store.task_filter import TaskFilter
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
-    *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
+    *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -108,6 +108,7 @@ TASK_CASES: Final[dict[str, list[Call]]] = {
     ],
     "task_claims.reopen": [lambda s, r, _: s.task_claims.reopen(r, "T-3", who="me")],
     "task_views.get": [lambda s, r, _: s.task_views.get(r, "T-1"), lambda s, r, _: s.task_views.get(r, "task")],
+    "task_views.some": [lambda s, r, _: s.task_views.some(r, ["task"])],
     "task_views.named": [lambda s, r, _: s.task_views.named(r, "First")],
     "task_views.show": [lambda s, r, _: s.task_views.show(r, "T-1")],
     "task_views.list": [
@@ -134,7 +135,6 @@ TASK_CASES: Final[dict[str, list[Call]]] = {
     "task_messages.observations": [lambda s, r, _: s.task_messages.observations(r, "T-1")],
     "task_decay.decay": [lambda s, r, _: s.task_decay.decay(r)],
     "task_decay.restore": [lambda s, r, _: s.task_decay.restore(r, "T-3")],
-    "task_search.search": [lambda s, r, _: s.task_search.search(r, "first", related=True)],
 }
 # Each case calls one method for a resource that owns nothing, with the ids of somebody else's things.
 CASES: Final[dict[str, list[Call]]] = {
@@ -369,7 +369,7 @@ GOOD: Final[dict[str, object]] = {
     "reason": "completed",
     "summary": "done",
     "title": "First",
-    "query": "first",
+    "tasks": ["task"],
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}

@@ -36,7 +36,6 @@ from memolog.store.task_claims import TaskClaims
 from memolog.store.task_decay import TaskDecay
 from memolog.store.task_messages import TaskMessages
 from memolog.store.task_ready import TaskReady
-from memolog.store.task_search import TaskSearch
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads
@@ -94,7 +93,6 @@ class Store:
         self.task_ready = TaskReady(engine, clock)
         self.task_messages = TaskMessages(engine, clock)
         self.task_decay = TaskDecay(engine, clock)
-        self.task_search = TaskSearch(engine, self.task_messages)
         self.indexing = Indexing(engine)
         self.searching = Searching(engine)
 

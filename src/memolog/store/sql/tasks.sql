@@ -26,9 +26,9 @@ LIMIT 1
 {select_tasks}
 WHERE k.pk = :task_pk
 
--- by_pks --
+-- by_ids --
 {select_tasks}
-WHERE k.resource = :resource AND k.pk IN (:pks[])
+WHERE k.resource = :resource AND k.id IN (:ids[])
 
 -- by_title --
 {select_tasks}
