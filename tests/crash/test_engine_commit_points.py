@@ -38,7 +38,7 @@ ENGINE: Final = (
 # How often a process comes by depends on how fast it is: only the first time is sure.
 _TIMED: Final = {"runs.heartbeat"}
 # Offered by the store, not used by a turn: killed by themselves.
-ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt")
+ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt", "search.index")
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
 
 
@@ -275,6 +275,8 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
             await store.runs.abandon(claim, "given up", now=store.clock.now())
         case "runs.keep_prompt":
             await store.runs.keep_prompt(claim.run, "asked", "answered")
+        case "search.index":
+            await store.indexing.catch_up(RESOURCE, str)
         case _:
             await store.copies.merge(RESOURCE, now=store.clock.now(), render=_render)
 
@@ -292,6 +294,11 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
         *(
             "SELECT log_pk, seq, alias FROM cursors ORDER BY log_pk",
             "SELECT kind, number FROM generations ORDER BY 1, 2",
+        ),
+        *(
+            "SELECT doc FROM search_docs ORDER BY doc",
+            "SELECT indexed_seq FROM threads",
+            "SELECT word FROM search_words",
         ),
     ]
     async with await open_fixed(address) as store:

@@ -93,6 +93,7 @@ def _midnight(now: datetime) -> datetime:
 
 
 def _year(year: int, now: datetime) -> Window:
+    # Only years from 1900 to 2099 are taken for years.
     first = _midnight(now).replace(year=year, month=1, day=1)
     return Window(first, first.replace(year=year + 1))
 
@@ -100,12 +101,12 @@ def _year(year: int, now: datetime) -> Window:
 def _span(year: int, month: int, day: int | None, now: datetime) -> Window | None:
     try:
         first = _midnight(now).replace(year=year, month=month, day=day or 1)
-    except ValueError:
+        if day:
+            return Window(first, first + timedelta(days=1))
+        return Window(first, first.replace(year=year + month // 12, month=month % 12 + 1))
+    except (ValueError, OverflowError):
+        # A day that no calendar has.
         return None
-    if day:
-        return Window(first, first + timedelta(days=1))
-    following = first.replace(year=year + month // 12, month=month % 12 + 1)
-    return Window(first, following)
 
 
 def _dated(plain: str, now: datetime) -> Iterator[Window]:

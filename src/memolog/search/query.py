@@ -42,10 +42,19 @@ _QUESTION: Final = re.compile(
     re.IGNORECASE,
 )
 _ASKS_ASSISTANT: Final = re.compile(
-    r"\b(?:you|your|assistant|ai|bot)\b.*\b(?:suggest|recommend|mention|said|say|told|tell|gave|give|provid|list|describ|"
-    r"explain|answer|remind|discuss|wrote|creat|generat|propos|advi[cs]e)"
+    r"\b(?:you|assistant|ai|bot)(?:'ve| have| had| also| just| previously)* (?:suggested|recommended|mentioned|said|told|gave|"
+    r"provided|listed|described|explained|answered|wrote|created|generated|made|proposed|advised|discussed|talked|shared)\b"
+    r"|\b(?:did|have|had) (?:you|the assistant)\b|\byour (?:\w+ )?(?:suggestion|recommendation|list|answer|advice|reply)"
     r"|\b(?:our|previous|earlier|last) (?:last |previous |earlier )?(?:conversation|chat|discussion)|\bremind me\b",
     re.IGNORECASE,
+)
+# Who asks for advice today wants what was said about the matter, not who was asked for advice before.
+_ASKS_ADVICE: Final = re.compile(
+    r"\b(?:can|could|would|will|do) you\b|\bany (?:tips|advice|suggestions|ideas|recommendations)\b|\bwhat should i\b",
+    re.IGNORECASE,
+)
+_ADVICE_WORDS: Final = frozenset(
+    ("suggest", "suggestion", "suggestions", "recommend", "recommendation", "recommendations", "tip", "tips", "advice")
 )
 _ASKS_NUMBER: Final = re.compile(r"\bhow (?:many|much|old|long|often|far|big|tall)\b", re.IGNORECASE)
 _ASKS_TIME: Final = re.compile(r"\bwhen\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b", re.IGNORECASE)
@@ -95,7 +104,7 @@ def parse(text: str, now: datetime) -> Query:
     # Questions are short: in a long text the words say what is wanted, not the way it is put.
     plain = " ".join(found.plain)[:_LOOKED_AT]
     return Query(
-        wishes=_wishes(found),
+        wishes=_wishes(found, plain),
         phrases=tuple(found.phrases[:_MOST_SPECIAL]),
         without=tuple(_wish(word) for word in found.without[:_MOST_SPECIAL]),
         without_phrases=tuple(found.without_phrases[:_MOST_SPECIAL]),
@@ -182,9 +191,11 @@ def _wish(word: Word) -> Wish:
     return Wish(word=word, terms=terms_of_word(word))
 
 
-def _wishes(found: _Found) -> tuple[Wish, ...]:
+def _wishes(found: _Found, plain: str) -> tuple[Wish, ...]:
     words = list(dict.fromkeys(word for text in found.plain for word in words_of(text)))
     telling = [word for word in words if folded(word) not in STOP_WORDS]
+    if _ASKS_ADVICE.search(plain):
+        telling = [word for word in telling if folded(word) not in _ADVICE_WORDS]
     chosen = telling or words
     if len(chosen) > MOST_WORDS:
         longest = frozenset(sorted(chosen, key=len, reverse=True)[:MOST_WORDS])

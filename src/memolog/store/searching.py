@@ -6,7 +6,8 @@ Knows the index and its limits. What a query means and how hits are ranked is de
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from memolog.domain.message import ROLES
@@ -85,9 +86,15 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
     speakers = yield from _named_speakers(scope_pk, query)
     terms, left_out = yield from _terms(scope_pk, _without_names(query, speakers), bounds)
     postings = yield from _postings(scope_pk, terms, bounds)
-    allowed = yield from _allowed(resource, scope_pk, query, postings)
+    unwanted = yield from _unwanted(scope_pk, query)
+    hits = {key for posting in postings for key in posting.keys}
+    allowed = (yield from _passing(resource, scope_pk, query, hits, unwanted)) if _filters(query) else None
     drafted = draft(postings, stats, query, allowed)
     details = yield from _details(drafted)
+    if allowed is not None:
+        around = details.keys() - allowed
+        passing = yield from _passing(resource, scope_pk, query, around, unwanted)
+        details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
     threads = yield from _thread_lengths(drafted)
     scored = rank(drafted, query, details, threads, speakers, explain=explain)
     return Found(scored=tuple(scored), terms=drafted.idf, left_out=left_out)
@@ -138,15 +145,18 @@ def _counted(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[
         return (yield from _counting(scope_pk, [(term, 1.0) for row in rows for term in _first(row[0])], bounds))
     if wish.inside is not None:
         return (yield from _inside(scope_pk, wish.inside, bounds))
-    weighed = _weighed(wish.terms)
-    terms = yield from _counting(scope_pk, weighed, bounds)
+    terms = yield from _counting(scope_pk, _weighed(wish.terms), bounds)
     if not terms:
         terms = yield from _inside(scope_pk, wish.word.lower(), bounds)
+    elif not any(term.term.startswith("=") for term in terms):
+        # Nobody wrote it as one word: then its parts are the words that are meant.
+        terms = [replace(term, weight=1.0) for term in terms]
     return terms
 
 
 def _first(word: str) -> tuple[str, ...]:
-    return terms_of_word(word)[:1]
+    """Return what a known word may be indexed as: folded, it does not tell whether it was an identifier."""
+    return (*terms_of_word(word)[:1], f"={word}")
 
 
 def _weighed(terms: tuple[str, ...]) -> list[tuple[str, float]]:
@@ -221,15 +231,15 @@ def _wants_others(query: Query) -> bool:
     return not query.roles and (not query.sources or bool(query.sources - {"raw", "compacted"}))
 
 
-def _allowed(resource: str, scope_pk: int, query: Query, postings: Sequence[Posting]) -> Script[frozenset[int] | None]:
-    """Return the keys that the filters let through; None: there is no filter."""
-    unwanted = yield from _unwanted(scope_pk, query)
-    filters = (query.roles, query.threads, query.tasks, query.sources, query.after, query.before)
-    if not any(filters) and not unwanted:
-        return None
-    keys = {key for posting in postings for key in posting.keys} - unwanted
-    if not any(filters):
-        return frozenset(keys)
+def _filters(query: Query) -> bool:
+    named = (query.roles, query.threads, query.tasks, query.sources, query.without)
+    return any(named) or query.after is not None or query.before is not None
+
+
+def _passing(
+    resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
+) -> Script[frozenset[int]]:
+    """Return the keys among these that the filters let through."""
     thread_pks: list[int] = []
     if query.threads:
         rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
@@ -246,10 +256,10 @@ def _allowed(resource: str, scope_pk: int, query: Query, postings: Sequence[Post
         "any_task": int(not query.tasks),
         "tasks": sorted(query.tasks),
     }
-    allowed: set[int] = set()
-    for chunk in _chunks(sorted(keys)):
-        allowed |= {row[0] for row in (yield q.allowed(docs=chunk, **values))}
-    return frozenset(allowed)
+    passing: set[int] = set()
+    for chunk in _chunks(sorted(keys - unwanted)):
+        passing |= {row[0] for row in (yield q.allowed(docs=chunk, **values))}
+    return frozenset(passing)
 
 
 def _unwanted(scope_pk: int, query: Query) -> Script[set[int]]:
