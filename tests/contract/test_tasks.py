@@ -149,7 +149,7 @@ async def test_many_editors_lose_no_change(store: Store) -> None:
                 continue
             return
 
-    many = counts(8, 30)
+    many = counts(16, 60)
     await asyncio.gather(*(add_one() for _ in range(many)))
     task = await store.task_views.get(R, "T-1")
     assert (task.metadata["n"], task.version) == (many, many + 1)
