@@ -165,6 +165,31 @@ async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, c
     clock.advance(hours=1)
 
 
+async def test_search_finds_tasks_by_their_words(memory: Memory) -> None:
+    """By title, description and summary, in any case; with what was said about them if asked for."""
+    async with memory.turn("t1", "alice") as turn:
+        await turn.prepare(UserMessage("the schema is in auth.ts", id="m1"))
+    tasks = memory.tasks("alice")
+    await tasks.create("Design LoginSchema", created_from=["m1"])
+    await tasks.create("Invoices", description="the login page needs a link to invoices")
+    await tasks.create("Unrelated")
+    await tasks.close("T-3", summary="moved the refresh_tokens table")
+    hits = await tasks.search("login schema", related=True)
+    assert hits[0].task.handle == "T-1"
+    assert [linked.message.id for linked in hits[0].messages] == ["m1"]
+    assert {hit.task.handle for hit in hits} == {"T-1", "T-2"}
+    assert [hit.task.handle for hit in await tasks.search("refresh_tokens")] == ["T-3"]
+    assert await tasks.search("refresh_tokens", status="open") == ()
+    for number in range(30):
+        made = await tasks.create(f"login {number}")
+        await tasks.close(made.id, summary="done")
+    still = await tasks.search("login", status="open")
+    assert {hit.task.handle for hit in still} == {"T-1", "T-2"}
+    assert len(await tasks.search("login", limit=7)) == 7
+    for odd in ("", "   ", '"', "AND OR NOT (", "*", "a\x00b \ud800"):
+        await tasks.search(odd)
+
+
 def task(number: int, clock: FakeClock, **more: Any) -> Task:
     """Return a task; higher numbers are younger."""
     given: dict[str, Any] = {"title": f"Task {number} " + "with words " * 5, **more}

@@ -32,7 +32,7 @@ from memolog.store.task_filter import TaskFilter
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
-    *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
+    *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay"),
     *("recall", "compactions", "extracts", "working_memory", "indexing", "searching"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
@@ -120,6 +120,7 @@ TASK_CASES: Final[dict[str, list[Call]]] = {
     ],
     "task_claims.reopen": [lambda s, r, _: s.task_claims.reopen(r, "T-3", who="me")],
     "task_views.get": [lambda s, r, _: s.task_views.get(r, "T-1"), lambda s, r, _: s.task_views.get(r, "task")],
+    "task_views.some": [lambda s, r, _: s.task_views.some(r, ["task"])],
     "task_views.named": [lambda s, r, _: s.task_views.named(r, "First")],
     "task_views.show": [lambda s, r, _: s.task_views.show(r, "T-1")],
     "task_views.list": [
@@ -146,7 +147,6 @@ TASK_CASES: Final[dict[str, list[Call]]] = {
     "task_messages.observations": [lambda s, r, _: s.task_messages.observations(r, "T-1")],
     "task_decay.decay": [lambda s, r, _: s.task_decay.decay(r)],
     "task_decay.restore": [lambda s, r, _: s.task_decay.restore(r, "T-3")],
-    "task_search.search": [lambda s, r, _: s.task_search.search(r, "first", related=True)],
 }
 # Each case calls one method for a resource that owns nothing, with the ids of somebody else's things.
 CASES: Final[dict[str, list[Call]]] = {
@@ -276,7 +276,6 @@ CASES: Final[dict[str, list[Call]]] = {
     ],
     "extracts.list": [lambda s, r, _: s.extracts.list(r, "secret")],
     "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
-    **TASK_CASES,
     "indexing.catch_up": [lambda s, r, _: s.indexing.catch_up(r, str)],
     "indexing.behind": [lambda s, r, _: s.indexing.behind(r)],
     "searching.search": [
@@ -284,6 +283,7 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.searching.search(r, replace(QUERY, threads=frozenset({"secret"}))),
     ],
     "searching.rows": [lambda s, r, _: s.searching.rows(r, [key_of_message(1, 1, 1, 0), key_of_other(1, 1, TASK)])],
+    **TASK_CASES,
 }
 
 
@@ -444,9 +444,10 @@ GOOD: Final[dict[str, object]] = {
     "reason": "completed",
     "summary": "done",
     "title": "First",
-    "query": "first",
+    "query": QUERY,
     "change": replaced("mine"),
     "most": 100,
+    "tasks": ["task"],
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
@@ -456,7 +457,6 @@ IDS: Final = {
 }
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
-    ("searching.search", "query"): QUERY,
     ("task_messages.attach", "kind"): "output",
     ("task_messages.attach", "messages"): ["m1"],
     ("task_messages.detach", "messages"): ["m1"],

@@ -243,15 +243,7 @@ class Memory(LookingBack):
         `session` is who claims (the thread, if none is named), `who` is named in the history, and what is claimed becomes the
         active task of `thread`: what is said there is linked to it.
         """
-        config = self.config
-        scoped = Scoped(
-            resource=resource,
-            session=session,
-            who=who,
-            thread=thread,
-            lease=config.task_lease,
-            read_only=config.read_only,
-        )
+        scoped = Scoped(resource=resource, session=session, who=who, thread=thread, config=self.config)
         return Tasks(self.open, scoped)
 
     # ------------------------------------------------------------ tools

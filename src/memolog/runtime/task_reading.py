@@ -4,10 +4,11 @@ Knows whose tasks they are and which session looks. Changing them is `runtime.ta
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from memolog.config import Config
 from memolog.domain.errors import InputError, StoreReadOnly, TaskNotFound
 from memolog.domain.observation import Observation
 from memolog.domain.task import (
@@ -25,6 +26,7 @@ from memolog.domain.task import (
     TaskView,
 )
 from memolog.runtime.kit import Kit
+from memolog.runtime.task_search import TaskQuery, search_tasks
 from memolog.store import Store
 from memolog.store.scope import Page, check_id
 from memolog.store.task_filter import TaskFilter
@@ -40,8 +42,7 @@ class Scoped:
     session: str | None = None
     who: str | None = None
     thread: str | None = None
-    lease: float = 900.0
-    read_only: bool = False
+    config: Config = field(default_factory=Config)
 
 
 class TaskReading:
@@ -53,7 +54,7 @@ class TaskReading:
         self._session = scoped.session or scoped.thread
 
     async def _store(self, *, to_write: bool = False) -> Store:
-        if to_write and self._scoped.read_only:
+        if to_write and self._scoped.config.read_only:
             raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
         kit = await self._open_kit()
         if self._session is None:
@@ -168,9 +169,9 @@ class TaskReading:
     ) -> tuple[TaskHit, ...]:
         """Return the tasks that fit some words best; `related` adds what was said and learned about each."""
         store = await self._store()
-        return await store.task_search.search(
-            self.resource, query, statuses=names_in(status), limit=limit, related=related
-        )
+        asked = TaskQuery(text=query, statuses=names_in(status), limit=limit, related=related)
+        now = (await self._open_kit()).clock.now()
+        return await search_tasks(store, self._scoped.config, self.resource, asked, now)
 
     async def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
         """Return what was said about a task, oldest first."""

@@ -211,7 +211,7 @@ class Tasks(TaskReading):
         return await store.task_claims.reopen(self.resource, task, who=self._name, why=why)
 
     def _lasts(self, lease: float | None) -> timedelta:
-        seconds = self._scoped.lease if lease is None else lease
+        seconds = self._scoped.config.task_lease if lease is None else lease
         try:
             return timedelta(seconds=seconds)
         except (OverflowError, ValueError, TypeError):
@@ -242,7 +242,7 @@ class Tasks(TaskReading):
         """Draft the summary that closing asks for, with citations; the model writes it, if there is one."""
         kit = await self._open_kit()
         found = await self.get(task)
-        return await drafted_summary(kit, self.resource, found, most=most, to_write=not self._scoped.read_only)
+        return await drafted_summary(kit, self.resource, found, most=most, to_write=not self._scoped.config.read_only)
 
     # ------------------------------------------------------------ decay
 

@@ -39,7 +39,6 @@ from memolog.store.task_claims import TaskClaims
 from memolog.store.task_decay import TaskDecay
 from memolog.store.task_messages import TaskMessages
 from memolog.store.task_ready import TaskReady
-from memolog.store.task_search import TaskSearch
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads
@@ -98,7 +97,6 @@ class Store:
         self.task_ready = TaskReady(engine, clock)
         self.task_messages = TaskMessages(engine, clock)
         self.task_decay = TaskDecay(engine, clock)
-        self.task_search = TaskSearch(engine, self.task_messages)
         self.working_memory = WorkingMemories(engine, clock)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)

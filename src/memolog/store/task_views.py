@@ -5,6 +5,7 @@ Knows the queries and how pages continue. What is ready is `task_ready`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -42,6 +43,17 @@ class TaskViews:
         def script() -> Script[Task]:
             found = yield from finding(resource, task)
             return (yield from reading_task(found.pk))
+
+        return await self._engine.read(script)
+
+    async def some(self, resource: str, tasks: Sequence[str]) -> dict[str, Task]:
+        """Return those of some tasks that are there, by their ids."""
+        check_id("resource", resource)
+        ids = [check_id("task", task) for task in tasks]
+
+        def script() -> Script[dict[str, Task]]:
+            rows = (yield q.by_ids(resource=resource, ids=ids)) if ids else ()
+            return {task.id: task for task in (yield from tasks_of_rows(rows))}
 
         return await self._engine.read(script)
 

@@ -97,20 +97,18 @@ class Tasks:
 
         def script() -> Script[Task]:
             found = yield from finding(resource, task)
-            if version is not None and version != found.version:
-                raise TaskChanged(found.handle, version, found.version)
-            if found.level > 0:
-                raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
+            yield q.lock_task(task_pk=found.pk)
             old = yield from reading_task(found.pk)
+            if version is not None and version != old.version:
+                raise TaskChanged(found.handle, version, old.version)
+            if old.level > 0:
+                raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
             before = {name: getattr(old, name) for name in EDITABLE}
             after = {**before, **changes}
             told = {name: [_told(before[name]), _told(after[name])] for name in changes if before[name] != after[name]}
             if not told:
                 return old
-            columns = _columns(after)
-            if not (yield q.update_task(task_pk=found.pk, version=old.version, now=now, **columns)):
-                # On PostgreSQL somebody may have changed it between the two statements.
-                raise TaskChanged(found.handle, old.version, old.version + 1)
+            yield q.update_task(task_pk=found.pk, now=now, **_columns(after))
             yield change_step(found.pk, now, who, "edited", fields=told)
             return (yield from reading_task(found.pk))
 
@@ -128,6 +126,7 @@ class Tasks:
 
         def script() -> Script[Task]:
             found = yield from finding(resource, task)
+            yield q.lock_task(task_pk=found.pk)
             old = yield from reading_task(found.pk)
             new = [label for label in adding if label not in old.labels]
             gone = [label for label in removing if label in old.labels and label not in adding]

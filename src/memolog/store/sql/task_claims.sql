@@ -1,5 +1,7 @@
 -- holder --
-SELECT owner, fence, expires_at FROM leases WHERE resource = :resource AND name = :name AND owner IS NOT NULL
+-- Takes the row too: who was found to hold the task, or not to, stays so until this transaction ends.
+UPDATE leases SET fence = fence WHERE resource = :resource AND name = :name AND owner IS NOT NULL
+RETURNING owner, fence, expires_at
 
 -- prolong --
 -- A lease of this session that nobody took over is still its own, ended or not.

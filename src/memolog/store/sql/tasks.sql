@@ -26,9 +26,9 @@ LIMIT 1
 {select_tasks}
 WHERE k.pk = :task_pk
 
--- by_pks --
+-- by_ids --
 {select_tasks}
-WHERE k.resource = :resource AND k.pk IN (:pks[])
+WHERE k.resource = :resource AND k.id IN (:ids[])
 
 -- by_title --
 {select_tasks}
@@ -68,11 +68,14 @@ WHERE c.task_pk = :task_pk AND c.pk > :after
 ORDER BY c.pk
 LIMIT :limit
 
+-- lock_task --
+-- Whoever changes what it reads takes the row first: what is read after this is what the change is made of.
+UPDATE tasks SET version = version WHERE pk = :task_pk
+
 -- update_task --
 UPDATE tasks SET title = :title, description = :description, priority = :priority, type = :type, assignee = :assignee,
   defer_until = :defer_until, due = :due, metadata = :metadata, updated_at = :now, version = version + 1
-WHERE pk = :task_pk AND version = :version
-RETURNING version
+WHERE pk = :task_pk
 
 -- touch --
 UPDATE tasks SET updated_at = :now, version = version + 1 WHERE pk = :task_pk
