@@ -68,7 +68,10 @@ def _run_all(first: int, runs: int, steps: int) -> Total:
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
-                total.add(future.result())
+                outcome = future.result()
+                total.add(outcome)
+                if isinstance(outcome, str):
+                    print(f"\r{outcome}", file=sys.stderr, flush=True)
             if len(total.violations) < _MOST_VIOLATIONS:
                 pending |= set(submit(len(done)))
             rate = total.runs / (time.monotonic() - began)
