@@ -3,10 +3,13 @@
 Knows calendars and wording. The present is given. What it finds is a preference, never a filter: nobody remembers dates well.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
+
+from memolog.domain.moments import to_micros
 
 __all__ = ["Window", "closeness", "moment", "windows_in"]
 
@@ -49,7 +52,7 @@ _LAST_DAY: Final = re.compile(rf"\b(?:last|on) ({'|'.join(_DAYS)})\b")
 _YEARS_BACK = 10
 # What is a week off is still a third as close: people err by days, not by months.
 _FORGIVEN_DAYS = 7.0
-_DAY_SECONDS = 86_400.0
+_DAY_MICROS = 86_400_000_000
 
 
 def windows_in(text: str, now: datetime) -> tuple[Window, ...]:
@@ -61,13 +64,12 @@ def windows_in(text: str, now: datetime) -> tuple[Window, ...]:
     return tuple(found)
 
 
-def closeness(at: datetime, windows: Sequence[Window]) -> float:
-    """Return 1 inside one of the windows, and less the further outside."""
+def closeness(at: int, windows: Sequence[Window]) -> float:
+    """Return 1 for a moment (microseconds) inside one of the windows, and less the further outside it lies."""
     if not windows:
         return 0.0
-    outside = min(max((w.first - at).total_seconds(), (at - w.end).total_seconds(), 0.0) for w in windows)
-    days = outside / _DAY_SECONDS
-    return 2.718281828 ** (-days / _FORGIVEN_DAYS)
+    outside = min(max(to_micros(first) - at, at - to_micros(end), 0) for first, end in windows)
+    return math.exp(-outside / _DAY_MICROS / _FORGIVEN_DAYS)
 
 
 def moment(text: str, now: datetime) -> Window | None:

@@ -21,6 +21,7 @@ __all__ = [
     "key_of_message",
     "key_of_other",
     "place_of",
+    "thread_of",
 ]
 
 USER: Final = 0
@@ -66,6 +67,11 @@ def key_of_message(thread_pk: int, seq: int, length: int, kind: int) -> int:
 def key_of_other(pk: int, length: int, kind: int) -> int:
     """Return the key of an observation or a task."""
     return -((2 * pk + (kind == TASK)) << _SHIFT | _step(length) << _CLASS_BITS)
+
+
+def thread_of(key: int) -> int:
+    """Return the thread of a message's key."""
+    return key >> (_SHIFT + _SEQ_BITS)
 
 
 def place_of(key: int) -> Place:

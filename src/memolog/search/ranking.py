@@ -11,12 +11,11 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
 from memolog.search.dates import closeness
-from memolog.search.keys import ASSISTANT, PLACE, TOOL, USER, place_of
+from memolog.search.keys import ASSISTANT, PLACE, TOOL, USER, place_of, thread_of
 from memolog.search.query import Query
 
 __all__ = ["WEIGHTS", "Detail", "Draft", "Posting", "Scored", "Stats", "Weights", "draft", "rank"]
@@ -34,8 +33,8 @@ _NEAR = (0.8, 0.6, 0.5, 0.4)
 """What a term is worth that stands one to four messages away: chats answer each other over a few messages, not over twenty."""
 _OTHERS_IN_THREAD = 0.3
 """Assistants and tools say more than they are asked, so their words tell less of what a thread is about."""
-_CLOSELY = 160
-_AROUND = 48
+_CLOSELY = 120
+_AROUND = 32
 """How many hits are looked at closely, and around how many of them: doubling either changed no figure on the sets."""
 _SPAN = len(_NEAR)
 
@@ -101,7 +100,8 @@ class Stats:
 class Detail(NamedTuple):
     """What is known of a document beside its key."""
 
-    at: datetime
+    at: int
+    """Microseconds since 1970."""
     traits: int
     speaker: str | None
 
@@ -156,7 +156,7 @@ def draft(postings: Sequence[Posting], stats: Stats, query: Query, allowed: froz
     closely = heapq.nlargest(
         _CLOSELY, own, key=lambda key: own[key] + (bonus if key & 3 == prefer and key > 0 else 0.0)
     )
-    threads = {place_of(key).thread for key in closely if key > 0}
+    threads = {thread_of(key) for key in closely if key > 0}
     by_place: dict[int, dict[str, float]] = {}
     thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
     for posting, scored in zip(postings, scores, strict=True):
@@ -206,7 +206,7 @@ def _around(
     for key, score in scored.items():
         if key < 0:
             continue
-        counts = thread_terms.get(place_of(key).thread) if thread_terms else None
+        counts = thread_terms.get(thread_of(key))
         if counts is None:
             continue
         by_place.setdefault(key // PLACE, {})[posting.term] = score
@@ -247,7 +247,7 @@ def rank(
     threads = _threads(drafted, thread_lengths)
     thread_max = max(threads.values(), default=0.0) or 1.0
     oldest = min(detail.at for detail in details.values())
-    span = (max(detail.at for detail in details.values()) - oldest).total_seconds() or 1.0
+    span = (max(detail.at for detail in details.values()) - oldest) or 1
     asks = {key // PLACE for key, detail in details.items() if key > 0 and detail.traits & ASKS}
     scored: list[Scored] = []
     for key, detail in details.items():
@@ -256,9 +256,9 @@ def rank(
         if not own and not around:
             continue
         parts = _by_words(key, own, around, drafted, asks, own_max)
-        parts["thread"] = WEIGHTS.thread * threads.get(place_of(key).thread, 0.0) / thread_max if key > 0 else 0.0
+        parts["thread"] = WEIGHTS.thread * threads.get(thread_of(key), 0.0) / thread_max if key > 0 else 0.0
         parts |= _by_question(key, own, around, query, detail, speakers)
-        parts["recent"] = WEIGHTS.recent * (detail.at - oldest).total_seconds() / span
+        parts["recent"] = WEIGHTS.recent * (detail.at - oldest) / span
         scored.append(Scored(key=key, score=sum(parts.values()), parts=parts if explain else {}))
     scored.sort(key=lambda one: (-one.score, -one.key))
     rest = sorted((key for key in drafted.own if key not in details), key=lambda key: (-drafted.own[key], -key))
@@ -270,12 +270,14 @@ def rank(
 
 def _near(key: int, drafted: Draft) -> float:
     """Return what the terms are worth that stand nearby and not in the document itself, each where it counts most."""
-    place = key // PLACE
-    mine = drafted.by_place.get(place, {})
+    place, by_place = key // PLACE, drafted.by_place
+    mine = by_place.get(place, {})
     best: dict[str, float] = {}
     for distance, share in enumerate(_NEAR, start=1):
         for there in (place - distance, place + distance):
-            for term, score in drafted.by_place.get(there, {}).items():
+            if there not in by_place:
+                continue
+            for term, score in by_place[there].items():
                 if term not in mine and score * share > best.get(term, 0.0):
                     best[term] = score * share
     return sum(best.values())
@@ -301,7 +303,7 @@ def _by_words(key: int, own: float, around: float, drafted: Draft, asks: set[int
         if before in asks:
             asked = sum(drafted.by_place.get(before, {}).values())
             parts["reply"] = WEIGHTS.reply * asked / own_max
-        parts["early"] = WEIGHTS.early * own / (1 + place_of(key).seq)
+        parts["early"] = WEIGHTS.early * own / (1 + place_of(key).seq) if own else 0.0
     return parts
 
 
@@ -310,7 +312,7 @@ def _by_question(
 ) -> dict[str, float]:
     parts: dict[str, float] = {}
     traits = detail.traits
-    kind = place_of(key).kind
+    kind = key & 3 if key > 0 else place_of(key).kind
     if query.is_question and kind != TOOL:
         is_asked = kind == _preferred(query)
         # An observation tells what was said, whoever said it.

@@ -12,6 +12,7 @@ Knows words, identifiers, paths and scripts without spaces. Knows nothing of mes
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from memolog.search.english import stem
@@ -29,6 +30,7 @@ LONGEST_WORD: Final = 64
 
 _MOST_PARTS = 12
 _MOST_ENDS = 4
+_REMEMBERED = 65_536
 # What holds an identifier together. Signs that belong to the sentence (a full stop at its end) are never inside a word.
 _ASCII: Final = re.compile(r"[A-Za-z0-9_]+(?:[./\\:@#+-]+[A-Za-z0-9_]+)*")
 _MARKS: Final = "\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0dff"
@@ -60,6 +62,7 @@ def words_of(text: str) -> list[Word]:
     return _ASCII.findall(text) if text.isascii() else [hit[0] for hit in _ANY.finditer(text)]
 
 
+@lru_cache(_REMEMBERED)
 def terms_of_word(word: Word) -> tuple[str, ...]:
     """Return the terms that a word is indexed as: the one that says most comes first."""
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()) and not _is_unspaced(word):

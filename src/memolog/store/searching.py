@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from memolog.domain.message import ROLES
-from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.moments import to_micros
 from memolog.domain.search import SOURCES
 from memolog.search.query import Query, Wish
 from memolog.search.ranking import Detail, Draft, Posting, Scored, Stats, draft, rank
@@ -286,7 +286,7 @@ def _details(drafted: Draft) -> Script[dict[int, Detail]]:
         rows += yield q.details(docs=drafted.closely)
     if drafted.places:
         rows += yield q.details_of_places(places=drafted.places)
-    return {row[0]: Detail(from_micros(row[1]), row[2], row[3]) for row in rows}
+    return {row[0]: Detail(row[1], row[2], row[3]) for row in rows}
 
 
 def _thread_lengths(drafted: Draft) -> Script[dict[int, tuple[int, int]]]:
