@@ -264,8 +264,9 @@ def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:
 
 
 def _scoped(values: Values, scope_pk: int) -> Values:
-    mark = f"{scope_pk:x}:"
-    return {**values, "scope_pk": scope_pk, "terms": " ".join([mark + term for term in values["terms"]])}
+    # No term holds a quote; between quotes PostgreSQL reads a term as it is, and FTS5 leaves them out.
+    mark = f"'{scope_pk:x}:"
+    return {**values, "scope_pk": scope_pk, "terms": " ".join([f"{mark}{term}'" for term in values["terms"]])}
 
 
 def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:

@@ -19,18 +19,17 @@ CREATE TABLE search_docs (
   length BIGINT NOT NULL,
   traits BIGINT NOT NULL,
   speaker TEXT,
-  terms TEXT NOT NULL
+  terms tsvector NOT NULL
 );
 CREATE INDEX search_docs_place ON search_docs ((doc >> 8));
 
 -- Every term begins with the key of its scope, so that one resource never reads another's lists.
-ALTER TABLE search_docs ADD COLUMN lexemes tsvector;
-CREATE INDEX search_docs_lexemes ON search_docs USING gin (lexemes);
+CREATE INDEX search_docs_terms ON search_docs USING gin (terms);
 
 -- Called as SQLite's index is: a term between double quotes in, keys out. Without a look at the statistics, which a young table
 -- does not have yet, the planner would rather read every row.
 CREATE FUNCTION search_index(term text) RETURNS TABLE (rowid BIGINT) LANGUAGE sql STABLE SET enable_seqscan = off AS $$
-  SELECT doc FROM search_docs WHERE lexemes @@ quote_literal(btrim(term, '"'))::tsquery
+  SELECT doc FROM search_docs WHERE terms @@ quote_literal(btrim(term, '"'))::tsquery
 $$;
 
 CREATE TABLE search_stats (
@@ -80,16 +79,6 @@ CREATE TABLE search_queue (
   PRIMARY KEY (kind, source_pk)
 );
 CREATE INDEX search_queue_resource ON search_queue (resource);
-
--- The terms are kept once, as lexemes.
-CREATE FUNCTION search_docs_read() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  NEW.lexemes := array_to_tsvector(string_to_array(NEW.terms, ' '));
-  NEW.terms := '';
-  RETURN NEW;
-END $$;
-CREATE TRIGGER search_docs_read BEFORE INSERT ON search_docs FOR EACH ROW
-EXECUTE FUNCTION search_docs_read();
 
 CREATE FUNCTION search_docs_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
