@@ -61,6 +61,9 @@ class Weights:
     states: float = 0.1
     early: float = 0.35
     """The first to speak of something is asked for more often than what came of it."""
+    covers: float = 0.5
+    """Who gives words instead of a question wants all of them; half of the own words' weight lets a long text with all of them
+    pass a short one with some."""
     recent: float = 0.02
     """Breaks near-ties and nothing more."""
 
@@ -205,6 +208,7 @@ def _around(
     often, very = frozenset(posting.often), frozenset(posting.very_often)
     for key, score in scored.items():
         if key < 0:
+            by_place.setdefault(key // PLACE, {})[posting.term] = score
             continue
         counts = thread_terms.get(thread_of(key))
         if counts is None:
@@ -257,6 +261,8 @@ def rank(
             continue
         parts = _by_words(key, own, around, drafted, asks, own_max)
         parts["thread"] = WEIGHTS.thread * threads.get(thread_of(key), 0.0) / thread_max if key > 0 else 0.0
+        if not query.is_question:
+            parts["covers"] = WEIGHTS.covers * _covered(key, drafted)
         parts |= _by_question(key, own, around, query, detail, speakers)
         parts["recent"] = WEIGHTS.recent * (detail.at - oldest) / span
         scored.append(Scored(key=key, score=sum(parts.values()), parts=parts if explain else {}))
@@ -281,6 +287,12 @@ def _near(key: int, drafted: Draft) -> float:
                 if term not in mine and score * share > best.get(term, 0.0):
                     best[term] = score * share
     return sum(best.values())
+
+
+def _covered(key: int, drafted: Draft) -> float:
+    """Return which share of what is looked for, by its rarity, stands in a document."""
+    wanted = sum(drafted.idf.values())
+    return sum(drafted.idf[term] for term in drafted.by_place.get(key // PLACE, {})) / wanted if wanted else 0.0
 
 
 def _threads(drafted: Draft, lengths: Mapping[int, tuple[int, int]]) -> dict[int, float]:
