@@ -38,6 +38,7 @@ _LETTER: Final = rf"[^\W{UNSPACED}]|[{_MARKS}]"
 _ANY: Final = re.compile(rf"([{UNSPACED}]+)|(?:{_LETTER})+(?:[./\\:@#+-]+(?:{_LETTER})+)*")
 _RUN: Final = re.compile(rf"[{UNSPACED}]")
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_SEGMENTS: Final = re.compile(r"[./\\:@#+-]+")
 _ACCENTS: Final = re.compile("[\u0300-\u036f]")
 
 Word = str
@@ -91,8 +92,12 @@ def _wholes(word: Word) -> Iterator[str]:
     for _ in range(_MOST_ENDS):
         _, slash, whole = whole.partition("/")
         if not slash:
-            return
+            break
         yield f"={whole[:LONGEST_WORD]}"
+    # In `os.WriteFile` or `provider_test.go` there stands a name that is asked for alone.
+    for segment in _SEGMENTS.split(word)[:_MOST_PARTS]:
+        if "_" in segment or (segment != segment.lower() and _PART.fullmatch(segment) is None):
+            yield f"={folded(segment)[:LONGEST_WORD]}"
 
 
 def _parts(word: Word) -> Iterator[str]:

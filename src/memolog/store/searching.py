@@ -33,9 +33,10 @@ _MOST_ROWS = 12_000
 _ROWS_A_QUERY = 512
 _MOST_EXPANDED = 24
 _MOST_SPEAKERS = 1_000
-# A path or an identifier says more than a word of prose, its parts less than the whole.
-_WHOLE: Final = 1.5
-_PART: Final = 0.5
+# A path or an identifier says more than a word of prose. Where it stands whole, no sum of its parts may outweigh it: it has up
+# to a dozen of them, and they occur everywhere.
+_WHOLE: Final = 3.0
+_PART: Final = 0.25
 _SHORTEST_INSIDE = 3
 _THREAD_SHIFT = 33
 
@@ -163,7 +164,7 @@ def _weighed(terms: tuple[str, ...]) -> list[tuple[str, float]]:
     """Return what to look for: an identifier whole, and less by its parts; a run of characters by its pairs."""
     wholes = [term for term in terms if term.startswith("=")]
     if wholes:
-        last = wholes[-1:] if len(wholes) > 1 else []
+        last = [term for term in wholes[1:] if wholes[0].endswith(f"/{term[1:]}")][-1:]
         parts = [term for term in terms if not term.startswith("=")]
         return [(wholes[0], _WHOLE), *((term, 1.0) for term in last), *((term, _PART) for term in parts)]
     pairs = [term for term in terms if len(term) > 1]
