@@ -144,6 +144,7 @@ class Actor:
             "SELECT pk, last_seq FROM threads WHERE resource = ? AND id = ?", turn.resource, turn.thread
         )
         before, began = len(process.degraded), asyncio.get_running_loop().time()
+        rests = process.rests
         is_alone = where.active == 1 and not where.crowded
         context = await turn.prepare(*messages, ephemeral=ephemeral)
         told = [event for event in process.degraded[before:] if _is_about(event, turn)]
@@ -156,7 +157,8 @@ class Actor:
             last_seq=rows[0][1] if rows else 0,
             thread_pk=-1 if turn.id in where.orphans else rows[0][0] if rows else 0,
             is_degraded=any(event.what == "preparing the context" for event in told),
-            has_waited=any(event.what == "waiting for the model" for event in told)
+            has_waited=process.rests > rests
+            or any(event.what == "waiting for the model" for event in told)
             or asyncio.get_running_loop().time() - began >= process.memory.config.observation.deadline,
             is_repeatable=not ephemeral,
             is_alone=is_alone and not where.crowded,

@@ -80,6 +80,7 @@ class Process:
         self.is_up = False
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.degraded: list[Degraded] = []
+        self.rests = 0
         self.paused_until = self.busy_until = 0.0
         self.armed: tuple[str, str, float] | None = None
         self._read: Callable[..., Coroutine[Any, Any, Any]]
@@ -207,6 +208,8 @@ class Process:
             self.degraded.append(event)
         if isinstance(event, Decided):
             self._host.decisions[event.decision] += 1
+            # What a turn may wait for is settled by the state that it saw, which may be mended a moment later.
+            self.rests += event.reason.startswith("the observer is given a rest")
         host = self._host
         if isinstance(event, RunFailed) and "no longer holds" in event.error:
             self._fenced_out()
