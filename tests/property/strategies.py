@@ -1,13 +1,17 @@
 """Shared strategies: texts that databases and JSON trip over, and every value of the domain made of them."""
 
+import dataclasses
 import string
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, Final, get_args
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from memolog.domain.compaction import Compacted, Compaction, Pruned
+from memolog.domain.extract import Extract, NewExtract
 from memolog.domain.message import (
     FilePart,
     Message,
@@ -36,19 +40,37 @@ from memolog.domain.observation import (
     Span,
     Trust,
 )
-from memolog.domain.run import Calibration, Lease, Run, RunKind, RunStatus, Usage, UsageKind, UsageTotal
+from memolog.domain.recall import Recalled, RecalledPiece, RecallPage
+from memolog.domain.run import Calibration, KeptPrompt, Lease, Run, RunKind, RunStatus, Usage, UsageKind, UsageTotal
+from memolog.domain.search import SearchAnswer, SearchResult
 from memolog.domain.task import (
+    Claimed,
+    Closed,
     CloseReason,
+    Decayed,
+    DraftSummary,
+    Explained,
+    LikelyDuplicate,
+    LinkedMessage,
     LinkKind,
     MessageLink,
     MessageLinkKind,
+    NewTask,
+    ReadyTask,
+    ReadyTasks,
     Task,
+    TaskAbout,
+    TaskChange,
+    TaskCounts,
+    TaskHit,
     TaskLink,
+    TaskRef,
     TaskStatus,
     TaskType,
+    TaskView,
 )
 from memolog.domain.thread import Cursor, Hints, Thread
-from memolog.domain.working_memory import Document, DocumentFormat, DocumentVersion
+from memolog.domain.working_memory import Document, DocumentFormat, DocumentVersion, Proposal
 
 __all__ = ["VALUES", "ids", "json_objects", "json_values", "moments", "new_messages", "parts", "texts"]
 
@@ -350,6 +372,41 @@ tasks = st.builds(
 )
 document_versions = st.builds(DocumentVersion, number=counts, text=texts, by=texts, at=moments)
 
+
+def derived(kind: Any) -> SearchStrategy[Any]:
+    """Return a strategy for a value that any content of its fields' types makes: what calls answer with."""
+    return st.builds(kind, **{name: _of(hint) for name, hint in get_type_hints(kind).items()})
+
+
+def _of(hint: Any) -> SearchStrategy[Any]:
+    if hint in VALUES:
+        return VALUES[hint]
+    if dataclasses.is_dataclass(hint):
+        return derived(hint)
+    simple: dict[Any, SearchStrategy[Any]] = {
+        str: texts,
+        int: counts,
+        float: money,
+        bool: st.booleans(),
+        datetime: moments,
+        Any: json_values,
+        type(None): st.none(),
+    }
+    if hint in simple:
+        return simple[hint]
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return st.sampled_from(inner)
+    if kind in {Union, UnionType}:
+        return st.one_of(*map(_of, inner))
+    if kind is frozenset:
+        return st.frozensets(_of(inner[0]), max_size=3)
+    if kind is tuple:
+        return st.lists(_of(inner[0]), max_size=2).map(tuple) if inner[-1] is ... else st.tuples(*map(_of, inner))
+    assert kind is Mapping, hint
+    return json_objects if inner[1] is Any else st.dictionaries(texts, _of(inner[1]), max_size=3)
+
+
 VALUES: Final[dict[type, SearchStrategy[Any]]] = {
     **part_kinds,
     NewMessage: new_messages,
@@ -382,3 +439,12 @@ VALUES: Final[dict[type, SearchStrategy[Any]]] = {
     ),
 }
 """A strategy for every value of the domain."""
+VALUES.update(
+    (kind, derived(kind))
+    for kind in (
+        *(Compacted, Compaction, Pruned, Extract, NewExtract, KeptPrompt, Proposal),
+        *(RecallPage, Recalled, RecalledPiece, SearchAnswer, SearchResult),
+        *(Claimed, Closed, Decayed, DraftSummary, Explained, LikelyDuplicate, LinkedMessage, NewTask),
+        *(ReadyTask, ReadyTasks, TaskAbout, TaskChange, TaskCounts, TaskHit, TaskRef, TaskView),
+    )
+)
