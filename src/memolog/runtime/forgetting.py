@@ -73,19 +73,19 @@ class Forgetting(ABC):
         """Forget what has become older than the settings under `retention` allow; without any, nothing."""
         kit = await self._open_to_write()
         store, keep = kit.store, self.config.retention
-        gone = Forgotten(resource=resource, dry_run=dry_run)
-        if keep.message_days is not None:
-            before = self._days_ago(keep.message_days)
-            gone += await store.forgetting.older(resource, before, render=kit.core.rerender, dry_run=dry_run)
-        prompts = None if keep.prompt_days is None else self._days_ago(keep.prompt_days)
-        events = None if keep.journal_days is None else self._days_ago(keep.journal_days)
-        if prompts is not None or events is not None:
-            gone += await store.forgetting.journal(resource, prompts=prompts, events=events, dry_run=dry_run)
+        gone = await store.forgetting.older(
+            resource,
+            messages=self._days_ago(keep.message_days),
+            prompts=self._days_ago(keep.prompt_days),
+            events=self._days_ago(keep.journal_days),
+            render=kit.core.rerender,
+            dry_run=dry_run,
+        )
         is_empty = gone == Forgotten(resource=resource, dry_run=dry_run)
         return gone if is_empty else await self._clean(kit, gone)
 
-    def _days_ago(self, days: int) -> datetime:
-        return self.clock.now() - timedelta(days=days)
+    def _days_ago(self, days: int | None) -> datetime | None:
+        return None if days is None else self.clock.now() - timedelta(days=days)
 
     async def _clean(self, kit: Kit, gone: Forgotten) -> Forgotten:
         """Remove the copies that still hold it, and the bytes that deleted rows leave behind."""

@@ -27,7 +27,7 @@ __all__ = ["Forgetting", "told", "work_of"]
 
 q = load_queries("forgetting")
 logs = load_queries("logs")
-messages = load_queries("messages")
+rows_of = load_queries("messages")
 threads = load_queries("threads")
 
 _LEASE_CHARACTERS = 400
@@ -51,9 +51,9 @@ class Forgetting:
 
         def script() -> Script[Forgotten]:
             if thread is None:
-                rows = yield messages.by_id_anywhere(resource=resource, id=message_id)
+                rows = yield rows_of.by_id_anywhere(resource=resource, id=message_id)
             else:
-                rows = yield messages.by_id(resource=resource, thread=thread, id=message_id)
+                rows = yield rows_of.by_id(resource=resource, thread=thread, id=message_id)
             if not rows:
                 where = f"thread {thread}" if thread is not None else "any thread of this resource"
                 raise NotFound(f"There is no message {message_id} in {where}.", then="Check its id.")
@@ -62,30 +62,25 @@ class Forgetting:
 
         return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.message"))
 
-    async def older(self, resource: str, before: datetime, *, render: Render, dry_run: bool = False) -> Forgotten:
-        """Forget every message that was said before a moment."""
-        check_id("resource", resource)
-        at, moment = self._now(), to_micros(before)
-
-        def script() -> Script[Forgotten]:
-            rows = yield q.older(resource=resource, before=moment)
-            return (yield from self._forgetting_messages(resource, [(row[0], row[1]) for row in rows], render, at))
-
-        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.older"))
-
-    async def journal(
+    async def older(
         self,
         resource: str,
         *,
+        messages: datetime | None = None,
         prompts: datetime | None = None,
         events: datetime | None = None,
+        render: Render,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Delete kept prompts, and events with records of contexts, from before a moment each; None leaves them."""
+        """Forget what is from before a moment: messages, kept prompts, events with records of contexts; None leaves them."""
         check_id("resource", resource)
+        at = self._now()
 
         def script() -> Script[Forgotten]:
             gone = Forgotten(resource=resource)
+            if messages is not None:
+                rows = yield q.older(resource=resource, before=to_micros(messages))
+                gone += yield from self._forgetting_messages(resource, [(row[0], row[1]) for row in rows], render, at)
             if prompts is not None:
                 rows = yield q.old_prompts(resource=resource, before=to_micros(prompts))
                 gone += Forgotten(resource=resource, prompts=len(rows))
@@ -95,7 +90,7 @@ class Forgetting:
                 gone += Forgotten(resource=resource, events=len(told_of), contexts=len(seen))
             return gone
 
-        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.journal"))
+        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.older"))
 
     async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
         """Forget a thread with all that hangs on it, also in a log that it shares; raises ThreadNotFound."""

@@ -91,7 +91,9 @@ class LineEdits:
                 tokens=tokens,
                 metadata=object_text("The metadata", {**before.metadata, "edit_of": observation}),
             )
-            loss = Loss(log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", instead={old.pk: new_pk})
+            loss = Loss(
+                log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: new_pk}
+            )
             yield from rederiving(loss, self._new_id, render, at)
             name: str = (yield q.states(pks=[new_pk]))[0][1]
             return (yield from _reading(resource, name))
@@ -107,7 +109,7 @@ class LineEdits:
             line = yield from _finding(resource, observation)
             _refuse(line, {"deleted"})
             if line.state != "retracted":
-                loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="retracted", kind="edit")
+                loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="retracted", kind="edit", by_hand=True)
                 yield from rederiving(loss, self._new_id, render, at)
             return (yield from _reading(resource, observation))
 
@@ -160,7 +162,7 @@ class LineEdits:
         def script() -> Script[Forgotten]:
             line = yield from _finding(resource, observation)
             _refuse(line, {"deleted"})
-            loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="deleted", kind="forget")
+            loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="deleted", kind="forget", by_hand=True)
             made = yield from rederiving(loss, self._new_id, render, at)
             prompts = yield forgetting.delete_prompts_of_log(log_pk=line.log_pk)
             yield from resetting_index(resource)

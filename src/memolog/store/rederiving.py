@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from memolog.domain.codec import pack
+from memolog.domain.codec import dumps, loads, pack
 from memolog.store.lines import reading_observations
 from memolog.store.logs import new_generation
 from memolog.store.snapshot import group_row
@@ -38,6 +38,8 @@ class Loss:
     kind: Literal["forget", "edit"]
     instead: Mapping[int, int] = field(default_factory=dict[int, int])
     """The lines that stand for some of them from now on."""
+    by_hand: bool = False
+    """Whether somebody named these very lines: then what they merge does not come back in their place."""
     without_thread: int | None = None
     """A thread that is about to be deleted: its groups leave the log."""
 
@@ -56,7 +58,7 @@ def rederiving(loss: Loss, new_id: Callable[[], str], render: Render, at: int) -
     pks = [row[0] for row in tainted]
     for chunk in _chunks(pks):
         yield q.erase(pks=chunk) if loss.how == "deleted" else q.set_state(pks=chunk, state=loss.how)
-    direct = set(loss.lines)
+    direct = set(loss.lines) if loss.by_hand else set[int]()
     instead: dict[int, tuple[int, ...]] = {old: (new,) for old, new in loss.instead.items()}
     for row in tainted:
         if row[0] not in direct:
@@ -144,10 +146,28 @@ def rewriting(loss: Loss, touched: Mapping[int, Row], render: Render, at: int) -
     yield logs.abandon_reflections(log_pk=log_pk, now=at)
     if loss.how == "deleted":
         yield q.erase_void_reflections(log_pk=log_pk)
-    order = [g.pk for g in present if loss.without_thread is None or g.thread_pk != loss.without_thread]
+    gone = (yield from _leaving(log_pk, loss.without_thread)) if loss.without_thread is not None else set[int]()
+    order = [group.pk for group in present if group.pk not in gone]
     if len(order) < len(present) or not touched.keys().isdisjoint(order):
         after = sum(tokens[pk] for pk in order)
         yield from new_generation(log_pk, number + 1, loss.kind, order, at, before=before, after=after)
+
+
+def _leaving(log_pk: int, thread_pk: int) -> Script[set[int]]:
+    """Take the groups of a thread out of what reflections cover; returns them, with the reflections of nothing else."""
+    rows = yield q.groups_of_thread(log_pk=log_pk, thread_pk=thread_pk)
+    gone = {row[0] for row in rows}
+    names = {row[1] for row in rows}
+    # A reflection is younger than all that it covers.
+    for group_pk, name, text in (yield logs.reflections(log_pk=log_pk)):
+        inputs = loads(text)
+        left = [covered for covered in inputs.get("groups", ()) if covered not in names]
+        yield q.set_inputs(group_pk=group_pk, inputs=dumps({**inputs, "groups": left}))
+        if not left:
+            gone.add(group_pk)
+            names.add(name)
+            yield logs.set_group_state(group_pk=group_pk, state="void")
+    return gone
 
 
 def _rendering(log_pk: int, name: str, render: Render) -> Script[int]:

@@ -70,3 +70,9 @@ WHERE pk = :observation_pk
 SELECT g.pk, g.id, g.state, r.inputs FROM groups g JOIN runs r ON r.pk = g.run_pk
 WHERE g.log_pk = :log_pk AND g.kind = 'reflection' AND g.state IN ('active', 'covered')
 ORDER BY g.pk
+
+-- groups_of_thread --
+SELECT pk, id FROM groups WHERE log_pk = :log_pk AND thread_pk = :thread_pk ORDER BY pk
+
+-- set_inputs --
+UPDATE runs SET inputs = :inputs WHERE pk = (SELECT g.run_pk FROM groups g WHERE g.pk = :group_pk)
