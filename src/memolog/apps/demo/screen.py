@@ -83,7 +83,8 @@ class LiveScreen(Screen):
 
     def line(self, *pieces: Piece) -> None:
         """Show a line."""
-        self._live.console.print(_text(pieces))
+        # A command that is longer than the terminal must stay one that can be copied.
+        self._live.console.print(_text(pieces), soft_wrap=True)
 
     def levels(self, levels: Mapping[str, Level]) -> None:
         """Show how full the windows are now."""
