@@ -23,7 +23,7 @@ PARTS = (
     ("Monday 2 March", 7),
     ("  messages  api", 2),
     ("Friday 6 March", 6),
-    ("  14:10  api", 4),
+    ("  15:40  api", 6),
     ("Friday 13 March", 21),
     ("What it came to", 10),
 )
