@@ -45,6 +45,10 @@ ARGUMENTS: dict[str, Any] = {
     "source": "T-1",
     "target": "T-2",
     "path": ("T-1", "T-2", "T-1"),
+    "read": 2,
+    "present": 3,
+    "by": "somebody",
+    "parts": ("Facts",),
 }
 
 
