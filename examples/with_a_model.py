@@ -11,8 +11,8 @@ import asyncio
 import os
 import sys
 
-from memolog import AssistantMessage, Config, ConfigError, Event, Memory, ToolCallPart, ToolMessage, UserMessage
-from memolog.apps.demo_script import DAYS
+from memolog import Config, ConfigError, Event, Memory, UserMessage
+from memolog.apps.demo.script import script
 
 HOW = """MEMOLOG_MODEL is not set, so nothing was asked and nothing was spent. Name a model:
   MEMOLOG_MODEL=openai:gpt-5-mini            with OPENAI_API_KEY
@@ -20,21 +20,18 @@ HOW = """MEMOLOG_MODEL is not set, so nothing was asked and nothing was spent. N
   MEMOLOG_MODEL=http://127.0.0.1:8000/v1#m   any server that speaks the OpenAI protocol, also a local one
   MEMOLOG_MODEL=extractive                   the embedded observer: no key, no network
 """
+EXCHANGES = 11
 TOLD = {"RunEnded", "RunFailed", "Activated", "GenerationMade", "TitleChanged", "Degraded"}
 
 
 async def converse(memory: Memory) -> None:
-    """Play the script: what the user asks, what the agent's tools return, what it answers."""
-    for day, exchanges in enumerate(DAYS):
-        for number, (question, tools, answer) in enumerate(exchanges):
-            async with memory.turn("atlas", "alice", zone="Europe/Berlin") as turn:
-                await turn.prepare(UserMessage(question))
-                for index, (name, target, result) in enumerate(tools):
-                    call = ToolCallPart(id=f"call_{day}_{number}_{index}", name=name, arguments={"target": target})
-                    await turn.record(AssistantMessage(call))
-                    await turn.prepare(ToolMessage(call.id, result, name=name))
-                await turn.record(AssistantMessage(answer))
-            await memory.settled()
+    """Play the first days of the demo: what the user asks, what the agent's tools return, what it answers."""
+    for exchange in [one for one in script() if one.thread == "api"][:EXCHANGES]:
+        async with memory.turn("api", "mira", zone="Europe/Berlin") as turn:
+            for step in exchange.steps:
+                await turn.prepare(step.given)
+                await turn.record(step.reply)
+        await memory.settled()
 
 
 def tell(event: Event) -> None:
@@ -52,9 +49,9 @@ async def main(model: str) -> int:
         async with Memory(":memory:", config=config) as memory:
             memory.subscribe(tell)
             await converse(memory)
-            await memory.finalize("atlas", "alice")
-            status = await memory.reflect("atlas", "alice")
-            async with memory.turn("atlas", "alice") as turn:
+            await memory.finalize("api", "mira")
+            status = await memory.reflect("api", "mira")
+            async with memory.turn("api", "mira") as turn:
                 context = await turn.prepare(UserMessage("Where were we?"))
                 print(f"\n{context.system}\n\n{context.edge_text}")
     except ConfigError as error:

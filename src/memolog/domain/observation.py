@@ -12,6 +12,7 @@ from memolog.domain.thread import Hints
 
 __all__ = [
     "MARKS",
+    "TRACES",
     "Generation",
     "Group",
     "Log",
@@ -32,6 +33,8 @@ GroupState: TypeAlias = Literal["buffered", "active", "covered", "void"]
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
 
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
+TRACES: tuple[str, ...] = ("Also named: ", "Also mentioned: ")
+"""How lines begin that only name what a reflection left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

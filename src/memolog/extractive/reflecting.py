@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from memolog.domain.observation import Observation, Priority
+from memolog.domain.observation import TRACES, Observation, Priority
 from memolog.extractive.choosing import Candidate, choose
 from memolog.extractive.identifiers import lost_from
 from memolog.extractive.words import weights_of
@@ -45,9 +45,8 @@ _NEWEST: Final = 1.4
 _KEPT: Final[frozenset[Priority]] = frozenset({"high", "done"})
 _LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)
 _TRIES: Final = 6
-TRACE: Final = "Also named: "
+TRACE: Final = TRACES[0]
 """How the line begins that names what was left out."""
-_TRACES: Final = (TRACE, "Also mentioned: ")
 _TRACE_SHARE: Final = 0.5
 _LONGEST: Final = 9_000
 
@@ -164,7 +163,7 @@ def _unique(entries: Sequence[_Entry]) -> tuple[list[_Entry], dict[int, list[str
 def _chosen(entries: Sequence[_Entry], room: float) -> dict[int, tuple[str, ...]]:
     """Return the pieces of each line that are kept: the best one of every 🔴 and ✅ first, 🟢 only if there is room."""
     # Lines that only name what was left out earlier are written anew: two of them would be one too many.
-    told = [entry for entry in entries if not entry.observation.text.startswith(_TRACES)] or list(entries)
+    told = [entry for entry in entries if not entry.observation.text.startswith(TRACES)] or list(entries)
     places = [(entry, number) for entry in told for number in range(len(entry.pieces))]
     candidates = [_candidate(entry, number, len(entries)) for entry, number in places]
     forced = {_first(entry) for entry in told if entry.observation.priority in _KEPT and entry.pieces}

@@ -9,12 +9,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from memolog.domain.observation import Observation, Priority
+from memolog.domain.observation import TRACES, Observation, Priority
 from memolog.domain.task import DraftSummary, Task
 
 __all__ = ["draft", "numbered_sources", "summary_prompt", "written"]
 
 _RANK: Final[dict[Priority, int]] = {"done": 0, "high": 1, "medium": 2, "low": 3}
+_ASKED: Final = frozenset({"question", "request"})
 _CITED: Final = re.compile(r"\[(\d{1,4})\]")
 _DESCRIBED: Final = 2_000
 _LONGEST: Final = 4_000
@@ -22,8 +23,10 @@ _LONGEST: Final = 4_000
 
 def draft(task: Task, observations: Sequence[Observation], *, most: int = 8) -> DraftSummary:
     """Return the lines that say most about what came of a task: what was done first, each with its citation."""
-    live = [observation for observation in observations if observation.state == "active" and observation.text.strip()]
-    chosen = sorted(range(len(live)), key=lambda index: (_RANK[live[index].priority], index))[:most]
+    live = [one for one in observations if one.state == "active" and one.text.strip()]
+    # A line that only names what was left out says nothing about this task.
+    live = [one for one in live if not one.text.startswith(TRACES)] or live
+    chosen = _telling(live, most)
     kept = [live[index] for index in sorted(chosen)]
     if not kept:
         return DraftSummary(text=f"{task.title}: nothing was observed about it.")
@@ -32,6 +35,25 @@ def draft(task: Task, observations: Sequence[Observation], *, most: int = 8) -> 
         f"* {' '.join(one.text.split())} {_marks(marks)}".rstrip() for one, marks in zip(kept, numbers, strict=True)
     ]
     return DraftSummary(text="\n".join([f"{task.title}:", *lines]), sources=sources)
+
+
+def _telling(lines: Sequence[Observation], most: int) -> list[int]:
+    """Return which lines tell most of what came of a task: what was done, then what users said beside what was found."""
+    # The end of a piece of work tells what came of it; an answer tells more than a tool's output, a request least.
+    latest = range(len(lines) - 1, -1, -1)
+    done = [index for index in latest if lines[index].priority == "done"][:most]
+    told = {place for index in done for place in _places(lines[index])}
+    stated = [index for index in latest if lines[index].priority == "high" and not told & _places(lines[index])]
+    found = [index for index in latest if _RANK[lines[index].priority] > _RANK["high"]]
+    found.sort(key=lambda index: (lines[index].category in _ASKED, lines[index].trust == "tool"))
+    room = most - len(done)
+    said = stated[: max(room - room // 2, room - len(found))]
+    return [*done, *said, *found[: room - len(said)]]
+
+
+def _places(line: Observation) -> set[tuple[str, int]]:
+    """Return the last messages that a line cites: what confirms a piece of work stands at the end of it."""
+    return {(source.thread, source.span.last) for source in line.sources}
 
 
 def numbered_sources(
