@@ -1,5 +1,5 @@
 # Everything a person or a machine runs here. Needs Python 3.11 or newer and nothing else.
-#   make demo        set up, then show the main job on the embedded defaults
+#   make demo        set up, then play ten days of work through the real memory, without a key
 #   make test        set up, then check and run every test, on both engines
 #   make test-long   the same tests with their full counts
 #   make check       format, lint and types
@@ -8,7 +8,7 @@
 #   make sim RUNS=2000 many agents and random faults in virtual time, from SEED=0 on; SEED=n alone replays one, line by line
 #   make bench-NAME  one benchmark of bench/, a table and a last line of JSON
 #   make report-corpus what becomes of each reply of the corpus: faults and what is kept; ARGS=--json
-#   make docs        write the pages of docs/ that follow from the code
+#   make docs        write the pages and the picture of docs/ that follow from the code
 #   make clean       remove what the other targets made
 #   make lock        resolve the versions again into constraints.txt
 
@@ -64,6 +64,7 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/picture.py
 
 bench-%: $(STAMP)
 	$(BIN)/python bench/bench_$(subst -,_,$*).py $(ARGS)

@@ -3,6 +3,11 @@
 Knows the figures. Where they come from is in the parts that measured them.
 """
 
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
 from memolog.apps.demo.play import Demo
 from memolog.apps.demo.screen import Screen
 from memolog.apps.demo.script import script
@@ -72,12 +77,22 @@ def went_well(demo: Demo) -> bool:
 
 
 def commands(address: str) -> list[str]:
-    """Return what to try next."""
+    """Return what to try next, as it can be typed here."""
+    program, place = _program(), shlex.quote(address)
     return [
-        f"memolog log api --db {address}",
-        f'memolog search "late fee" --db {address}',
-        f"memolog context api --db {address}",
+        f"{program} log --thread api --db {place}",
+        f'{program} search "late fee" --db {place}',
+        f"{program} context --thread api --db {place}",
     ]
+
+
+def _program() -> str:
+    """Return how the command line is called: by its name, or by its place where the shell does not find it."""
+    beside = Path(sys.executable).parent / "memolog"
+    if shutil.which("memolog") or not beside.exists():
+        return "memolog"
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
 def show(demo: Demo, screen: Screen) -> None:

@@ -1,0 +1,187 @@
+"""The demo keeps what it promises: everything is played, everything is shown, and all of it is true."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from memolog import Memory
+from memolog.apps.demo.play import Demo
+from memolog.apps.demo.screen import Level, LiveScreen, PlainScreen, open_screen, plain
+from memolog.apps.demo.script import RESOURCE, THREADS, script
+from memolog.apps.demo.settings import CONFIG
+from memolog.apps.demo.summary import show, summary
+
+ROOT = Path(__file__).parents[2]
+LEVEL = Level(messages=600, messages_limit=1_200, log=500, log_limit=2_000)
+DEMO = [sys.executable, "-m", "memolog.apps.demo"]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Name the database that the demo leaves."""
+    return tmp_path_factory.mktemp("demo") / "demo.db"
+
+
+@pytest.fixture(scope="module")
+def told(database: Path) -> dict[str, Any]:
+    """Run the demo once, as a program, and return its JSON."""
+    done = subprocess.run([*DEMO, "--json", "--db", str(database)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def drawing() -> ModuleType:
+    """Return the module that draws the picture."""
+    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs" / "picture.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_is_a_conversation_of_many_days(told: dict[str, Any]) -> None:
+    """Hundreds of messages with tool calls, ten days, three threads."""
+    assert told["messages"] >= 400
+    assert told["tool_calls"] >= 100
+    assert told["days"] >= 10
+    assert told["threads"] == 3
+
+
+def test_the_pipeline_did_its_work(told: dict[str, Any]) -> None:
+    """It observed in the background, activated, and condensed the log."""
+    assert told["background_runs"] > told["activations"] > 10
+    assert told["lines"] > 100
+    assert told["reflections"]
+    assert all(0 < one["after"] < one["before"] for one in told["reflections"])
+
+
+def test_the_crash_was_a_pause(told: dict[str, Any]) -> None:
+    """A process was killed; what it had saved was there, and its work was taken over."""
+    crash = told["crash"]
+    assert crash["exit_code"] != 0
+    assert crash["there_after"] == crash["saved_before"] > 0
+    assert crash["recovered"]
+
+
+def test_the_question_is_answered_from_the_log(told: dict[str, Any]) -> None:
+    """The answer is in a line of the log and not in the messages that the model was shown."""
+    question = told["question"]
+    assert question["answered_from_log"]
+    assert not question["in_recent_messages"]
+    assert "8 euros" in question["line"]
+    assert "Okafor" in question["words"]
+
+
+def test_the_search_fetches_the_exact_code(told: dict[str, Any]) -> None:
+    """What was found is what was written, character for character."""
+    assert told["exact_code"]["exact"]
+    assert "EXCLUDE USING gist (item_id WITH =, during WITH &&);" in told["exact_code"]["code"]
+
+
+def test_the_task_is_closed_with_citations(told: dict[str, Any]) -> None:
+    """Its summary names messages, and what waited for it is ready."""
+    task = told["task"]
+    assert task["status"] == "closed"
+    assert task["citations"] >= 3
+    assert task["unblocked"] == ["T-2"]
+    assert "Also named" not in task["summary"]
+    assert "[1]" in task["summary"]
+
+
+def test_memory_pays(told: dict[str, Any]) -> None:
+    """Fewer tokens, less money, and a prompt cache that is used."""
+    assert told["tokens"]["with_memory"] < 0.8 * told["tokens"]["without_memory"]
+    assert told["cost"]["with_memory"] < told["cost"]["without_memory"]
+    assert told["prompt_cache_reuse_warm"] > 0.8
+
+
+async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], database: Path) -> None:
+    """Whoever opens it finds every message as the script has it; the demo's own proof says the same."""
+    assert told["nothing_lost"]
+    assert told["in_prompt"] + told["behind_log"] == told["word_for_word"] == told["messages"]
+    async with Memory(database, config=CONFIG) as memory:
+        store = (await memory.open()).store
+        for thread in THREADS:
+            wanted = [
+                m for one in script() if one.thread == thread for step in one.steps for m in (step.given, step.reply)
+            ]
+            rows = await store.messages.after(RESOURCE, thread, 0)
+            assert [(row.id, row.role) for row in rows] == [(message.id, message.role) for message in wanted]
+            # The demo adds what it fetched to the last answer of its scene; all else is the script, word for word.
+            same = [row.parts == message.parts for row, message in zip(rows, wanted, strict=True)]
+            assert same.count(False) == (1 if thread == "api" else 0)
+        found = await memory.search("late fee", RESOURCE)
+        assert found.total > 0
+
+
+def test_it_names_three_commands(told: dict[str, Any], database: Path) -> None:
+    """Log, search and context, on the database that it left."""
+    assert [command.split()[1] for command in told["next"]] == ["log", "search", "context"]
+    assert all(str(database) in command for command in told["next"])
+
+
+def test_it_does_not_play_into_a_database_that_is_in_use(told: dict[str, Any], database: Path) -> None:
+    """A second run on the same file is refused in one line."""
+    assert told["nothing_lost"]
+    done = subprocess.run([*DEMO, "--db", str(database)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "already" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path) -> None:
+    """A second run prints the same figures; its lines are short, plain, and those of the README's picture."""
+    picture = drawing()
+    screen = picture.Recorder()
+    demo = Demo(str(tmp_path / "demo.db"), screen)
+    await demo.play()
+    show(demo, screen)
+    again = summary(demo)
+    assert {**again, "database": "", "next": ""} == {**told, "database": "", "next": ""}
+    lines = [plain(line) for line in screen.lines]
+    shown = [line for line in lines if "--db" not in line]
+    assert max(map(len, shown)) <= 100
+    assert not [line for line in lines if "Also named" in line]
+    assert (ROOT / "docs" / "demo.svg").read_text("utf-8") == picture.picture(screen.lines), "run `make docs`"
+
+
+def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing but text: no colours, no cursor movements; the windows are told once a day."""
+    screen = open_screen()
+    screen.line("checked  ", ("nothing lost", "good"))
+    screen.levels({"api": LEVEL})
+    screen.day_ends({"api": LEVEL})
+    screen.close()
+    assert capsys.readouterr().out.splitlines() == [
+        "checked  nothing lost",
+        "  messages  api ██████░░░░░░   600",
+        "  log       api ███░░░░░░░░░   500",
+    ]
+
+
+def test_a_terminal_without_rich_is_plain_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What makes it live is a convenience, not a need."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    live = open_screen()
+    live.close()
+    assert isinstance(live, LiveScreen)
+    monkeypatch.setitem(sys.modules, "rich.live", None)
+    assert isinstance(open_screen(), PlainScreen)
+
+
+def test_the_script_is_in_order() -> None:
+    """No exchange begins before the one before it ended, and every call has its result."""
+    exchanges = script()
+    ends = [one.steps[-1].reply.created_at for one in exchanges]
+    assert all(end is not None and end < after.at for end, after in zip(ends, exchanges[1:], strict=False))
+    assert all(one.steps[-1].reply.role == "assistant" for one in exchanges)
+    ids = [m.id for one in exchanges for step in one.steps for m in (step.given, step.reply)]
+    assert len(ids) == len(set(ids)) >= 400
