@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 from memolog.version import __version__
 
 if TYPE_CHECKING:
-    from memolog.config import CompactionConfig, Config, KeepRecent, ObservationConfig, RecallConfig, ReflectionConfig
+    from memolog.config import (
+        CompactionConfig,
+        Config,
+        KeepRecent,
+        ObservationConfig,
+        RecallConfig,
+        ReflectionConfig,
+        RetentionConfig,
+    )
     from memolog.context import Context
     from memolog.domain.compaction import Compacted, Compaction, Pruned
+    from memolog.domain.diagnosis import Finding, Report
     from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
     from memolog.domain.extract import Extract
+    from memolog.domain.forgetting import Forgotten
     from memolog.domain.message import (
         AssistantMessage,
         FilePart,
@@ -55,6 +65,8 @@ __all__ = [
     "Extract",
     "Extractor",
     "FilePart",
+    "Finding",
+    "Forgotten",
     "Generation",
     "InputError",
     "KeepRecent",
@@ -74,6 +86,8 @@ __all__ = [
     "RecallConfig",
     "RecallPage",
     "ReflectionConfig",
+    "Report",
+    "RetentionConfig",
     "SearchAnswer",
     "SearchResult",
     "Span",
@@ -103,11 +117,14 @@ _HOMES = {
         "ObservationConfig",
         "RecallConfig",
         "ReflectionConfig",
+        "RetentionConfig",
     ),
     "memolog.context": ("Context",),
     "memolog.domain.compaction": ("Compacted", "Compaction", "Pruned"),
+    "memolog.domain.diagnosis": ("Finding", "Report"),
     "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),
     "memolog.domain.extract": ("Extract",),
+    "memolog.domain.forgetting": ("Forgotten",),
     "memolog.domain.message": (
         "AssistantMessage",
         "FilePart",

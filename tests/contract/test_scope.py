@@ -25,6 +25,7 @@ from memolog.search.query import parse
 from memolog.store import Store
 from memolog.store.compactions import RowTexts
 from memolog.store.journal import NewEvent
+from memolog.store.logs import Rendered
 from memolog.store.recall import Place, Stretch
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
@@ -33,7 +34,7 @@ from memolog.store.task_filter import TaskFilter
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
-    *("recall", "compactions", "extracts", "working_memory", "indexing", "searching"),
+    *("recall", "compactions", "extracts", "working_memory", "indexing", "searching", "forgetting", "line_edits"),
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -55,6 +56,7 @@ INTERNAL: Final = {
 }
 MINUTE: Final = timedelta(minutes=1)
 NOW: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
+AFTER: Final = NOW + timedelta(days=999)
 CLAIM: Final = Claim(run="run-1", owner="owner", fence=1)
 MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
 
@@ -276,6 +278,20 @@ CASES: Final[dict[str, list[Call]]] = {
     ],
     "extracts.list": [lambda s, r, _: s.extracts.list(r, "secret")],
     "copies.merge": [lambda s, r, _: s.copies.merge(r, now=NOW, render=render)],
+    "forgetting.message": [
+        lambda s, r, _: s.forgetting.message(r, "m1", render=render),
+        lambda s, r, _: s.forgetting.message(r, "m1", thread="secret", render=render),
+    ],
+    "forgetting.thread": [lambda s, r, _: s.forgetting.thread(r, "secret", render=render)],
+    "forgetting.resource": [lambda s, r, _: s.forgetting.resource(r)],
+    "forgetting.older": [
+        lambda s, r, _: s.forgetting.older(r, messages=AFTER, prompts=AFTER, events=AFTER, render=render)
+    ],
+    "line_edits.get": [lambda s, r, _: s.line_edits.get(r, "line-1")],
+    "line_edits.edit": [lambda s, r, _: s.line_edits.edit(r, "line-1", "mine", tokens=1, render=render)],
+    "line_edits.retract": [lambda s, r, _: s.line_edits.retract(r, "line-1", render=render)],
+    "line_edits.reinstate": [lambda s, r, _: s.line_edits.reinstate(r, "line-1", render=render)],
+    "line_edits.delete": [lambda s, r, _: s.line_edits.delete(r, "line-1", render=render)],
     **TASK_CASES,
     "indexing.catch_up": [lambda s, r, _: s.indexing.catch_up(r, str)],
     "indexing.behind": [lambda s, r, _: s.indexing.behind(r)],
@@ -328,6 +344,7 @@ async def everything(store: Store) -> str:
             await store.working_memory.versions("alice"),
             await store.working_memory.versions("alice", "secret"),
             await store.compactions.list("alice", "short"),
+            await store.line_edits.get("alice", "line-1"),
         )
     )
 
@@ -359,7 +376,19 @@ async def move_in(store: Store) -> Lease:
     await store.working_memory.change("alice", replaced("of one thread"), thread="secret", who="alice", most=100)
     await store.messages.save("alice", "short", [UserMessage("one"), UserMessage("two")])
     await store.compactions.compact("alice", "short", ROWS, summary="hers", now=store.clock.now())
+    await observe(store)
     return lease
+
+
+async def observe(store: Store) -> None:
+    """Give alice a line in the log of a thread."""
+    log = (await store.logs.snapshot("alice", "short", "thread")).log
+    run = NewRun(id="run-2", kind="observe", thread="short", span=Span(first=1, last=2), inputs={})
+    claims = await store.runs.start("alice", log.pk, log.version, [run], owner="owner", now=NOW, lease=30)
+    line = Observation(id="line-1", group="group-1", ordinal=1, priority="high", text="hers")
+    await store.runs.finish("alice", claims[0], replace(MADE, group="group-1", observations=(line,)), now=NOW)
+    log = (await store.logs.snapshot("alice", "short", "thread")).log
+    await store.logs.activate(log.pk, log.version, [Rendered(id="group-1", text="hers", tokens=1)], now=NOW)
 
 
 def test_every_method_has_a_case(store: Store) -> None:
@@ -447,12 +476,15 @@ GOOD: Final[dict[str, object]] = {
     "query": "first",
     "change": replaced("mine"),
     "most": 100,
+    "observation": "line-1",
+    "text": "mine",
+    "tokens": 1,
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
 IDS: Final = {
     *("resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"),
-    *("who", "session", "source", "target", "compaction"),
+    *("who", "session", "source", "target", "compaction", "observation"),
 }
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {

@@ -41,7 +41,11 @@ ENGINE: Final = (
 _TIMED: Final = {"runs.heartbeat"}
 # Offered by the store, not used by a turn: killed by themselves.
 COMPACTIONS: Final = ("compactions.compact", "compactions.deepen", "compactions.restore", "compactions.prune")
-ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt", "search.index", *COMPACTIONS)
+FORGETTING: Final = (
+    *("forgetting.message", "forgetting.thread", "forgetting.resource", "forgetting.older"),
+    *("line_edits.edit", "line_edits.retract", "line_edits.reinstate", "line_edits.delete"),
+)
+ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt", "search.index", *COMPACTIONS, *FORGETTING)
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
 
 
@@ -266,10 +270,12 @@ async def _prologue(store: Store) -> Claim:
     await store.messages.save(RESOURCE, THREAD, [UserMessage("one", id="m1"), UserMessage("two", id="m2")])
     claim = await _start(store, Span(first=1, last=1))
     line = Observation(id="line", group="group", ordinal=1, priority="high", text="one was said")
-    made = Made(group="group", observations=(line,), hints=None, tokens=0, model="m", prompt_version="1")
+    back = Observation(id="back", group="group", ordinal=2, priority="high", text="it is taken back")
+    made = Made(group="group", observations=(line, back), hints=None, tokens=0, model="m", prompt_version="1")
     await store.runs.finish(RESOURCE, claim, made, now=store.clock.now())
     log = (await store.logs.snapshot(RESOURCE, THREAD, "thread")).log
     await store.logs.activate(log.pk, log.version, [Rendered(id="group", text="", tokens=0)], now=store.clock.now())
+    await store.line_edits.retract(RESOURCE, "back", render=_render)
     rows = [RowTexts(seq=1, search="one", brief="1")]
     await store.compactions.compact(RESOURCE, THREAD, rows, summary="first", now=store.clock.now())
     return await _start(store, Span(first=2, last=2))
@@ -291,10 +297,33 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
             await store.compactions.restore(RESOURCE, THREAD, made.id, now=store.clock.now())
         case "compactions.prune":
             await store.compactions.prune(RESOURCE, THREAD, days=30, now=store.clock.now() + timedelta(days=40))
+        case _ if name in FORGETTING:
+            await _forget(name, store)
         case "search.index":
             await store.indexing.catch_up(RESOURCE, str)
         case _:
             await store.copies.merge(RESOURCE, now=store.clock.now(), render=_render)
+
+
+async def _forget(name: str, store: Store) -> None:
+    lines, forgetting = store.line_edits, store.forgetting
+    match name:
+        case "forgetting.message":
+            await forgetting.message(RESOURCE, "m1", render=_render)
+        case "forgetting.thread":
+            await forgetting.thread(RESOURCE, THREAD, render=_render)
+        case "forgetting.resource":
+            await forgetting.resource(RESOURCE)
+        case "forgetting.older":
+            await forgetting.older(RESOURCE, messages=store.clock.now() + timedelta(days=1), render=_render)
+        case "line_edits.edit":
+            await lines.edit(RESOURCE, "line", "two was said", tokens=1, render=_render)
+        case "line_edits.retract":
+            await lines.retract(RESOURCE, "line", render=_render)
+        case "line_edits.reinstate":
+            await lines.reinstate(RESOURCE, "back", render=_render)
+        case _:
+            await lines.delete(RESOURCE, "line", render=_render)
 
 
 def _render(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
@@ -305,6 +334,7 @@ def _render(group: GroupRow, observations: Sequence[Observation], alias: str | N
 async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
     """Stopped before the commit, nothing of it is there; stopped after it, all of it."""
     look = [
+        "SELECT id, state, text FROM observations ORDER BY pk",
         *("SELECT id, status, error, fence FROM runs ORDER BY pk", "SELECT prompt, reply FROM run_prompts"),
         *("SELECT version, generation FROM logs ORDER BY pk", "SELECT handle, state FROM groups ORDER BY pk"),
         *(

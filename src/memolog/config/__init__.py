@@ -5,7 +5,7 @@ no clock; it reads a file only when it is handed a path, and never the process's
 """
 
 from memolog.config.kinds import KeepRecent, Kind
-from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig
+from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig, RetentionConfig
 from memolog.config.setting import Setting
 from memolog.config.sizes import MODE_TOKENS
 from memolog.config.sources import RESERVED_VARIABLES
@@ -21,6 +21,7 @@ __all__ = [
     "ObservationConfig",
     "RecallConfig",
     "ReflectionConfig",
+    "RetentionConfig",
     "Setting",
     "settings",
 ]

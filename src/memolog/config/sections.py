@@ -1,4 +1,4 @@
-"""The settings of observing, reflecting, compacting and recalling.
+"""The settings of observing, reflecting, compacting, recalling and of what is kept for how long.
 
 Knows each value by itself. What contradicts what is checked by `Config`, which alone knows the
 mode.
@@ -30,7 +30,7 @@ from memolog.config.problems import refuse
 from memolog.config.setting import declare, wrong_values
 from memolog.domain.observation import Scope
 
-__all__ = ["CompactionConfig", "ObservationConfig", "RecallConfig", "ReflectionConfig"]
+__all__ = ["CompactionConfig", "ObservationConfig", "RecallConfig", "ReflectionConfig", "RetentionConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,3 +157,19 @@ class RecallConfig:
 
     def __post_init__(self) -> None:
         refuse([*wrong_values(self, "recall.").values()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionConfig:
+    """How old things may become before `apply_retention` forgets them; nothing is forgotten by itself."""
+
+    message_days: int | None = declare(
+        optional(count()), None, "After how many days a message is forgotten, with all that was observed from it."
+    )
+    prompt_days: int | None = declare(optional(count()), None, "After how many days a kept prompt is deleted.")
+    journal_days: int | None = declare(
+        optional(count()), None, "After how many days events and the records of contexts are deleted."
+    )
+
+    def __post_init__(self) -> None:
+        refuse([*wrong_values(self, "retention.").values()])

@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import Any, Final, TypeAlias, cast
 
 from memolog.config.problems import nearest
-from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig
+from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig, RetentionConfig
 from memolog.config.setting import PREFIX, Setting
 
 __all__ = [
@@ -39,6 +39,7 @@ SECTIONS: Final = {
     "reflection": ReflectionConfig,
     "compaction": CompactionConfig,
     "recall": RecallConfig,
+    "retention": RetentionConfig,
 }
 _TABLE: Final = "memolog"
 

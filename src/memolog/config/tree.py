@@ -27,7 +27,7 @@ from memolog.config.kinds import (
 )
 from memolog.config.problems import refuse, shown
 from memolog.config.rules import contradictions
-from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig
+from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig, RetentionConfig
 from memolog.config.setting import Setting, declare, declared, wrong_values
 from memolog.config.sizes import Mode, Voice
 from memolog.config.sources import (
@@ -56,6 +56,7 @@ class Config:
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     recall: RecallConfig = field(default_factory=RecallConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
     share_token_budget: bool = declare(
         FLAG, False, "Whether the tail may use what the log leaves of their common budget."
     )

@@ -27,6 +27,7 @@ from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Event
 from memolog.runtime.extractors import Extractor, Extractors
+from memolog.runtime.forgetting import Forgetting
 from memolog.runtime.kit import Kit, Left
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
@@ -49,7 +50,7 @@ __all__ = ["Memory"]
 _log = logging.getLogger("memolog")
 
 
-class Memory(LookingBack):
+class Memory(LookingBack, Forgetting):
     """A long memory for the threads of any number of resources.
 
     Opens its database at the first use; close it with `aclose()`, or use it as `async with`.

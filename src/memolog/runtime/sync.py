@@ -15,8 +15,9 @@ from memolog.context import Context
 from memolog.domain.compaction import Compacted, Compaction, Pruned
 from memolog.domain.errors import StoreClosed
 from memolog.domain.extract import Extract
+from memolog.domain.forgetting import Forgotten
 from memolog.domain.message import NewMessage
-from memolog.domain.observation import Generation
+from memolog.domain.observation import Generation, Observation, Priority
 from memolog.domain.recall import Detail, PartType, RecallPage
 from memolog.domain.run import Usage
 from memolog.domain.search import SearchAnswer, Source
@@ -255,6 +256,38 @@ class SyncMemory:
     def merge(self, resource: str) -> tuple[str, ...]:
         """After a change to resource scope: let the shared log take over what the threads' own logs hold."""
         return self._portal.call(self._memory.merge(resource))
+
+    def forget(
+        self,
+        resource: str,
+        *,
+        thread: str | None = None,
+        message: str | None = None,
+        observation: str | None = None,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget a message, an observation, a thread or the whole resource. It cannot be undone."""
+        return self._portal.call(
+            self._memory.forget(resource, thread=thread, message=message, observation=observation, dry_run=dry_run)
+        )
+
+    def apply_retention(self, resource: str, *, dry_run: bool = False) -> Forgotten:
+        """Forget what has become older than the settings under `retention` allow; without any, nothing."""
+        return self._portal.call(self._memory.apply_retention(resource, dry_run=dry_run))
+
+    def edit_observation(
+        self, resource: str, observation: str, text: str, *, priority: Priority | None = None
+    ) -> Observation:
+        """Correct a line of the log; returns the new line. The old one is kept as retracted, its sources stay."""
+        return self._portal.call(self._memory.edit_observation(resource, observation, text, priority=priority))
+
+    def retract(self, resource: str, observation: str) -> Observation:
+        """Take an observation out of the log and of search, until it is reinstated."""
+        return self._portal.call(self._memory.retract(resource, observation))
+
+    def reinstate(self, resource: str, observation: str) -> Observation:
+        """Bring a retracted observation back."""
+        return self._portal.call(self._memory.reinstate(resource, observation))
 
     def __enter__(self) -> Self:
         self.open()

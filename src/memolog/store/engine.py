@@ -25,6 +25,8 @@ class Engine(ABC):
     """A database that runs scripts."""
 
     commit_hook: CommitHook | None = None
+    file: str | None = None
+    """The one file that holds the database, where it is a file of ours."""
 
     @abstractmethod
     async def read(self, work: Work[T], *, brief: bool = True) -> T:

@@ -76,6 +76,7 @@ class SqliteEngine(Engine):
         """Name the file; `start` opens it."""
         self.path, self.options = path, options or SqliteOptions()
         self._memory = is_memory(path)
+        self.file = None if self._memory else path
         self._closed = False
         self._gate = threading.Lock()
         self._read_gate = self._gate if self._memory else threading.Lock()

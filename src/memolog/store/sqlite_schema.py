@@ -19,7 +19,7 @@ from memolog.store.migrate import (
 )
 from memolog.store.sqlite import is_memory, mapped_errors
 
-__all__ = ["migrate_sqlite", "refuse_foreign_file", "snapshot_path"]
+__all__ = ["copy_file", "migrate_sqlite", "refuse_foreign_file", "snapshot_path"]
 
 
 def snapshot_path(path: str, version: int) -> Path:
@@ -48,7 +48,7 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
             left = _pending(path, connection)
             version = _version(connection)
             if left and version and not is_memory(path):
-                _snapshot(path, snapshot_path(path, version))
+                copy_file(path, snapshot_path(path, version))
             connection.execute(CREATE_RECORD)
             for migration in left:
                 _apply(connection, migration, now)
@@ -94,7 +94,7 @@ def _statements(text: str) -> Iterator[str]:
             lines.clear()
 
 
-def _snapshot(path: str, target: Path) -> None:
+def copy_file(path: str, target: Path) -> None:
     """Copy the file as it was last committed. The copy appears under its name only when it is whole."""
     partial = target.with_name(f"{target.name}.partial")
     # A crash may have left half a copy.

@@ -20,9 +20,11 @@ from memolog.store.compactions import Compactions
 from memolog.store.copies import Copies
 from memolog.store.engine import Engine
 from memolog.store.extracts import Extracts
+from memolog.store.forgetting import Forgetting
 from memolog.store.indexing import Indexing
 from memolog.store.journal import Journal
 from memolog.store.leases import Leases
+from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
 from memolog.store.messages import Messages, Saved, Weigh
 from memolog.store.postgres_address import PostgresOptions
@@ -105,6 +107,8 @@ class Store:
         self.extracts = Extracts(engine)
         self.indexing = Indexing(engine)
         self.searching = Searching(engine)
+        self.forgetting = Forgetting(engine, clock, new_id)
+        self.line_edits = LineEdits(engine, clock, new_id)
 
     async def save_and_snapshot(
         self,

@@ -24,7 +24,7 @@ from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, group_row
 from memolog.store.sql import Script, load_queries
 
-__all__ = ["Render", "Withdrawals", "Withdrawn", "reading_alias"]
+__all__ = ["Render", "Withdrawals", "Withdrawn", "ranges", "reading_alias", "taking_out"]
 
 q = load_queries("logs")
 threads = load_queries("threads")
@@ -67,7 +67,7 @@ class Withdrawals:
             runs: list[str] = []
             groups: list[str] = []
             observations: list[str] = []
-            for first, last in _ranges(gone):
+            for first, last in ranges(gone):
                 where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
                 yield from undoing_compactions(thread_pk, first, last)
                 runs += [row[0] for row in (yield q.abandon_runs_over(now=at, **where))]
@@ -83,7 +83,7 @@ class Withdrawals:
         return await self._engine.write(script, name="withdrawals.withdraw")
 
 
-def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
     """Return consecutive numbers as first and last."""
     ranges: list[tuple[int, int]] = []
     for seq in seqs:

@@ -64,9 +64,10 @@ ORDER BY r.pk DESC
 LIMIT :limit
 
 -- keep_prompt --
+-- A run that was given up, because what it read was forgotten, keeps nothing of it.
 INSERT INTO run_prompts (run_pk, call, prompt, reply)
 SELECT r.pk, COALESCE((SELECT MAX(p.call) FROM run_prompts p WHERE p.run_pk = r.pk), 0) + 1, :prompt, :reply
-FROM runs r WHERE r.id = :id
+FROM runs r WHERE r.id = :id AND r.status = 'running'
 
 -- list_prompts --
 SELECT p.call, p.prompt, p.reply

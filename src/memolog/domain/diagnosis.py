@@ -1,0 +1,71 @@
+"""What an examination of a database found.
+
+Knows the kinds of findings. Knows not how they are found.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+__all__ = ["FINDING_KINDS", "Finding", "FindingKind", "Report"]
+
+FindingKind: TypeAlias = Literal[
+    "alias",
+    "blocked",
+    "count",
+    "coverage",
+    "cursor",
+    "damage",
+    "dead-source",
+    "forgotten-text",
+    "hints",
+    "index-behind",
+    "index-extra",
+    "index-missing",
+    "index-stats",
+    "index-word",
+    "lease",
+    "log-entry",
+    "orphan",
+    "overlap",
+    "pair",
+    "provenance",
+    "run",
+    "sequence",
+    "state",
+    "task-link",
+    "tokens",
+    "version",
+    "working-memory",
+]
+FINDING_KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is not as it must be."""
+
+    kind: FindingKind
+    where: str
+    """What it was found in: resource, thread, log, task and the like, in words."""
+    explanation: str
+    """What is wrong, and what that means."""
+    is_safe: bool
+    """Whether `repair=True` can put it right without losing anything that was said."""
+    repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was examined, and what was found."""
+
+    findings: tuple[Finding, ...]
+    examined: tuple[tuple[str, int], ...]
+    """How many of each were looked at: threads, messages, groups and so on."""
+    copy: str | None = None
+    """Where the database was copied to before it was repaired."""
+    index_rebuilt: bool = False
+
+    @property
+    def is_healthy(self) -> bool:
+        """Tell whether nothing is wrong any more."""
+        return all(finding.repaired for finding in self.findings)
