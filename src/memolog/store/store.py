@@ -31,6 +31,7 @@ from memolog.store.postgres_address import PostgresOptions
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
+from memolog.store.scope import check_limit
 from memolog.store.searching import Searching
 from memolog.store.snapshot import Snapshot, reading_snapshot
 from memolog.store.sql import Script
@@ -44,7 +45,7 @@ from memolog.store.task_ready import TaskReady
 from memolog.store.task_search import TaskSearch
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
-from memolog.store.threads import Threads
+from memolog.store.threads import Threads, listing_resources
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 from memolog.store.working_memory import WorkingMemories
@@ -137,6 +138,11 @@ class Store:
     async def spent(self) -> float:
         """Return how many dollars observing and reflecting cost so far, for all resources together."""
         return await self.engine.read(summing_spent)
+
+    async def resources(self, *, limit: int = 1000) -> tuple[str, ...]:
+        """Return whose memory is here, for whoever runs the database; a caller who acts for one resource needs no other."""
+        check_limit(limit)
+        return await self.engine.read(lambda: listing_resources(limit))
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
