@@ -31,7 +31,6 @@ from memolog.store.postgres_address import PostgresOptions
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
-from memolog.store.scope import check_limit
 from memolog.store.searching import Searching
 from memolog.store.snapshot import Snapshot, reading_snapshot
 from memolog.store.sql import Script
@@ -139,10 +138,9 @@ class Store:
         """Return how many dollars observing and reflecting cost so far, for all resources together."""
         return await self.engine.read(summing_spent)
 
-    async def resources(self, *, limit: int = 1000) -> tuple[str, ...]:
+    async def resources(self) -> tuple[str, ...]:
         """Return whose memory is here, for whoever runs the database; a caller who acts for one resource needs no other."""
-        check_limit(limit)
-        return await self.engine.read(lambda: listing_resources(limit))
+        return await self.engine.read(listing_resources, brief=False)
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""

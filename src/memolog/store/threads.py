@@ -228,7 +228,7 @@ def _get(resource: str, thread: str) -> Script[Thread]:
     return thread_from_row(rows[0])
 
 
-def listing_resources(limit: int) -> Script[tuple[str, ...]]:
+def listing_resources() -> Script[tuple[str, ...]]:
     """Return whose memory there is: ids, and nothing of what was said."""
-    rows = yield q.list_resources(limit=limit)
-    return tuple(row[0] for row in rows)
+    rows = yield q.list_resources()
+    return tuple(sorted(row[0] for row in rows))

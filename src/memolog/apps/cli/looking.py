@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "show_groups", "show_status"]
 
 app = typer.Typer()
+_MOST_RESOURCES = 200
 
 
 # ---------------------------------------------------------------- status
@@ -87,7 +88,7 @@ async def threads(
     limit: Annotated[int, typer.Option(help="The most that are shown of each resource.", min=1)] = 20,
 ) -> Answer:
     """List the conversations, those with the newest activity first, of one resource or of all."""
-    owners = [resource] if resource else await call.store.resources(limit=100)
+    owners = [resource] if resource else (await call.store.resources())[:_MOST_RESOURCES]
     found = [thread for owner in owners for thread in (await call.store.threads.list(owner, limit=limit)).items]
     rows = [
         (t.resource, t.id, str(t.last_seq), when(t.updated_at), one_line(t.title or t.hints.title or "", 60))

@@ -61,7 +61,7 @@ async def chosen_resource(store: "Store", named: str | None) -> str:
     """Return the resource that is meant: the one that is named, or the only one there is."""
     if named is not None:
         return named
-    known = await store.resources(limit=_SHOWN + 1)
+    known = await store.resources()
     if len(known) == 1:
         return known[0]
     if not known:

@@ -27,7 +27,7 @@ app = typer.Typer()
 @verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")
 async def init(call: Call) -> Answer:
     """Make a database, or bring an older one up to date. What is in it stays."""
-    resources = await call.store.resources(limit=1000)
+    resources = await call.store.resources()
     data = {"database": call.address, "resources": len(resources), "model": call.config.model}
 
     def show() -> "RenderableType":

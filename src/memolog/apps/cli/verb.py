@@ -41,7 +41,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     4: "not now: somebody else was first, or the database is busy; the same command may succeed later",
     130: "interrupted",
 }
-Needs: TypeAlias = Literal["nothing", "database", "resource", "thread"]
+Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
 
 _COMMON = "Common options"
 _Db = Annotated[
@@ -90,7 +90,7 @@ InThread = Annotated[
 ]
 
 Show: TypeAlias = "Callable[[], RenderableType]"
-Work: TypeAlias = "Callable[..., Awaitable[Answer]]"
+Work: TypeAlias = "Callable[..., Awaitable[Answer] | Answer]"
 
 
 def _nothing_shown() -> "RenderableType":
@@ -177,7 +177,7 @@ def verb(
 ) -> Callable[[Work], Work]:
     """Make a coroutine a command of the application, with the options that all have.
 
-    `needs` says what is found and opened for it, `writes` that it changes the database, `makes` that the database may be new.
+    `needs` says what is found and opened for it (an `address` is not opened), `writes` that it changes the database, `makes` that the database may be new.
     """
 
     def register(work: Work) -> Work:
@@ -243,9 +243,9 @@ async def _answer(
     work: Work, needs: Needs, *, writes: bool, makes: bool, as_json: bool, given: dict[str, Any]
 ) -> Answer:
     config = opening.load_config(given.pop("config_named"), read_only=not writes)
-    if needs == "nothing":
-        return await work(Call(address="", config=config, as_json=as_json), **given)
-    address: str = given.pop("db")
+    address: str = given.pop("db") if needs != "nothing" else ""
+    if needs in {"nothing", "address"}:
+        return await _result(work(Call(address=address, config=config, as_json=as_json), **given))
     if not makes:
         opening.refuse_missing(address)
     from memolog.runtime.memory import Memory
@@ -257,7 +257,11 @@ async def _answer(
             call.resource = await opening.chosen_resource(call.store, resource)
         if needs == "thread":
             call.thread = await opening.chosen_thread(call.store, call.resource, thread)
-        return await work(call, **given)
+        return await _result(work(call, **given))
+
+
+async def _result(made: "Awaitable[Answer] | Answer") -> Answer:
+    return made if isinstance(made, Answer) else await made
 
 
 # ---------------------------------------------------------------- errors

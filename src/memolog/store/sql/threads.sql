@@ -48,8 +48,6 @@ UNION
 SELECT resource FROM tasks GROUP BY resource
 UNION
 SELECT resource FROM working_memory GROUP BY resource
-ORDER BY 1
-LIMIT :limit
 
 -- set_last_seq --
 UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
