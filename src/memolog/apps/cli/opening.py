@@ -95,11 +95,11 @@ async def chosen_thread(store: "Store", resource: str, named: str | None) -> str
 
 def moment_in(text: str, now: datetime) -> datetime:
     """Return the moment that a person means: `2026-03-14`, `2026-03-14T09:30`, or `90m`, `3h`, `2d` before now."""
-    if found := fullmatch(r"(\d{1,6})([smhdw])", text.strip()):
-        return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
     try:
+        if found := fullmatch(r"(\d{1,6})([smhdw])", text.strip()):
+            return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
         moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InputError(
             f"{text!r} is no moment.",
             then="Write a date (2026-03-14), a time (2026-03-14T09:30, UTC unless it names a zone), or an age (90m, 3h, 2d).",

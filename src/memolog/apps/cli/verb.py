@@ -177,7 +177,8 @@ def verb(
 ) -> Callable[[Work], Work]:
     """Make a coroutine a command of the application, with the options that all have.
 
-    `needs` says what is found and opened for it (an `address` is not opened), `writes` that it changes the database, `makes` that the database may be new.
+    `needs` says what is found and opened for it (an `address` is not opened), `writes` that it changes the database, `makes`
+    that the database may be new.
     """
 
     def register(work: Work) -> Work:
