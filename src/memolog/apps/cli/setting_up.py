@@ -1,4 +1,4 @@
-"""Verbs to begin with: init and config.
+"""Verbs to begin with: demo, init and config.
 
 Knows where a database and its settings come from. Makes a database only when asked to.
 """
@@ -22,6 +22,36 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer()
+
+
+@verb(app, needs="nothing", writes=True, example="memolog demo --db demo.db")
+async def demo(
+    call: Call,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db", help="Where to keep it: a new file, or postgresql://…; a temporary file if none is named."
+        ),
+    ] = None,
+) -> Answer:
+    """Play ten days of work through the real memory, without a key, and show what it does. Leaves a database to explore."""
+    import tempfile
+    from pathlib import Path
+
+    from memolog.apps.demo.play import Demo
+    from memolog.apps.demo.screen import Screen, open_screen
+    from memolog.apps.demo.summary import show, summary, went_well
+
+    place = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
+    screen = Screen() if call.as_json else open_screen()
+    played = Demo(place, screen)
+    try:
+        await played.play()
+    finally:
+        screen.close()
+    if not call.as_json:
+        show(played, screen)
+    return Answer(data=summary(played), is_printed=not call.as_json, code=0 if went_well(played) else 3)
 
 
 @verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")
