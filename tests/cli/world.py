@@ -87,6 +87,8 @@ async def _build(path: Path) -> None:
     clock = FakeClock()
     async with Memory(path, config=CONFIG, clock=clock) as memory:
         await _talk(memory, clock, "notes", SUBJECTS[1:2])
+        await memory.observe("notes", RESOURCE)
+        await _retract(memory)
         for _ in range(4):
             await _talk(memory, clock, "atlas", SUBJECTS)
             clock.advance(days=1)
@@ -121,6 +123,14 @@ async def _plan(memory: Memory) -> None:
     await tasks.close("T-4", summary="fly.toml named the old host.")
     messages = (await (await memory.open()).store.messages.page(RESOURCE, "atlas", limit=8)).items
     await tasks.attach("T-1", [message.id for message in messages])
+
+
+async def _retract(memory: Memory) -> None:
+    """Take the second line of the first group of the notes back."""
+    store = (await memory.open()).store
+    snapshot = await store.logs.snapshot(RESOURCE, "notes", "thread")
+    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    await memory.retract(RESOURCE, lines[1].id)
 
 
 async def _note(memory: Memory) -> None:

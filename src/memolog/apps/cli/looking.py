@@ -171,7 +171,8 @@ def _log_lines(lines: Sequence[Observation], handles: dict[str, str], *, sources
             yield told(f"{indent}   {clean(line.verbatim)}", "italic")
         if sources:
             cited = ", ".join(f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
-            yield told(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {line.id}", "dim cyan")
+            name = f"{handles.get(line.group, '')}.{line.ordinal}"
+            yield told(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {name}  ·  {line.id}", "dim cyan")
 
 
 def show_groups(groups: "Sequence[GroupRow]", empty: str) -> "RenderableType":
