@@ -4,16 +4,22 @@ Run by `make docs`; a test fails when a page differs from what this would write.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
+import typer.main
+
+from memolog.apps.cli.main import app
+from memolog.apps.cli.verb import EXIT_CODES
 from memolog.config import settings
 from memolog.decide import RULES
 
-__all__ = ["PAGES", "architecture_page", "configuration_page"]
+__all__ = ["PAGES", "architecture_page", "cli_page", "configuration_page"]
 
 HERE = Path(__file__).parent
+CLI_BEGIN, CLI_END = "<!-- made from apps/cli: begin -->", "<!-- made from apps/cli: end -->"
 BEGIN, END = "<!-- made from decide/rules.py: begin -->", "<!-- made from decide/rules.py: end -->"
 
 
@@ -70,8 +76,56 @@ def _rules() -> str:
     return "\n".join([*chart, *table, *quoted])
 
 
+SHARED = ("resource_named", "thread_named", "db", "config_named", "as_json", "help")
+
+
+def cli_page() -> str:
+    """Return the reference of the command line, with the words that stand before it."""
+    text = (HERE / "cli.md").read_text("utf-8")
+    before, rest = text.split(CLI_BEGIN, 1)
+    _, after = rest.split(CLI_END, 1)
+    codes = [
+        "| exit code | meaning |",
+        "| --- | --- |",
+        *(f"| {code} | {words} |" for code, words in EXIT_CODES.items()),
+    ]
+    verbs = "\n".join(line for lines in _verbs(typer.main.get_command(app), ()) for line in lines)
+    return f"{before}{CLI_BEGIN}\n## Exit codes\n\n" + "\n".join(codes) + f"\n\n{verbs}\n{CLI_END}{after}"
+
+
+def _verbs(command: Any, words: tuple[str, ...]) -> Iterator[list[str]]:
+    if hasattr(command, "commands"):
+        if words:
+            yield [f"## memolog {' '.join(words)}", "", command.help or "", ""]
+        elif words == ():
+            yield ["## Commands", ""]
+        # Verbs first, then groups of verbs.
+        for name, inner in sorted(command.commands.items(), key=lambda item: hasattr(item[1], "commands")):
+            yield from _verbs(inner, (*words, name))
+        return
+    name = " ".join(words)
+    inputs = [item for item in command.params if item.param_type_name == "argument"]
+    usage = " ".join(
+        ["memolog", name, *(f"{item.name.upper()}" if item.required else f"[{item.name.upper()}]" for item in inputs)]
+    )
+    lines = [f"### {name}", "", command.help, "", "```sh", usage, command.epilog.split("Example: ", 1)[1], "```", ""]
+    rows = [
+        f"| {_spelt(item)} | {(item.help or '').rstrip('.')} |" for item in command.params if item.name not in SHARED
+    ]
+    if rows:
+        lines += ["| takes | meaning |", "| --- | --- |", *rows, ""]
+    yield lines
+
+
+def _spelt(item: Any) -> str:
+    if item.param_type_name == "argument":
+        return f"`{item.name.upper()}`"
+    return " ".join(f"`{name}`" for name in (*item.opts, *item.secondary_opts))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "architecture.md": architecture_page,
+    "cli.md": cli_page,
     "configuration.md": configuration_page,
 }
 

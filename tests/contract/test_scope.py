@@ -267,6 +267,10 @@ CASES: Final[dict[str, list[Call]]] = {
     "journal.add": [
         lambda s, r, _: s.journal.add(r, [NewEvent(kind="Mine", thread="secret", at=NOW, data={"about": "hers"})])
     ],
+    "journal.newest": [
+        lambda s, r, _: s.journal.newest(r, thread="secret"),
+        lambda s, r, _: s.journal.newest(r),
+    ],
     "journal.events": [
         lambda s, r, _: s.journal.events(r, thread="secret"),
         lambda s, r, _: s.journal.events(r),

@@ -13,7 +13,7 @@ from memolog.domain.codec import JsonObject, dumps, loads
 from memolog.domain.errors import NotFound
 from memolog.domain.moments import from_micros, to_micros
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id
+from memolog.store.scope import check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["ContextRecord", "Journal", "NewEvent", "StoredEvent"]
@@ -89,10 +89,20 @@ class Journal:
 
         def script() -> Script[tuple[StoredEvent, ...]]:
             rows = yield q.list_events(resource=resource, thread=thread, after=after, limit=limit)
-            return tuple(
-                StoredEvent(number=row[0], at=from_micros(row[1]), kind=row[2], thread=row[3], data=loads(row[4]))
-                for row in rows
-            )
+            return tuple(map(_event, rows))
+
+        return await self._engine.read(script)
+
+    async def newest(self, resource: str, *, thread: str | None = None, limit: int = 10) -> tuple[StoredEvent, ...]:
+        """Return what happened last, oldest first."""
+        check_id("resource", resource)
+        check_limit(limit)
+        if thread is not None:
+            check_id("thread", thread)
+
+        def script() -> Script[tuple[StoredEvent, ...]]:
+            rows = yield q.newest_events(resource=resource, thread=thread, limit=limit)
+            return tuple(map(_event, reversed(rows)))
 
         return await self._engine.read(script)
 
@@ -135,6 +145,10 @@ class Journal:
             return tuple(map(_record, rows))
 
         return await self._engine.read(script)
+
+
+def _event(row: Row) -> StoredEvent:
+    return StoredEvent(number=row[0], at=from_micros(row[1]), kind=row[2], thread=row[3], data=loads(row[4]))
 
 
 def _record(row: Row) -> ContextRecord:

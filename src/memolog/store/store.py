@@ -43,7 +43,7 @@ from memolog.store.task_messages import TaskMessages
 from memolog.store.task_ready import TaskReady
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
-from memolog.store.threads import Threads
+from memolog.store.threads import Threads, listing_resources
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 from memolog.store.working_memory import WorkingMemories
@@ -135,6 +135,10 @@ class Store:
     async def spent(self) -> float:
         """Return how many dollars observing and reflecting cost so far, for all resources together."""
         return await self.engine.read(summing_spent)
+
+    async def resources(self) -> tuple[str, ...]:
+        """Return whose memory is here, for whoever runs the database; a caller who acts for one resource needs no other."""
+        return await self.engine.read(listing_resources, brief=False)
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""

@@ -85,3 +85,10 @@ FROM events e LEFT JOIN threads t ON t.pk = e.thread_pk
 WHERE e.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND e.pk > :after
 ORDER BY e.pk
 LIMIT :limit
+
+-- newest_events --
+SELECT e.pk, e.at, e.kind, t.id, e.data
+FROM events e LEFT JOIN threads t ON t.pk = e.thread_pk
+WHERE e.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
+ORDER BY e.pk DESC
+LIMIT :limit

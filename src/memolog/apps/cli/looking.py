@@ -1,0 +1,255 @@
+"""Verbs that show what is there: status, threads, log, context.
+
+Knows how a memory is shown to a person. Changes nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memolog.apps.cli.telling import COLOURS, bar, clean, day, fields, local, one_line, table, told, when
+from memolog.apps.cli.verb import Answer, Call, verb
+from memolog.domain.codec import encode
+from memolog.domain.observation import MARKS, Observation
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from memolog.context import Context
+    from memolog.domain.thread import Thread
+    from memolog.runtime.status import Status
+    from memolog.store.snapshot import GroupRow
+
+__all__ = ["app", "show_groups", "show_status"]
+
+app = typer.Typer()
+_MOST_RESOURCES = 200
+
+
+# ---------------------------------------------------------------- status
+
+
+@verb(app, example="memolog status --thread atlas")
+async def status(call: Call) -> Answer:
+    """Show how a thread's memory is doing: how full the windows are, what waits, what went wrong, what it cost."""
+    found = await call.memory.status(call.thread, call.resource)
+    thread = await call.store.threads.get(call.resource, call.thread)
+    data = {
+        "database": call.address,
+        **encode(found),
+        "title": thread.title or thread.hints.title,
+        "current_task": thread.hints.current_task,
+        "updated_at": encode(thread.updated_at),
+    }
+    return Answer(data=data, show=lambda: show_status(found, thread))
+
+
+def show_status(found: "Status", thread: "Thread | None" = None) -> "RenderableType":
+    """Return a status for people."""
+    colour = {"ok": "green", "behind": "yellow", "failing": "bold red"}[found.health]
+    rows: list[tuple[str, Text | str]] = [
+        ("thread", f"{found.thread}  ·  resource {found.resource}  ·  scope {found.scope}")
+    ]
+    if thread is not None and (title := thread.title or thread.hints.title):
+        rows.append(("title", title))
+    if thread is not None and thread.hints.current_task:
+        rows.append(("current task", thread.hints.current_task))
+    rows += [
+        ("health", told(found.health, colour)),
+        ("messages", bar(found.messages.tokens, found.messages.limit)),
+        ("observations", bar(found.observations.tokens, found.observations.limit)),
+        ("buffered", f"{found.buffered_groups} groups over {found.buffered_tokens:,} tokens; {found.running} running"),
+        ("not observed", f"{found.backlog_tokens:,} tokens"),
+        (
+            "log",
+            f"{found.groups} groups, generation {found.generation}, covers {found.cursor} of {found.last_seq} messages",
+        ),
+        ("last success", when(found.last_success_at)),
+    ]
+    if found.last_error:
+        rows.append(("last error", f"{when(found.last_error_at)}  {one_line(found.last_error)}"))
+    rows.append(("cost", f"{found.usage.requests} requests, ${found.usage.cost:.4f}"))
+    if found.budget_left is not None:
+        rows.append(("budget left", f"${found.budget_left:.4f}"))
+    return fields(rows)
+
+
+# ---------------------------------------------------------------- threads
+
+
+@verb(app, needs="database", example="memolog threads --resource alice --limit 5")
+async def threads(
+    call: Call,
+    resource: Annotated[
+        str | None, typer.Option("--resource", "-r", envvar="MEMOLOG_RESOURCE", help="Only theirs.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="The most that are shown of each resource.", min=1)] = 20,
+) -> Answer:
+    """List the conversations, those with the newest activity first, of one resource or of all."""
+    owners = [resource] if resource else (await call.store.resources())[:_MOST_RESOURCES]
+    found = [thread for owner in owners for thread in (await call.store.threads.list(owner, limit=limit)).items]
+    rows = [
+        (t.resource, t.id, str(t.last_seq), when(t.updated_at), one_line(t.title or t.hints.title or "", 60))
+        for t in found
+    ]
+    heads = ("resource", "thread!", ">messages", "last activity!", "title")
+    return Answer(
+        data={"threads": found},
+        show=lambda: table(heads, rows) if rows else told("There is no thread."),
+        code=0 if found else 1,
+    )
+
+
+# ---------------------------------------------------------------- log
+
+
+@verb(app, example="memolog log --sources --priority high")
+async def log(
+    call: Call,
+    sources: Annotated[
+        bool, typer.Option("--sources", "-s", help="Name the messages behind each line; recall takes them.")
+    ] = False,
+    priority: Annotated[
+        list[str] | None, typer.Option("--priority", "-p", help="Only high, medium, low or done; may be repeated.")
+    ] = None,
+    last: Annotated[int | None, typer.Option("--last", "-n", help="Only the newest lines.", min=1)] = None,
+) -> Answer:
+    """Show the log: the observations, by day, coloured by priority."""
+    scope, store = call.config.scope, call.store
+    snapshot = await store.logs.snapshot(call.resource, call.thread, scope, create=False)
+    found = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+    handles = {group.id: group.handle for group in snapshot.groups}
+    order = {group.id: group.position for group in snapshot.groups}
+    wanted = _priorities(priority)
+    lines = sorted(
+        (line for line in found if line.state == "active" and line.priority in wanted),
+        key=lambda line: (order.get(line.group, 0), line.ordinal),
+    )
+    lines = lines[-last:] if last else lines
+    data = {
+        "resource": call.resource,
+        "thread": call.thread,
+        "generation": snapshot.log.generation,
+        "observations": [{**encode(line), "handle": handles.get(line.group)} for line in lines],
+    }
+    return Answer(data=data, show=lambda: _show_log(lines, handles, sources=sources), code=0 if lines else 1)
+
+
+def _priorities(given: Sequence[str] | None) -> frozenset[str]:
+    unknown = set(given or ()) - MARKS.keys()
+    if unknown:
+        raise typer.BadParameter(f"{min(unknown)!r} is no priority: choose among {', '.join(MARKS)}.")
+    return frozenset(given or MARKS)
+
+
+def _show_log(lines: Sequence[Observation], handles: dict[str, str], *, sources: bool) -> "RenderableType":
+    from rich.text import Text
+
+    if not lines:
+        return told("The log has no such line yet: what was said is still shown word for word.", "dim")
+    return Text("\n").join(_log_lines(lines, handles, sources=sources))
+
+
+def _log_lines(lines: Sequence[Observation], handles: dict[str, str], *, sources: bool) -> "Iterator[Text]":
+    shown_day, group = None, None
+    for line in lines:
+        said = local(line.said_at, line.zone) if line.said_at else None
+        if (today := day(said)) != shown_day or line.group != group:
+            yield told(f"\n{today}  ", "bold").append(handles.get(line.group, ""), style="cyan")
+            shown_day, group = today, line.group
+        at = f"{said:%H:%M} " if said else ""
+        indent = "    " if line.parent is not None else "  "
+        text = told(f"{indent}{MARKS[line.priority]} {at}", "dim").append(
+            one_line(line.text, 2_000), style=COLOURS[line.priority]
+        )
+        if not line.grounded:
+            text.append("  (not found in its sources)", style="magenta")
+        yield text
+        if line.verbatim:
+            yield told(f"{indent}   {clean(line.verbatim)}", "italic")
+        if sources:
+            cited = ", ".join(f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
+            name = f"{handles.get(line.group, '')}.{line.ordinal}"
+            yield told(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {name}  ·  {line.id}", "dim cyan")
+
+
+def show_groups(groups: "Sequence[GroupRow]", empty: str) -> "RenderableType":
+    """Return groups of a log as they were rendered."""
+    from rich.text import Text
+
+    if not groups:
+        return told(empty, "dim")
+    return Text("\n\n").join(
+        told(f"{group.handle}  {group.kind}, {group.tokens:,} tokens\n", "cyan").append(
+            clean(group.text), style="default"
+        )
+        for group in groups
+    )
+
+
+# ---------------------------------------------------------------- context
+
+
+@verb(app, example="memolog context --tail 5")
+async def context(
+    call: Call,
+    number: Annotated[
+        int | None, typer.Option("--number", help="What the model saw then: the number of a prepared context.", min=1)
+    ] = None,
+    tail: Annotated[int, typer.Option("--tail", help="How many messages of the tail are shown.", min=0)] = 20,
+) -> Answer:
+    """Show what the model would see now: prefix, tail and edge, with how many tokens each takes."""
+    made = await _context(call) if number is None else await call.memory.seen(call.thread, call.resource, number)
+    data = {
+        "tokens": {
+            "prefix": made.tokens.prefix,
+            "tail": made.tokens.tail,
+            "edge": made.tokens.edge,
+            "total": made.tokens.total,
+        },
+        "trimmed": made.trimmed,
+        "blocks": made.blocks,
+        "messages": made.messages,
+        "edge": made.edge,
+    }
+    return Answer(data=data, show=lambda: _show_context(made, tail, call.config.context_tokens))
+
+
+async def _context(call: Call) -> "Context":
+    from memolog.runtime.contexts import Contexts, Shown
+
+    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
+    overrides = snapshot.thread.overrides
+    config = call.config.with_overrides(overrides) if overrides else call.config
+    contexts = Contexts(call.store, call.memory.counter)
+    return (await contexts.build(Shown(snapshot=snapshot, config=config, now=call.memory.clock.now()))).context
+
+
+def _show_context(made: "Context", tail: int, limit: int | None) -> "RenderableType":
+    from rich.console import Group
+    from rich.panel import Panel
+
+    whole = limit or max(1, made.tokens.total)
+    rows: list[tuple[str, Text | str]] = [
+        (name, bar(count, whole))
+        for name, count in (("prefix", made.tokens.prefix), ("tail", made.tokens.tail), ("edge", made.tokens.edge))
+    ]
+    shown = [
+        f"{m.role}{f' {m.seq}' if m.seq else ''}: {one_line(m.text, 160) or _parts(m.parts)}" for m in made.messages
+    ]
+    hidden = len(shown) - tail
+    lines = (
+        [f"… {hidden} earlier messages; --tail {len(shown)} shows them all", *shown[hidden:]] if hidden > 0 else shown
+    )
+    return Group(
+        fields(rows),
+        Panel(told(made.system), title="prefix: stable, cacheable", title_align="left", border_style="green"),
+        Panel(told("\n".join(lines)), title="tail: word for word", title_align="left"),
+        Panel(told(made.edge_text), title="edge: now, never stored", title_align="left", border_style="yellow"),
+    )
+
+
+def _parts(parts: Sequence[object]) -> str:
+    return ", ".join(type(part).__name__ for part in parts)

@@ -1,0 +1,288 @@
+"""What every verb of the command line has in common: options, opening, the answer, errors and exit codes.
+
+Knows how a coroutine becomes a command. Knows no verb. Only typer is loaded with it; the memory is when a verb runs.
+
+    0    done, or the answer is yes
+    1    the answer is no: nothing was found, or something is wrong where the question was whether
+    2    the command was not understood, or what was handed in cannot be taken
+    3    the database, the settings or the model cannot do it
+    4    not now: somebody else was first, or the database is busy; the same command may succeed later
+    130  interrupted
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import typer
+
+from memolog.apps.cli import opening, telling
+from memolog.domain.errors import Conflict, InputError, MemologError, NotFound, StoreBusy, StoreUnavailable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memolog.config import Config
+    from memolog.runtime.events import Event
+    from memolog.runtime.kit import Kit
+    from memolog.runtime.memory import Memory
+    from memolog.store import Store
+
+__all__ = ["EXIT_CODES", "Answer", "Call", "InThread", "Needs", "exit_code", "verb"]
+
+EXIT_CODES: Final[dict[int, str]] = {
+    0: "done, or the answer is yes",
+    1: "the answer is no: nothing was found, or a check found something",
+    2: "the command was not understood, or what was handed in cannot be taken",
+    3: "the database, the settings or the model cannot do it",
+    4: "not now: somebody else was first, or the database is busy; the same command may succeed later",
+    130: "interrupted",
+}
+Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
+
+_COMMON = "Common options"
+_Db = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        envvar="MEMOLOG_DB",
+        rich_help_panel=_COMMON,
+        help="The database: a file, or postgresql://user@host/database.",
+    ),
+]
+_Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        envvar="MEMOLOG_CONFIG",
+        rich_help_panel=_COMMON,
+        help="The settings file; memolog.toml if it is here.",
+    ),
+]
+_Json = Annotated[
+    bool, typer.Option("--json", rich_help_panel=_COMMON, help="Print one JSON document and nothing else.")
+]
+_Resource = Annotated[
+    str | None,
+    typer.Option(
+        "--resource",
+        "-r",
+        envvar="MEMOLOG_RESOURCE",
+        rich_help_panel=_COMMON,
+        help="Whose memory; the only one if there is one.",
+    ),
+]
+_Thread = Annotated[
+    str | None,
+    typer.Option(
+        "--thread",
+        "-t",
+        envvar="MEMOLOG_THREAD",
+        rich_help_panel=_COMMON,
+        help="Which conversation; the latest if none is named.",
+    ),
+]
+InThread = Annotated[
+    str | None, typer.Option("--thread", "-t", help="Only this conversation; all of them if none is named.")
+]
+
+Show: TypeAlias = "Callable[[], RenderableType]"
+Work: TypeAlias = "Callable[..., Awaitable[Answer] | Answer]"
+
+
+def _nothing_shown() -> "RenderableType":
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a verb answers: data for programs, something to look at for people, and the exit code."""
+
+    data: object
+    show: Show = _nothing_shown
+    code: int = 0
+    is_printed: bool = False
+    """Whether the verb printed it itself, piece by piece."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One run of a verb: what was named, and what is open."""
+
+    address: str
+    config: "Config"
+    as_json: bool
+    opened: "Memory | None" = None
+    kit: "Kit | None" = None
+    resource: str = ""
+    thread: str = ""
+    _steps: list[str] = field(default_factory=list[str])
+
+    @property
+    def memory(self) -> "Memory":
+        """Return the open memory."""
+        assert self.opened is not None, "this verb opens no database"  # noqa: S101 - a verb says what it needs
+        return self.opened
+
+    @property
+    def store(self) -> "Store":
+        """Return the open store."""
+        assert self.kit is not None, "this verb opens no database"  # noqa: S101 - a verb says what it needs
+        return self.kit.store
+
+    @contextmanager
+    def progress(self, words: str) -> Generator[Callable[[str], None]]:
+        """Show on the error stream that work goes on, with what happens; yields a function that tells more."""
+        if self.as_json:
+            yield _silent
+            return
+        err = telling.console(to_stderr=True)
+        if not err.is_terminal:
+            err.print(telling.told(f"{words} …", "dim"))
+            yield _silent
+            return
+        with err.status(telling.told(f"{words} …")) as status:
+            stop = self.opened.subscribe(partial(_tell_event, status.update, words)) if self.opened else None
+            try:
+                yield lambda more: status.update(telling.told(f"{words}: {more}"))
+            finally:
+                if stop is not None:
+                    stop()
+
+
+def _silent(_: str) -> None:
+    """Tell nobody."""
+
+
+def _tell_event(update: Callable[[Any], None], words: str, event: "Event") -> None:
+    data = event.data()
+    detail = f" {data['observations']} lines" if event.kind == "RunEnded" else ""
+    update(telling.told(f"{words}: {event.kind}{detail} …"))
+
+
+# ---------------------------------------------------------------- from a coroutine to a command
+
+
+def verb(
+    app: typer.Typer,
+    *,
+    example: str,
+    needs: Needs = "thread",
+    writes: bool = False,
+    makes: bool = False,
+    name: str | None = None,
+) -> Callable[[Work], Work]:
+    """Make a coroutine a command of the application, with the options that all have.
+
+    `needs` says what is found and opened for it (an `address` is not opened), `writes` that it changes the database, `makes`
+    that the database may be new.
+    """
+
+    def register(work: Work) -> Work:
+        own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+        options = [*(item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in own), *_shared_options(needs)]
+
+        def command(**given: Any) -> None:
+            _perform(work, needs, writes=writes, makes=makes, given=given)
+
+        command.__name__, command.__doc__ = work.__name__, work.__doc__
+        command.__annotations__ = {item.name: item.annotation for item in options}
+        command.__signature__ = inspect.Signature(options)  # pyright: ignore[reportFunctionMemberAccess]
+        summary = (work.__doc__ or "").split(". ", 1)[0].split(":", 1)[0].rstrip(".")
+        app.command(name or work.__name__.replace("_", "-"), epilog=f"\b\nExample: {example}", short_help=summary)(
+            command
+        )
+        return work
+
+    return register
+
+
+def _shared_options(needs: Needs) -> list[inspect.Parameter]:
+    wanted: list[tuple[str, Any, object]] = []
+    if needs in {"resource", "thread"}:
+        wanted.append(("resource_named", _Resource, None))
+    if needs == "thread":
+        wanted.append(("thread_named", _Thread, None))
+    if needs != "nothing":
+        wanted.append(("db", _Db, "memolog.db"))
+    wanted += [("config_named", _Config, None), ("as_json", _Json, False)]
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        for name, annotation, default in wanted
+    ]
+
+
+def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict[str, Any]) -> None:
+    """Run a verb and end the program with its exit code; a user's mistake is told without a traceback."""
+    import asyncio
+
+    as_json: bool = given.pop("as_json")
+    try:
+        answer = asyncio.run(_answer(work, needs, writes=writes, makes=makes, as_json=as_json, given=given))
+    except MemologError as error:
+        telling.show_error(error, as_json=as_json)
+        raise typer.Exit(exit_code(error)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        telling.show_error(_of_system(error), as_json=as_json)
+        raise typer.Exit(3) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if not answer.is_printed:
+        if as_json:
+            telling.print_json(answer.data)
+        else:
+            telling.show(answer.show())
+    raise typer.Exit(answer.code)
+
+
+async def _answer(
+    work: Work, needs: Needs, *, writes: bool, makes: bool, as_json: bool, given: dict[str, Any]
+) -> Answer:
+    config = opening.load_config(given.pop("config_named"), read_only=not writes)
+    address: str = given.pop("db") if needs != "nothing" else ""
+    if needs in {"nothing", "address"}:
+        return await _result(work(Call(address=address, config=config, as_json=as_json), **given))
+    if not makes:
+        opening.refuse_missing(address)
+    from memolog.runtime.memory import Memory
+
+    resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
+    async with Memory(address, config=config) as memory:
+        call = Call(address=address, config=config, as_json=as_json, opened=memory, kit=await memory.open())
+        if needs in {"resource", "thread"}:
+            call.resource = await opening.chosen_resource(call.store, resource)
+        if needs == "thread":
+            call.thread = await opening.chosen_thread(call.store, call.resource, thread)
+        return await _result(work(call, **given))
+
+
+async def _result(made: "Awaitable[Answer] | Answer") -> Answer:
+    return made if isinstance(made, Answer) else await made
+
+
+# ---------------------------------------------------------------- errors
+
+
+def exit_code(error: MemologError) -> int:
+    """Return the exit code that an error means."""
+    match error:
+        case NotFound():
+            return 1
+        case InputError():
+            return 2
+        case Conflict() | StoreBusy():
+            return 4
+        case _:
+            return 3
+
+
+def _of_system(error: OSError) -> MemologError:
+    name = f" {error.filename}" if error.filename else ""
+    return StoreUnavailable(
+        f"The system refused{name}: {error.strerror or error}.", then="Check that the path exists and may be used."
+    )

@@ -1,0 +1,200 @@
+"""A user's mistake is told: what, why, what next, with the right exit code, and never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.commands import example_of, names
+from cli.world import run
+from memolog.apps.cli.verb import EXIT_CODES, exit_code
+from memolog.domain.errors import (
+    ConfigError,
+    Conflict,
+    InputError,
+    MemologError,
+    NotFound,
+    StoreBusy,
+    StoreFull,
+    StoreUnavailable,
+    TaskNotFound,
+)
+
+MISTAKES = [
+    # The answer is no.
+    pytest.param(1, "status --thread nowhere", "There is no thread nowhere", id="unknown thread"),
+    pytest.param(1, "status --resource nobody", "nobody has no thread", id="unknown resource"),
+    pytest.param(1, "tasks show T-99", "There is no task T-99", id="unknown task"),
+    pytest.param(1, "recall g99", "g99", id="unknown group"),
+    pytest.param(1, "wm diff 1 99", "99", id="unknown version"),
+    # What was asked cannot be understood or taken.
+    pytest.param(2, "diff 0 99", "There is no generation 99", id="unknown generation"),
+    pytest.param(2, "as-of yesterday-ish", "'yesterday-ish' is no moment", id="no moment"),
+    pytest.param(2, "log --priority urgent", "no priority", id="no priority"),
+    pytest.param(2, "search x --source rumour", "rumour", id="no source"),
+    pytest.param(2, "config observation.mesage_tokens", "observation.message_tokens", id="misspelt setting"),
+    pytest.param(2, "tasks close T-1", "--summary", id="no summary"),
+    pytest.param(2, "tasks edit T-1", "Nothing was given", id="nothing to change"),
+    pytest.param(2, "tasks link T-2 T-1", "closes the circle", id="a circle"),
+    pytest.param(2, "tasks link T-1 T-2 --kind likes", "likes", id="no such link"),
+    pytest.param(2, "tasks attach T-1 9-3", "9-3 is no span", id="no span"),
+    pytest.param(2, "tasks create x --due soonish", "'soonish' is no moment", id="no date"),
+    pytest.param(2, "wm merge [] --thread notes", "no JSON object", id="no object"),
+    pytest.param(2, "wm merge {} ", "Only a JSON", id="Markdown cannot be merged"),
+    pytest.param(2, "wm edit Decisions", "There is no text", id="no text"),
+    pytest.param(2, "wm edit", "There is no terminal", id="no terminal"),
+    pytest.param(2, "no-such-verb", "No such command", id="no such verb"),
+    pytest.param(2, "status --no-such-option", "No such option", id="no such option"),
+    pytest.param(2, "search", "Missing argument", id="no query"),
+    # The database or the settings cannot do it.
+    pytest.param(3, "status --db missing.db", "There is no database missing.db", id="no database"),
+    pytest.param(3, "status --db text.txt", "text.txt", id="no database of ours"),
+    pytest.param(3, "status --db mysql://host/x", "mysql://", id="unknown engine"),
+    pytest.param(3, "init --db no/such/folder/memolog.db", "no/such/folder", id="no folder"),
+    pytest.param(3, "status --config bad.toml", "mesage_tokens", id="bad settings"),
+    pytest.param(3, "status --config missing.toml", "missing.toml", id="no settings"),
+    # Not now.
+    pytest.param(4, "tasks claim T-2", "T-2 is blocked by T-1", id="blocked"),
+    pytest.param(4, "tasks claim T-3", "T-3 is held by agent-7", id="held"),
+]
+
+
+@pytest.fixture
+def odd_files(folder: Path) -> Path:
+    """Put files beside the database that are not what they should be."""
+    (folder / "text.txt").write_text("This is a letter, not a database. " * 50)
+    (folder / "bad.toml").write_text("[observation]\nmesage_tokens = 5\n")
+    return folder
+
+
+@pytest.mark.parametrize(("code", "line", "words"), MISTAKES)
+def test_mistakes_are_told(code: int, line: str, words: str, odd_files: Path) -> None:
+    """The text says what is wrong, on the error stream; nothing is on standard output."""
+    done = run(*line.split())
+    assert done.code == code, done.err + done.out
+    assert words in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+@pytest.mark.parametrize(("code", "line", "words"), [case for case in MISTAKES if "No such" not in str(case.values[2])])
+def test_mistakes_are_told_to_programs(code: int, line: str, words: str, odd_files: Path) -> None:
+    """With --json the one document is the error, with the same exit code."""
+    done = run(*line.split(), "--json")
+    assert done.code == code
+    if done.out:
+        error = json.loads(done.out)["error"]
+        assert words in f"{error['what']} {error['why']} {error['then']}"
+        assert done.err == ""
+    else:
+        assert code == 2
+        assert words in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words)) for words in names()])
+def test_a_missing_database_is_never_made(words: tuple[str, ...], folder: Path) -> None:
+    """No verb makes a database out of a misspelt name, but for those that are there to make one."""
+    if words[0] in {"init", "import", "restore", "demo", "bench", "config"}:
+        pytest.skip("makes one, or needs none")
+    done = run(*example_of(words), "--db", "misspelt.db")
+    assert done.code == 3
+    assert "There is no database misspelt.db" in done.err
+    assert not (folder / "misspelt.db").exists()
+
+
+def test_several_resources_need_a_name(folder: Path) -> None:
+    """Where it is not clear whose memory is meant, the command asks instead of guessing."""
+    assert run("tasks", "create", "Something of Bob's", "--resource", "bob").code == 0
+    done = run("status")
+    assert done.code == 2
+    assert "alice, bob" in done.err
+    assert run("status", "--resource", "alice").code == 0
+    assert {thread["resource"] for thread in run("threads", "--json").document["threads"]} == {"alice"}
+
+
+def test_an_empty_database_says_so(folder: Path) -> None:
+    """A database without anybody's memory answers no, and says what to do."""
+    assert run("init", "--db", "new.db").code == 0
+    done = run("status", "--db", "new.db")
+    assert done.code == 1
+    assert "Nobody's memory" in done.err
+
+
+def test_variables_stand_for_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment names what options would; an option beats it."""
+    monkeypatch.setenv("MEMOLOG_DB", "memolog.db")
+    monkeypatch.setenv("MEMOLOG_THREAD", "notes")
+    assert run("status", "--json").document["thread"] == "notes"
+    assert run("status", "--json", "--thread", "atlas").document["thread"] == "atlas"
+    monkeypatch.setenv("MEMOLOG_OBSERVATION_MESSAGE_TOKENS", "1234")
+    assert run("status", "--json").document["messages"]["limit"] == 1234
+
+
+def test_every_error_has_a_code() -> None:
+    """Each branch of the tree of errors means one of the documented codes."""
+    errors: list[tuple[MemologError, int]] = [
+        (TaskNotFound("T-1"), 1),
+        (NotFound("x"), 1),
+        (InputError("x"), 2),
+        (ConfigError("x"), 3),
+        (StoreUnavailable("x"), 3),
+        (StoreFull("x"), 3),
+        (StoreBusy("x"), 4),
+        (Conflict("x"), 4),
+    ]
+    assert [exit_code(error) for error, _ in errors] == [code for _, code in errors]
+    assert {code for _, code in errors} <= EXIT_CODES.keys()
+
+
+# ---------------------------------------------------------------- as a program of its own
+
+
+def program(*arguments: str, **options: object) -> "subprocess.CompletedProcess[str]":
+    """Run the command as a process."""
+    command = [sys.executable, "-m", "memolog", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
+
+
+def test_the_program_itself(folder: Path) -> None:
+    """The process ends with the same codes, and prints only JSON when asked to."""
+    done = program("status", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["thread"] == "atlas"
+    missing = program("status", "--db", "missing.db")
+    assert (missing.returncode, missing.stdout) == (3, "")
+    assert "Traceback" not in missing.stderr
+    assert program("--version").stdout.startswith("memolog ")
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
+    """`memolog log | head -1` ends quietly."""
+    command = [sys.executable, "-m", "memolog", "log", "--sources"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        told = process.stderr.read()
+    assert "Traceback" not in told
+    assert "BrokenPipe" not in told
+
+
+def test_the_shell_completes(folder: Path) -> None:
+    """The completion that shells ask for knows verbs and their options."""
+    asked = {**os.environ, "_MEMOLOG_COMPLETE": "complete_bash", "COMP_WORDS": "memolog st", "COMP_CWORD": "1"}
+    command = [sys.executable, "-c", "from memolog.apps.cli.main import app; app(prog_name='memolog')"]
+    done = subprocess.run(command, env=asked, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["status"]
+
+
+def test_starting_loads_little() -> None:
+    """Help and usage errors need neither the memory nor the libraries of other parts."""
+    code = (
+        "import sys, memolog.apps.cli.main\n"
+        "print(*sorted({n for n in sys.modules if n.startswith(('memolog.runtime', 'memolog.store'))}\n"
+        "  | {'asyncpg', 'pydantic', 'rich', 'sqlite3'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,53 @@
+"""Every command has an example in its help, and every example works; its `--json` is one document."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.commands import example_of, help_of, names
+from cli.world import run
+
+COMMANDS = [pytest.param(words, id=" ".join(words)) for words in names()]
+ASKED = (
+    *("demo", "init", "status", "threads", "log", "context", "search", "recall", "observe", "buffer", "activate"),
+    *("reflect", "compact", "history", "diff", "as-of", "watch", "cost", "import", "export", "forget", "backup"),
+    *("restore", "doctor", "config", "bench"),
+    *(f"tasks {verb}" for verb in ("list", "ready", "show", "create", "claim", "close", "link", "search")),
+    *(f"wm {verb}" for verb in ("show", "set", "edit", "versions", "diff", "restore")),
+)
+
+
+def test_every_verb_that_was_asked_for_is_there() -> None:
+    """The list of commands only grows."""
+    assert set(ASKED) - {" ".join(words) for words in names()} == set()
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_example_works(words: tuple[str, ...], folder: Path) -> None:
+    """The example of the help text does what it says on a database that has been used, and says something."""
+    arguments = example_of(words)
+    assert tuple(arguments[: len(words)]) == words
+    done = run(*arguments)
+    assert done.code == 0, done.err + done.out
+    assert done.out.strip()
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_json_is_one_document(words: tuple[str, ...], folder: Path) -> None:
+    """With --json nothing but JSON is on standard output, and nothing at all on the error stream."""
+    done = run(*example_of(words), "--json")
+    assert done.code == 0, done.err + done.out
+    # Events come one a line: whoever watches does not wait for the last.
+    documents = done.out.splitlines() if words == ("watch",) else [done.out]
+    assert [json.loads(document) for document in documents] != []
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_help_names_what_all_have_in_common(words: tuple[str, ...]) -> None:
+    """Every command takes --json and --db, and says what it is for."""
+    text = help_of(words)
+    assert "--json" in text
+    assert "--db" in text or words in {("bench",), ("config",)}
+    assert len(text.split("Options:")[0].splitlines()) > 2

@@ -1,0 +1,295 @@
+"""What the verbs say is what the memory holds; who only looks changes nothing."""
+
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cli import world
+from cli.world import RESOURCE, run
+from conftest import FakeClock
+from memolog.apps.cli.opening import moment_in
+from memolog.apps.cli.telling import clean
+from memolog.config import Config
+from memolog.domain.errors import InputError
+from memolog.domain.message import UserMessage
+from memolog.runtime.memory import Memory
+
+NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
+
+
+def test_the_log_is_shown_by_priority(folder: Path) -> None:
+    """Choosing a priority leaves the others out; sources name messages that recall finds."""
+    whole = run("log", "--json").document["observations"]
+    high = run("log", "--json", "-p", "high").document["observations"]
+    assert {line["priority"] for line in high} == {"high"}
+    assert high == [line for line in whole if line["priority"] == "high"]
+    assert run("log", "--json", "--last", "2").document["observations"] == whole[-2:]
+    text = run("log", "--sources").out
+    source = whole[0]["sources"][0]
+    span = f"{source['span']['first']}-{source['span']['last']}"
+    assert f"← {source['thread']} {span}" in text
+    assert whole[0]["id"] in text
+    recalled = run("recall", span, "--thread", source["thread"], "--json").document
+    assert recalled["items"][0]["seq"] == source["span"]["first"]
+    assert run("recall", whole[0]["handle"], "--json").document["items"]
+
+
+def test_the_context_is_what_the_model_would_see(folder: Path) -> None:
+    """The parts add up, the last message is in the tail, and looking does not count as a request."""
+    before = run("context", "--json").document
+    tokens = before["tokens"]
+    assert tokens["total"] == tokens["prefix"] + tokens["tail"] + tokens["edge"]
+    assert "all tests pass" in json.dumps(before["messages"][-1])
+    assert run("context", "--json").document["messages"] == before["messages"]
+    seen = run("context", "--number", "1", "--json").document
+    assert len(seen["messages"]) < len(before["messages"]) + 1
+    assert run("context", "--number", "999").code == 1
+    assert "earlier messages" in run("context", "--tail", "1").out
+
+
+def test_who_only_looks_changes_nothing(folder: Path) -> None:
+    """The database is the same, byte for byte, after every verb that only reads."""
+
+    def bytes_of() -> str:
+        return hashlib.sha256((folder / "memolog.db").read_bytes()).hexdigest()
+
+    before = bytes_of()
+    for line in (
+        "status",
+        "threads",
+        "log",
+        "context",
+        "recall g1",
+        "history",
+        "diff 0",
+        "as-of 2026-03-18",
+        "watch --seconds 0",
+        "cost",
+        "tasks list",
+        "tasks ready",
+        "tasks show T-1",
+        "tasks about T-1",
+        "wm show",
+        "wm versions",
+    ):
+        assert run(*line.split()).code == 0, line
+    wal = folder / "memolog.db-wal"
+    assert bytes_of() == before
+    assert not wal.exists() or wal.stat().st_size == 0
+
+
+def test_observing_buffering_and_activating(folder: Path) -> None:
+    """Each verb does its step: nothing is left to observe, then nothing is buffered."""
+    start = run("status", "--json").document
+    assert start["last_seq"] > start["cursor"]
+    buffered = run("buffer", "--json").document
+    assert buffered["backlog_tokens"] == 0
+    assert buffered["buffered_groups"] > 0
+    active = run("activate", "--json").document
+    assert active["buffered_groups"] == 0
+    assert active["cursor"] > start["cursor"]
+    observed = run("observe", "--json").document
+    assert observed["cursor"] == observed["last_seq"]
+
+
+def test_reflecting_makes_a_generation_or_says_no(folder: Path) -> None:
+    """The generation is one more, or the exit code says that there was nothing to condense."""
+    before = run("status", "--json").document["generation"]
+    done = run("reflect", "--json")
+    assert done.document["generation"] - before == (1 if done.code == 0 else 0)
+
+
+def test_search_answers_no_where_nothing_fits(folder: Path) -> None:
+    """The exit code is the answer; what is found names where it is."""
+    found = run("search", "LoginSchema", "--json")
+    assert found.code == 0
+    assert "LoginSchema" in found.document["results"][0]["content"]
+    none = run("search", "xylophone-quartet", "--json")
+    assert (none.code, none.document["results"]) == (1, [])
+    assert "Nothing fits" in run("search", "xylophone-quartet").out
+
+
+def test_tasks_from_creation_to_close(folder: Path) -> None:
+    """What one command claims, another may close, and it says what that unblocked."""
+    made = run(
+        "tasks", "create", "Check it", "--blocked-by", "T-1", "--label", "x", "--due", "2026-12-24", "--json"
+    ).document
+    assert (made["blocked"], made["labels"], made["due"][:10]) == (True, ["x"], "2026-12-24")
+    assert run("tasks", "explain", made["handle"]).code == 1
+    assert run("tasks", "claim", "T-1", "--json").document["task"]["status"] == "in_progress"
+    closed = run("tasks", "close", "T-1", "--summary", "Done.", "--json").document
+    assert made["handle"] in {ref["handle"] for ref in closed["unblocked"]}
+    assert (
+        run("tasks", "edit", "T-2", "--assignee", "bob", "--defer", "2099-01-01", "--json").document["assignee"]
+        == "bob"
+    )
+    assert run("tasks", "edit", "T-2", "--assignee", "", "--defer", "now", "--json").document["assignee"] is None
+    assert run("tasks", "close", "T-2", "--draft", "--json").document["task"]["summary"]
+
+
+def test_another_session_cannot_close_what_it_does_not_hold(folder: Path) -> None:
+    """A claim is a session's own; force is asked for by name."""
+    assert run("tasks", "release", "T-3").code == 4
+    assert run("tasks", "release", "T-3", "--force").code == 0
+
+
+def test_working_memory_from_standard_input_and_files(folder: Path) -> None:
+    """A text may come from the command, a file or a pipe; every version is kept; who was too late is told."""
+    (folder / "facts.md").write_text("# Facts\n\nfrom a file\n")
+    assert run("wm", "set", "--file", "facts.md", "--json").document["current"]["text"].endswith("from a file\n")
+    assert run("wm", "set", "-", "--json", stdin="# Facts\n\nfrom a pipe\n").document["current"]["number"] == 4
+    assert "from a file" in run("wm", "diff", "3", "4").out
+    assert run("wm", "set", "# Facts\n\nlate", "--version", "1").code == 4
+    assert run("wm", "edit", "Facts", "--remove", "--json").code == 0
+    assert run("wm", "show", "--thread", "atlas").code == 1
+    merged = run("wm", "merge", '{"city": null, "zip": 4000}', "--thread", "notes", "--json").document
+    assert json.loads(merged["current"]["text"]) == {"zip": 4000}
+
+
+def test_watching_sees_what_other_processes_do(folder: Path) -> None:
+    """Events are read from the journal, so those of another process show while one watches."""
+    command = [
+        sys.executable,
+        "-m",
+        "memolog",
+        "watch",
+        "--json",
+        "--last",
+        "0",
+        "--every",
+        "0.05",
+        "--kind",
+        "RunEnded",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        try:
+            for _ in range(20):
+                asyncio.run(_say_something(folder / "memolog.db"))
+                if watcher.poll() is not None:
+                    break
+                event = _line_within(watcher, 3.0)
+                if event:
+                    assert json.loads(event)["kind"] == "RunEnded"
+                    return
+            pytest.fail("nothing was seen")
+        finally:
+            watcher.terminate()
+
+
+async def _say_something(path: Path) -> None:
+    async with Memory(path, config=world.CONFIG) as memory:
+        async with memory.turn("atlas", RESOURCE) as turn:
+            await turn.prepare(UserMessage("We will move to Fastify by Friday, Dana reviews it. " * 10))
+        await memory.buffer("atlas", RESOURCE)
+        await memory.settled()
+
+
+def _line_within(process: "subprocess.Popen[str]", seconds: float) -> str:
+    import select
+
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], seconds)
+    return process.stdout.readline() if ready else ""
+
+
+def test_cost_adds_up(folder: Path) -> None:
+    """The lines are those of the ledger, and their sum is the total."""
+    found = run("cost", "--json").document
+    assert found["total"]["requests"] == sum(line["total"]["requests"] for line in found["lines"]) > 0
+    assert run("cost", "--thread", "notes", "--json").document["total"]["requests"] == 1
+    assert run("cost", "--since", "1s", "--json").document["total"]["requests"] == 0
+
+
+def test_the_settings_file_that_is_printed_can_be_read(folder: Path) -> None:
+    """What `config --toml` prints is a settings file; what differs from its default stands in it."""
+    (folder / "memolog.toml").write_text("[observation]\nmessage_tokens = 1234\n")
+    printed = run("config", "--toml").out
+    assert tomllib.loads(printed)["observation"] == {"message_tokens": 1234}
+    (folder / "other.toml").write_text(printed)
+    assert Config.from_toml("other.toml").observation.message_tokens == 1234
+    changed = run("config", "--changed", "--json").document
+    assert (changed["file"], list(changed["settings"])) == ("memolog.toml", ["observation.message_tokens"])
+    uncommented = "\n".join(
+        line.removeprefix("# ") for line in printed.splitlines() if " = " in line or line.startswith("[")
+    )
+    assert tomllib.loads(uncommented)["recall"]
+
+
+def test_what_was_stored_cannot_steer_the_terminal(folder: Path) -> None:
+    """Escape sequences of a message are shown as pictures; markup in it is text."""
+    title = "\x1b[2Jgone \x9b31m [red]not red[/red] \u202eabc \ud800"
+    assert clean(title) == "␛[2Jgone �31m [red]not red[/red] �abc �"
+    asyncio.run(_create(folder / "memolog.db", title))
+    shown = run("tasks", "list").out
+    assert "\x1b[2J" not in shown
+    assert "[red]not red[/red]" in " ".join(shown.split())
+
+
+async def _create(path: Path, title: str) -> None:
+    async with Memory(path) as memory:
+        await memory.tasks(RESOURCE).create(title)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-03-14", "2026-03-14T00:00:00+00:00"),
+        ("2026-03-14T09:30", "2026-03-14T09:30:00+00:00"),
+        ("2026-03-14T09:30+02:00", "2026-03-14T09:30:00+02:00"),
+        ("90m", "2026-03-20T10:30:00+00:00"),
+        ("2d", "2026-03-18T12:00:00+00:00"),
+    ],
+)
+def test_moments(text: str, moment: str) -> None:
+    """A date, a time or an age is a moment; without a zone it is UTC."""
+    assert moment_in(text, NOW).isoformat() == moment
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "5y", "-3h", "999999w"])
+def test_what_is_no_moment(text: str) -> None:
+    """Anything else is refused with what could be written."""
+    with pytest.raises(InputError, match="is no moment"):
+        moment_in(text, NOW)
+
+
+def test_threads_that_were_active_at_once_need_a_name(folder: Path) -> None:
+    """Which of two is the latest is not guessed."""
+    asyncio.run(_two_at_once(folder / "two.db"))
+    done = run("status", "--db", "two.db")
+    assert done.code == 2
+    assert "at the same moment" in done.err
+
+
+async def _two_at_once(path: Path) -> None:
+    async with Memory(path, clock=FakeClock()) as memory:
+        for name in ("one", "two"):
+            async with memory.turn(name, RESOURCE) as turn:
+                await turn.prepare(UserMessage("Hello"))
+
+
+def test_the_same_verbs_on_postgres(folder: Path, postgres_url: str) -> None:
+    """Only the address differs."""
+    assert run("init", "--db", postgres_url).code == 0
+    assert run("status", "--db", postgres_url).code == 1
+    asyncio.run(_fill(postgres_url))
+    assert run("status", "--db", postgres_url, "--json").document["thread"] == "main"
+    assert run("search", "argon2id", "--db", postgres_url).code == 0
+    assert run("observe", "--db", postgres_url).code == 0
+    assert run("log", "--db", postgres_url).code == 0
+    assert run("watch", "--seconds", "0", "--db", postgres_url, "--json").out
+    assert run("tasks", "create", "Do it", "--db", postgres_url).code == 0
+    wrong = run("status", "--db", "postgresql://nobody@127.0.0.1:1/none")
+    assert wrong.code == 3
+
+
+async def _fill(address: str) -> None:
+    async with Memory(address) as memory, memory.turn("main", RESOURCE) as turn:
+        await turn.prepare(UserMessage("We prefer argon2id over bcrypt."))

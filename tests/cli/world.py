@@ -1,0 +1,140 @@
+"""A database as a user would have one, for the command line to work on: made once, copied for every test.
+
+Two threads of one resource, a log with generations, buffered groups, tasks of every sort, working memory with versions.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from conftest import FakeClock
+from memolog.apps.cli.main import app
+from memolog.config import Config, ObservationConfig, ReflectionConfig
+from memolog.domain.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.domain.run import Usage
+from memolog.runtime.memory import Memory
+
+RESOURCE = "alice"
+CONFIG = Config(
+    observation=ObservationConfig(message_tokens=900, previous_tokens=200),
+    reflection=ReflectionConfig(observation_tokens=500),
+)
+SUBJECTS = (
+    ("Please store refresh tokens hashed, they live for 30 days", "server/db/tokens.ts", "refresh_tokens"),
+    ("The API lives in server/, the client in client/", "server/routes/users.ts", "usersRouter"),
+    ("We prefer argon2id over bcrypt and deploy on Fridays", "server/auth/hash.ts", "hashPassword"),
+    ("The login schema needs a password of at least 12 characters", "server/schemas/auth.ts", "LoginSchema"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """Return the one JSON document."""
+        return json.loads(self.out)
+
+
+def run(*arguments: str, stdin: str | None = None) -> Said:
+    """Run a command in this process, as a script would see it: without a terminal."""
+    done = CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Said(code=done.exit_code, out=done.stdout, err=done.stderr)
+
+
+@contextmanager
+def inside(folder: Path) -> Generator[None]:
+    """Work in a folder, with none of our variables set."""
+    ours = {name: value for name, value in os.environ.items() if name.startswith("MEMOLOG_")}
+    before = Path.cwd()
+    for name in ours:
+        del os.environ[name]
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        os.environ.update(ours)
+
+
+def build(folder: Path) -> None:
+    """Make the database and the files beside it."""
+    asyncio.run(_build(folder / "memolog.db"))
+
+
+def copy(made: Path, folder: Path) -> None:
+    """Copy everything that was made into a folder."""
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+
+
+async def _build(path: Path) -> None:
+    clock = FakeClock()
+    async with Memory(path, config=CONFIG, clock=clock) as memory:
+        await _talk(memory, clock, "notes", SUBJECTS[1:2])
+        await memory.observe("notes", RESOURCE)
+        await _retract(memory)
+        for _ in range(4):
+            await _talk(memory, clock, "atlas", SUBJECTS)
+            clock.advance(days=1)
+        await _plan(memory)
+        await _note(memory)
+        await _talk(memory, clock, "atlas", SUBJECTS[:1])
+
+
+async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequence[tuple[str, str, str]]) -> None:
+    for number, (said, file, name) in enumerate(subjects):
+        call = f"call-{number}-{clock.now():%d%H%M}"
+        async with memory.turn(thread, RESOURCE, zone="Europe/Berlin") as turn:
+            await turn.prepare(UserMessage(f"{said}. Day {clock.now():%d}."))
+            await turn.record(AssistantMessage(ToolCallPart(id=call, name="edit_file", arguments={"path": file})))
+            await turn.prepare(ToolMessage(call, f"{file}: export const {name} = 1 // changed\n" * 4, name="edit_file"))
+            usage = Usage(model="small", input_tokens=400, output_tokens=20, cost=0.001)
+            await turn.record(AssistantMessage(f"{name} is in {file} now, all tests pass."), model="small", usage=usage)
+        clock.advance(minutes=7)
+        await memory.settled()
+
+
+async def _plan(memory: Memory) -> None:
+    """T-1 blocks T-2, T-3 is held by an agent, T-4 is closed, T-5 and T-6 mean the same."""
+    tasks = memory.tasks(RESOURCE, session="agent-7")
+    await tasks.create("Store refresh tokens hashed", description="SHA-256 before they are stored", labels=["security"])
+    await tasks.create("Rotate refresh tokens on each use", blocked_by=["T-1"])
+    await tasks.create("Write the changelog", priority=3)
+    await tasks.create("Fix the failing deploy", type="bug", priority=0)
+    await tasks.create("Update the login page text", priority=4)
+    await tasks.create("Update the text of the login page", priority=4)
+    await tasks.claim("T-3", lease=timedelta(days=4000).total_seconds())
+    await tasks.close("T-4", summary="fly.toml named the old host.")
+    messages = (await (await memory.open()).store.messages.page(RESOURCE, "atlas", limit=8)).items
+    await tasks.attach("T-1", [message.id for message in messages])
+
+
+async def _retract(memory: Memory) -> None:
+    """Take the second line of the first group of the notes back."""
+    store = (await memory.open()).store
+    snapshot = await store.logs.snapshot(RESOURCE, "notes", "thread")
+    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    await memory.retract(RESOURCE, lines[1].id)
+
+
+async def _note(memory: Memory) -> None:
+    facts = memory.working_memory(RESOURCE)
+    await facts.replace("# Facts\n\n- The API lives in server/.\n", who="alice")
+    await facts.edit_section("Decisions", "- argon2id over bcrypt", who="agent-7")
+    await memory.working_memory(RESOURCE, "notes").start(who="alice", value={"city": "Porto"})
