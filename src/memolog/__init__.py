@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from memolog.domain.run import Lease, Usage
     from memolog.domain.search import SearchAnswer, SearchResult
     from memolog.domain.thread import Thread
+    from memolog.domain.transfer import ExportReport, ImportReport
     from memolog.runtime.events import Event
     from memolog.runtime.extractors import Extractor
     from memolog.runtime.memory import Memory
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from memolog.runtime.opening import open_store
     from memolog.runtime.status import Status
     from memolog.runtime.sync import SyncMemory
+    from memolog.runtime.transferring import restore_backup
     from memolog.runtime.turn import Turn
     from memolog.store import Store
 
@@ -52,10 +54,12 @@ __all__ = [
     "ConfigError",
     "Context",
     "Event",
+    "ExportReport",
     "Extract",
     "Extractor",
     "FilePart",
     "Generation",
+    "ImportReport",
     "InputError",
     "KeepRecent",
     "Lease",
@@ -93,6 +97,7 @@ __all__ = [
     "UserMessage",
     "__version__",
     "open_store",
+    "restore_backup",
 ]
 
 _HOMES = {
@@ -127,6 +132,7 @@ _HOMES = {
     "memolog.domain.run": ("Lease", "Usage"),
     "memolog.domain.search": ("SearchAnswer", "SearchResult"),
     "memolog.domain.thread": ("Thread",),
+    "memolog.domain.transfer": ("ExportReport", "ImportReport"),
     "memolog.runtime.events": ("Event",),
     "memolog.runtime.extractors": ("Extractor",),
     "memolog.runtime.memory": ("Memory",),
@@ -134,6 +140,7 @@ _HOMES = {
     "memolog.runtime.opening": ("open_store",),
     "memolog.runtime.status": ("Status",),
     "memolog.runtime.sync": ("SyncMemory",),
+    "memolog.runtime.transferring": ("restore_backup",),
     "memolog.runtime.turn": ("Turn",),
     "memolog.store": ("Store",),
 }

@@ -43,6 +43,7 @@ from memolog.store.task_search import TaskSearch
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads
+from memolog.store.transfers import Transfers, listing_resources
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 from memolog.store.working_memory import WorkingMemories
@@ -105,6 +106,7 @@ class Store:
         self.extracts = Extracts(engine)
         self.indexing = Indexing(engine)
         self.searching = Searching(engine)
+        self.transfers = Transfers(engine)
 
     async def save_and_snapshot(
         self,
@@ -133,6 +135,10 @@ class Store:
     async def spent(self) -> float:
         """Return how many dollars observing and reflecting cost so far, for all resources together."""
         return await self.engine.read(summing_spent)
+
+    async def resources(self) -> tuple[str, ...]:
+        """Return everyone who has anything here, for an export of all."""
+        return await self.engine.read(listing_resources, brief=False)
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
