@@ -12,9 +12,11 @@ from pathlib import Path
 
 from memolog.config import Config
 from memolog.domain.clock import Clock
+from memolog.domain.diagnosis import Report
 from memolog.domain.errors import InputError
 from memolog.domain.forgetting import Forgotten
 from memolog.domain.observation import Observation, Priority
+from memolog.runtime.examining import examine
 from memolog.runtime.kit import Kit
 from memolog.store.sqlite_files import clean_file, copies_of
 from memolog.tokens import TokenCounter
@@ -125,6 +127,17 @@ class Forgetting(ABC):
         """Bring a retracted observation back."""
         kit = await self._open_to_write()
         return await kit.store.line_edits.reinstate(resource, observation, render=kit.core.rerender)
+
+    # ------------------------------------------------------------ examining
+
+    async def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
+        """Prove on the real rows that everything is as it must be: of one resource, or of the whole database.
+
+        `repair` puts right what can be without losing anything that was said, after a copy of a SQLite file, and builds the
+        search index anew. What is not safe is only explained.
+        """
+        kit = await (self._open_to_write() if repair else self.open())
+        return await examine(kit, resource, self.config, self.counter, repair=repair)
 
 
 def _is_about(left_resource: str, left_thread: str, resource: str, thread: str | None) -> bool:

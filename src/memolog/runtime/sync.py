@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from memolog.context import Context
 from memolog.domain.compaction import Compacted, Compaction, Pruned
+from memolog.domain.diagnosis import Report
 from memolog.domain.errors import StoreClosed
 from memolog.domain.extract import Extract
 from memolog.domain.forgetting import Forgotten
@@ -313,6 +314,10 @@ class SyncMemory:
     def backup(self, target: "str | os.PathLike[str]") -> int:
         """Copy the database into a new file while others write to it; returns its size in bytes."""
         return self._portal.call(self._memory.backup(target))
+
+    def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
+        """Prove on the real rows that everything is as it must be, and repair what is safe if asked to."""
+        return self._portal.call(self._memory.doctor(resource, repair=repair))
 
     def __enter__(self) -> Self:
         self.open()

@@ -20,7 +20,7 @@ from memolog.store.engine import Engine
 from memolog.store.scope import check_id
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Indexing", "reading_scope"]
+__all__ = ["Indexing", "has_words", "reading_scope"]
 
 q = load_queries("search")
 
@@ -166,6 +166,11 @@ def _message(row: Row, redact: Redact) -> _Document | None:
         "speaker": folded(normal(unpack(speaker) or "")) or None,
     }
     return _document(values, analysed, level)
+
+
+def has_words(row: Row, redact: Redact) -> bool:
+    """Tell whether a message, the columns of `select_texts`, belongs into the index."""
+    return _message(row, redact) is not None
 
 
 def _document(values: Values, analysed: Analysed, level: int = 0) -> _Document:

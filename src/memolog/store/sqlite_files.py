@@ -10,7 +10,7 @@ from pathlib import Path
 from memolog.store.sqlite import mapped_errors
 from memolog.store.sqlite_schema import copy_file
 
-__all__ = ["clean_file", "copies_of", "copy_before_repair"]
+__all__ = ["clean_file", "copies_of", "copy_before_repair", "damage_in", "rebuild_indexes"]
 
 _BEFORE = ".before-"
 
@@ -24,12 +24,42 @@ def clean_file(path: str, *, timeout: float = 10.0) -> bool:
         mapped_errors(path),
         contextlib.closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as connection,
     ):
-        for name in _word_indexes(connection):
-            # Deleting from an index only marks what is deleted: the words stay in its segments until these are merged.
-            connection.execute(f"INSERT INTO {name} ({name}) VALUES ('rebuild')")
+        # Deleting from an index only marks what is deleted: the words stay in its segments until these are merged.
+        _tell_indexes(connection, "rebuild")
         connection.execute("VACUUM")
         row = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return row[0] == 0
+
+
+def rebuild_indexes(path: str, *, timeout: float = 10.0) -> None:
+    """Build the indexes of words anew from their rows, in as few segments as can be."""
+    with (
+        mapped_errors(path),
+        contextlib.closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as connection,
+    ):
+        _tell_indexes(connection, "rebuild")
+        _tell_indexes(connection, "optimize")
+
+
+def damage_in(path: str, *, timeout: float = 10.0) -> tuple[list[str], list[str]]:
+    """Return what SQLite itself finds wrong with the file, and the indexes of words that do not match their rows."""
+    with (
+        mapped_errors(path),
+        contextlib.closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as connection,
+    ):
+        told = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)").fetchall()]
+        wrong: list[str] = []
+        for name in _word_indexes(connection):
+            try:
+                connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('integrity-check', 1)")
+            except sqlite3.DatabaseError as error:
+                wrong.append(f"{name}: {error}")
+        return [line for line in told if line != "ok"], wrong
+
+
+def _tell_indexes(connection: sqlite3.Connection, command: str) -> None:
+    for name in _word_indexes(connection):
+        connection.execute(f"INSERT INTO {name} ({name}) VALUES ('{command}')")
 
 
 def _word_indexes(connection: sqlite3.Connection) -> list[str]:

@@ -18,6 +18,7 @@ from memolog.domain.moments import to_micros
 from memolog.domain.observation import Scope
 from memolog.store.compactions import Compactions
 from memolog.store.copies import Copies
+from memolog.store.doctor import Doctor
 from memolog.store.engine import Engine
 from memolog.store.extracts import Extracts
 from memolog.store.forgetting import Forgetting
@@ -109,6 +110,7 @@ class Store:
         self.forgetting = Forgetting(engine, clock, new_id)
         self.line_edits = LineEdits(engine, clock, new_id)
         self.transfers = Transfers(engine)
+        self.doctor = Doctor(engine, clock)
 
     async def save_and_snapshot(
         self,

@@ -1,0 +1,101 @@
+"""The doctor: proves the invariants on a real database, and repairs what can be repaired without losing anything.
+
+Knows the order of things: read everything on one snapshot, repair in one transaction, start the index over where it is wrong.
+What is wrong and how it is explained is in `checks` and `log_checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from memolog.domain.clock import Clock
+from memolog.domain.diagnosis import Report
+from memolog.domain.moments import to_micros
+from memolog.search.texts import Redact
+from memolog.store.checks import CHECKS, Found, checking
+from memolog.store.engine import Engine
+from memolog.store.log_checks import (
+    checking_entries,
+    checking_index,
+    checking_pairs,
+    checking_spans,
+    checking_tasks,
+    checking_tokens,
+)
+from memolog.store.reindexing import resetting_index
+from memolog.store.scope import check_id
+from memolog.store.sql import Script, load_queries
+
+__all__ = ["Doctor"]
+
+q = load_queries("doctor")
+
+_EXAMINED: Final = ("threads", "messages", "groups", "observations", "tasks", "documents of the index")
+
+
+class Doctor:
+    """Examines one resource, or the whole database."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def examine(self, resource: str | None, *, count: Callable[[str], int], redact: Redact) -> tuple[Found, ...]:
+        """Return everything that is not as it must be, as of one moment."""
+        if resource is not None:
+            check_id("resource", resource)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[tuple[Found, ...]]:
+            found: list[Found] = []
+            for check in CHECKS:
+                found += yield from checking(check, resource, now)
+            found += yield from checking_spans(resource)
+            found += yield from checking_entries(resource)
+            found += yield from checking_pairs(resource)
+            found += yield from checking_tasks(resource)
+            found += yield from checking_tokens(resource, count)
+            found += yield from checking_index(resource, redact)
+            return tuple(found)
+
+        return await self._engine.read(script, brief=False)
+
+    async def repair(self, found: Sequence[Found]) -> None:
+        """Repair what is safe, in one transaction: all of it, or nothing."""
+
+        def script() -> Script[None]:
+            for one in found:
+                if one.repair is not None:
+                    yield from one.repair()
+            for resource in sorted({one.reindex for one in found if one.reindex is not None}):
+                yield from resetting_index(resource)
+
+        await self._engine.write(script, name="doctor.repair")
+
+    async def report(self, resource: str | None, found: Sequence[Found], left: Sequence[Found] = ()) -> Report:
+        """Return what was found; what a second look does not find any more counts as repaired."""
+        rows = await self._engine.read(lambda: self._counting(resource))
+        still = {(one.finding.kind, one.finding.where, one.finding.explanation) for one in left}
+        findings = tuple(
+            replace(
+                one.finding,
+                repaired=one.finding.is_safe
+                and (one.finding.kind, one.finding.where, one.finding.explanation) not in still,
+            )
+            for one in found
+        )
+        return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
+
+    def _counting(self, resource: str | None) -> Script[tuple[int, ...]]:
+        rows = yield q.examined(resource=resource)
+        return tuple(rows[0])
+
+    async def resources(self) -> tuple[str, ...]:
+        """Return every resource that there is."""
+
+        def script() -> Script[tuple[str, ...]]:
+            rows = yield q.resources()
+            return tuple(row[0] for row in rows)
+
+        return await self._engine.read(script)
