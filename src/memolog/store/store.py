@@ -44,6 +44,7 @@ from memolog.store.task_ready import TaskReady
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads, listing_resources
+from memolog.store.transfers import Transfers
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 from memolog.store.working_memory import WorkingMemories
@@ -107,6 +108,7 @@ class Store:
         self.searching = Searching(engine)
         self.forgetting = Forgetting(engine, clock, new_id)
         self.line_edits = LineEdits(engine, clock, new_id)
+        self.transfers = Transfers(engine)
 
     async def save_and_snapshot(
         self,
