@@ -40,9 +40,9 @@ class _Section:
         """Begin, or begin again."""
         self._file.seek(self._begin)
         self._file.truncate()
-        self.write(dumps({"kind": "resource", "resource": self._resource}))
+        self.take(dumps({"kind": "resource", "resource": self._resource}))
 
-    def write(self, line: str) -> None:
+    def take(self, line: str) -> None:
         """Write one line."""
         self._file.write(line.encode() + b"\n")
 

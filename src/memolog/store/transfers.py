@@ -42,7 +42,7 @@ class Lines(Protocol):
         """Begin a resource, or begin it again."""
         ...
 
-    def write(self, line: str) -> None:
+    def take(self, line: str) -> None:
         """Take one line, without its end."""
         ...
 
@@ -201,7 +201,7 @@ def _exporting(resource: str, lines: Lines) -> Script[Counter[str]]:
             if table.kind == "generation":
                 yield from _naming(resource, rows)
             for values in rows:
-                lines.write(line_of(table, values))
+                lines.take(line_of(table, values))
             written[table.kind] += len(rows)
     return written
 
