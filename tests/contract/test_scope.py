@@ -77,7 +77,7 @@ class Taken(list[str]):
     """Takes the lines of an export."""
 
     start = list[str].clear
-    write = list[str].append
+    take = list[str].append
 
 
 async def exported(store: Store, resource: str) -> list[str]:

@@ -9,18 +9,19 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias, cast
+from typing import IO, Any, Final, TypeAlias
 
-from memolog.domain.codec import dumps, loads
+from memolog.domain.codec import dumps
 from memolog.domain.errors import InputError, NotFound
+from memolog.domain.observation import MARKS, Observation
 from memolog.domain.transfer import ExportReport
 from memolog.store import Store
 from memolog.version import __version__
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "Target", "export_to", "is_export", "read_export"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "Target", "export_to", "log_as_markdown", "read_export"]
 
 FORMAT: Final = "memolog-export"
 FORMAT_VERSION: Final = 1
@@ -39,9 +40,9 @@ class _Section:
         """Begin, or begin again."""
         self._file.seek(self._begin)
         self._file.truncate()
-        self.write(dumps({"kind": "resource", "resource": self._resource}))
+        self.take(dumps({"kind": "resource", "resource": self._resource}))
 
-    def write(self, line: str) -> None:
+    def take(self, line: str) -> None:
         """Write one line."""
         self._file.write(line.encode() + b"\n")
 
@@ -94,16 +95,27 @@ async def _write(store: Store, file: IO[bytes], resources: tuple[str, ...], now:
     return ExportReport(resources=resources, lines=dict(lines))
 
 
+def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
+    """Return observations for people: by date, each with its mark, its time and what it comes from."""
+    written, day = [f"# {' '.join(title.split())}", ""], None
+    for line in lines:
+        if line.said_at is not None and line.said_at.date() != day:
+            day = line.said_at.date()
+            written += [*([""] if written[-1] else []), f"## {day:%Y-%m-%d}", ""]
+        spans = (f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
+        at = f" ({line.said_at:%H:%M})" if line.said_at else ""
+        cited = ", ".join(spans)
+        indent = "  " if line.parent is not None else ""
+        text = " ".join(line.text.split())
+        written.append(f"{indent}- {MARKS[line.priority]}{at} {text}" + (f" *[{cited}]*" if cited else ""))
+        if line.verbatim:
+            written += ["", *(f"{indent}      {row}" for row in line.verbatim.splitlines()), ""]
+    if not lines:
+        written.append("Nothing has been observed yet.")
+    return "\n".join(written) + "\n"
+
+
 # ---------------------------------------------------------------- reading
-
-
-def is_export(line: str) -> bool:
-    """Tell whether a file that begins with this line is an export of ours."""
-    try:
-        data = loads(line)
-    except ValueError:
-        return False
-    return isinstance(data, dict) and cast("dict[str, Any]", data).get("format") == FORMAT
 
 
 def read_export(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -311,6 +311,10 @@ class SyncMemory:
         call = self._memory.import_from
         return self._portal.call(call(source, resource=resource, format=format, dry_run=dry_run, progress=progress))
 
+    def export_markdown(self, thread: str, resource: str) -> str:
+        """Return the log of a thread as Markdown for people."""
+        return self._portal.call(self._memory.export_markdown(thread, resource))
+
     def backup(self, target: "str | os.PathLike[str]") -> int:
         """Copy the database into a new file while others write to it; returns its size in bytes."""
         return self._portal.call(self._memory.backup(target))

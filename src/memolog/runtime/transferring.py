@@ -9,10 +9,11 @@ import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from memolog.config import Config
 from memolog.domain.clock import Clock
 from memolog.domain.errors import InputError
 from memolog.domain.transfer import ExportReport, ImportReport
-from memolog.runtime.exporting import Target, export_to
+from memolog.runtime.exporting import Target, export_to, log_as_markdown
 from memolog.runtime.importing import Progress, import_export
 from memolog.runtime.importing_elsewhere import Tally, import_files
 from memolog.runtime.importing_mastra import import_mastra
@@ -30,6 +31,7 @@ class Transferring(ABC):
     """The part of a memory that takes things in and out."""
 
     clock: Clock
+    config: Config
 
     @abstractmethod
     async def open(self) -> Kit:
@@ -45,6 +47,14 @@ class Transferring(ABC):
         """
         kit = await self.open()
         return await export_to(kit.store, target, resource, self.clock.now())
+
+    async def export_markdown(self, thread: str, resource: str) -> str:
+        """Return the log of a thread as Markdown for people: the observations by date, with what they come from."""
+        kit = await self.open()
+        snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=False)
+        ids = [group.id for group in snapshot.groups]
+        lines = await kit.store.logs.observations(snapshot.log.pk, ids) if ids else ()
+        return log_as_markdown(snapshot.thread.title or thread, [line for line in lines if line.state == "active"])
 
     async def import_from(
         self,

@@ -44,8 +44,8 @@ from memolog.store.task_messages import TaskMessages
 from memolog.store.task_ready import TaskReady
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
-from memolog.store.threads import Threads
-from memolog.store.transfers import Transfers, listing_resources
+from memolog.store.threads import Threads, listing_resources
+from memolog.store.transfers import Transfers
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 from memolog.store.working_memory import WorkingMemories

@@ -22,7 +22,7 @@ from memolog.store.sql import Row, Script, load_queries
 from memolog.store.transfer_lines import Values, line_of, values_of
 from memolog.store.transfer_tables import BY_KIND, TABLES, Query, Table
 
-__all__ = ["Arrival", "Arrived", "Lines", "Transfers", "listing_resources"]
+__all__ = ["Arrival", "Arrived", "Lines", "Transfers"]
 
 q = load_queries("transfer")
 threads = load_queries("threads")
@@ -42,7 +42,7 @@ class Lines(Protocol):
         """Begin a resource, or begin it again."""
         ...
 
-    def write(self, line: str) -> None:
+    def take(self, line: str) -> None:
         """Take one line, without its end."""
         ...
 
@@ -160,12 +160,6 @@ class Transfers:
         return await self._engine.read(script, brief=False)
 
 
-def listing_resources() -> Script[tuple[str, ...]]:
-    """Return everyone who has anything, in the order of code points."""
-    rows = yield q.resources()
-    return tuple(sorted(row[0] for row in rows))
-
-
 # ---------------------------------------------------------------- out
 
 
@@ -207,7 +201,7 @@ def _exporting(resource: str, lines: Lines) -> Script[Counter[str]]:
             if table.kind == "generation":
                 yield from _naming(resource, rows)
             for values in rows:
-                lines.write(line_of(table, values))
+                lines.take(line_of(table, values))
             written[table.kind] += len(rows)
     return written
 

@@ -39,7 +39,7 @@ def blocks(content: object) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (TextPart(text=content),) if content else ()
     return tuple(
-        _part(as_data(block)) if isinstance(block, dict) else TextPart(text=str(block)) for block in as_list(content)
+        TextPart(text=block) if isinstance(block, str) else _part(as_data(block)) for block in as_list(content)
     )
 
 

@@ -62,7 +62,7 @@ def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
     """Return the messages of one row: results that stand with their calls become a message of the tools."""
     content: Any = row["content"]
     content = _json(content) if isinstance(content, str) else content
-    if isinstance(content, dict) and as_data(content).get("format") in {2, 3}:
+    if as_data(content).get("format") in {2, 3}:
         said, results = _v2(as_data(content))
     else:
         said, results = _v1(content)

@@ -3,8 +3,7 @@
 Knows their roles, content parts and calls. Knows nothing of where such messages are kept.
 """
 
-import json
-from typing import Any
+from typing import Any, cast
 
 from memolog.domain.message import Part, ReasoningPart, Role, TextPart, ToolCallPart, ToolResultPart, UnknownPart
 from memolog.transfer.values import Data, as_data, as_list, data_file, plain_text
@@ -85,8 +84,11 @@ def _content(content: Any) -> list[Part]:
     if content is None or content == "":
         return []
     if not isinstance(content, list):
-        return [TextPart(text=content if isinstance(content, str) else json.dumps(content))]
-    return [_part(as_data(item)) if isinstance(item, dict) else TextPart(text=str(item)) for item in as_list(content)]
+        return [TextPart(text=plain_text(content))]
+    return [
+        TextPart(text=item) if isinstance(item, str) else _part(as_data(item))
+        for item in as_list(cast("object", content))
+    ]
 
 
 def _part(part: Data) -> Part:

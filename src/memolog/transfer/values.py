@@ -119,8 +119,7 @@ def plain_text(value: Any) -> str:
         return value
     if isinstance(value, list):
         return "\n".join(
-            str(as_data(item).get("text", "")) if isinstance(item, dict) else str(item)
-            for item in cast("list[Any]", value)
+            item if isinstance(item, str) else str(as_data(item).get("text", "")) for item in cast("list[Any]", value)
         )
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 

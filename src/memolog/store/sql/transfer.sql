@@ -1,9 +1,3 @@
--- resources --
--- Everyone who has anything. The order is made by the caller: engines compare texts differently.
-SELECT resource FROM threads UNION SELECT resource FROM tasks UNION SELECT resource FROM task_books
-UNION SELECT resource FROM logs UNION SELECT resource FROM working_memory UNION SELECT resource FROM usage
-UNION SELECT resource FROM calibrations UNION SELECT resource FROM events
-
 -- any_of --
 -- Whether a resource has anything that an import could meet.
 SELECT (SELECT COUNT(*) FROM (SELECT 1 AS one FROM threads WHERE resource = :resource LIMIT 1) a)
