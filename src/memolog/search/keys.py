@@ -17,6 +17,7 @@ __all__ = [
     "TOOL",
     "USER",
     "Place",
+    "first_key_of",
     "fits",
     "key_of_message",
     "key_of_other",
@@ -67,6 +68,11 @@ def key_of_message(thread_pk: int, seq: int, length: int, kind: int) -> int:
 def key_of_other(pk: int, length: int, kind: int) -> int:
     """Return the key of an observation or a task."""
     return -((2 * pk + (kind == TASK)) << _SHIFT | _step(length) << _CLASS_BITS)
+
+
+def first_key_of(thread_pk: int) -> int:
+    """Return a key below those of all messages of a thread, and above those of the threads before it."""
+    return thread_pk << (_SHIFT + _SEQ_BITS)
 
 
 def thread_of(key: int) -> int:
