@@ -29,8 +29,8 @@ NEAR: Final = (0.8, 0.6, 0.5, 0.4)
 """What a term is worth that stands one to four messages away: chats answer each other over a few messages, not over twenty."""
 OTHERS_IN_THREAD: Final = 0.3
 """Assistants and tools say more than they are asked, so their words tell less of what a thread is about."""
-_CLOSELY = 120
-_AROUND = 32
+_CLOSELY = 80
+_AROUND = 12
 """How many hits are looked at closely, and around how many of them. Chosen for speed: 160 and 48 gave figures within half a point
 on the development halves, 400 and 120 moved some up and some down by up to two."""
 _LONG_LIST = 256
@@ -217,23 +217,30 @@ def _placed(
     thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
     for posting, factor in weighed:
         term, often, very = posting.term, set(posting.often), set(posting.very_often)
-        for key in (*_within(posting.keys, threads), *(others.intersection(posting.keys) if others else ())):
-            step = 0 if key not in often else 2 if key in very else 1
-            by_place.setdefault(key // PLACE, {})[term] = factor * scale.of(key, step)
-            if key > 0:
-                counts = thread_terms[thread_of(key)]
-                times = _OFTEN[step] if key & 3 == USER else _OFTEN[step] * OTHERS_IN_THREAD
-                counts[term] = counts.get(term, 0.0) + times
+        for thread, keys in _by_thread(posting.keys, threads):
+            times = 0.0
+            for key in keys:
+                step = 0 if key not in often else 2 if key in very else 1
+                times += _OFTEN[step] if key & 3 == USER else _OFTEN[step] * OTHERS_IN_THREAD
+                place = key // PLACE
+                if place in by_place:
+                    by_place[place][term] = factor * scale.messages[step][key & 0xFF]
+                else:
+                    by_place[place] = {term: factor * scale.messages[step][key & 0xFF]}
+            thread_terms[thread][term] = times
+        for key in others.intersection(posting.keys) if others else ():
+            by_place.setdefault(key // PLACE, {})[term] = factor * scale.of(key, (key in often) + (key in very))
     return by_place, thread_terms
 
 
-def _within(keys: Sequence[int], threads: Sequence[int]) -> Iterator[int]:
-    """Yield the keys that stand in some threads."""
+def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield the keys that stand in some threads, thread by thread."""
     at = 0
     for thread in threads:
         at = bisect_left(keys, first_key_of(thread), at)
         end = bisect_left(keys, first_key_of(thread + 1), at)
-        yield from keys[at:end]
+        if at < end:
+            yield thread, keys[at:end]
         at = end
 
 

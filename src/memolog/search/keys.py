@@ -19,9 +19,11 @@ __all__ = [
     "Place",
     "first_key_of",
     "fits",
+    "is_task",
     "key_of_message",
     "key_of_other",
     "place_of",
+    "seq_of",
     "thread_of",
 ]
 
@@ -78,6 +80,16 @@ def first_key_of(thread_pk: int) -> int:
 def thread_of(key: int) -> int:
     """Return the thread of a message's key."""
     return key >> (_SHIFT + _SEQ_BITS)
+
+
+def seq_of(key: int) -> int:
+    """Return the sequence number of a message's key."""
+    return (key >> _SHIFT) & ((1 << _SEQ_BITS) - 1)
+
+
+def is_task(key: int) -> bool:
+    """Tell whether a key is a task's."""
+    return key < 0 and bool(-key >> _SHIFT & 1)
 
 
 def place_of(key: int) -> Place:

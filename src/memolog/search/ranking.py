@@ -9,14 +9,15 @@ Every list of scores is divided by its maximum before it is weighed: BM25 has no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Final, NamedTuple, overload
 
 from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
 from memolog.search.dates import closeness
 from memolog.search.drafting import NEAR, OTHERS_IN_THREAD, Draft, Posting, Stats, draft
-from memolog.search.keys import ASSISTANT, PLACE, TOOL, USER, place_of, thread_of
+from memolog.search.keys import ASSISTANT, PLACE, TOOL, USER, seq_of, thread_of
 from memolog.search.query import Query
 
 __all__ = ["WEIGHTS", "Detail", "Ranked", "Scored", "Weights", "drafted", "rank"]
@@ -69,13 +70,12 @@ class Detail(NamedTuple):
     speaker: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class Scored(NamedTuple):
     """One document in the order of the answer."""
 
-    key: int
     score: float
-    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    key: int
+    parts: Mapping[str, float] = _NOTHING
 
 
 class Ranked(Sequence[Scored]):
@@ -118,7 +118,7 @@ class Ranked(Sequence[Scored]):
         # Their scores are on another scale, and so are put below.
         floor, best = min((one.score for one in self._closely), default=0.0), self._drafted.best or 1.0
         rest = sorted((key for key in every if key not in seen), key=lambda key: (-every[key], -key))
-        return [Scored(key=key, score=min(floor, every[key] / best)) for key in rest]
+        return [Scored(min(floor, every[key] / best), key) for key in rest]
 
 
 def drafted(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Draft:
@@ -161,8 +161,8 @@ def rank(
         own, around = found.own.get(key, 0.0), look.near.get(key, 0.0)
         if own or around:
             parts = look.parts(key, detail, own / look.own_max, around / look.near_max)
-            scored.append(Scored(key=key, score=sum(parts.values()), parts=parts if explain else _NOTHING))
-    scored.sort(key=lambda one: (one.score, one.key), reverse=True)
+            scored.append(Scored(sum(parts.values()), key, parts if explain else _NOTHING))
+    scored.sort(key=itemgetter(0, 1), reverse=True)
     return Ranked(scored, found)
 
 
@@ -203,7 +203,7 @@ class _Look:
             if place in self.asked:
                 parts["reply"] = self.asked[place]
             if own:
-                parts["early"] = WEIGHTS.early * own / (1 + place_of(key).seq)
+                parts["early"] = WEIGHTS.early * own / (1 + seq_of(key))
             parts["thread"] = self.thread_share * self.threads.get(thread_of(key), 0.0)
         if self.prefer < 0:
             parts["covers"] = WEIGHTS.covers * self._covered(key)
@@ -246,13 +246,14 @@ class _Look:
 
 def _near(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
     """Return what the terms are worth that stand nearby and not in the document itself, each where it counts most."""
-    mine = by_place.get(place, _NOTHING)
+    get = by_place.get
+    mine = get(place, _NOTHING)
     best: dict[str, float] = {}
     for distance, share in _BESIDE:
-        there = by_place.get(place + distance)
+        there = get(place + distance)
         if there is not None:
             for term, score in there.items():
-                if term not in mine and score * share > best.get(term, 0.0):
+                if term not in mine and (term not in best or score * share > best[term]):
                     best[term] = score * share
     return sum(best.values())
 

@@ -15,6 +15,7 @@ from memolog.domain.message import ROLES
 from memolog.domain.moments import to_micros
 from memolog.domain.search import SOURCES
 from memolog.search.drafting import Draft, Posting, Stats
+from memolog.search.keys import OBSERVATION, TASK, is_task
 from memolog.search.query import Query, Wish
 from memolog.search.ranking import Detail, Ranked, drafted, rank
 from memolog.search.words import grams, terms_of_word, words_of
@@ -41,6 +42,8 @@ _WHOLE: Final = 3.0
 _PART: Final = 0.25
 _SHORTEST_INSIDE = 3
 _THREAD_SHIFT = 33
+_SAID: Final = frozenset({"raw", "compacted"})
+_TASKS: Final = frozenset({"task"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +81,15 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
     if bounds is None:
         return Found()
     rows = yield q.stats(scope_pk=scope_pk)
+    # Where no message can be found, a word is as rare as it is among the others.
+    rows = [row for row in rows if bounds[1] > 0 or row[0] in (OBSERVATION, TASK)]
     stats = Stats(documents={row[0]: row[1] for row in rows}, lengths={row[0]: row[2] for row in rows})
     speakers = yield from _named_speakers(scope_pk, query)
     postings, left_out = yield from _terms(scope_pk, _without_names(query, speakers), bounds)
     unwanted = yield from _unwanted(scope_pk, query)
     allowed = None
+    if query.sources == _TASKS and stats.documents.get(OBSERVATION):
+        postings = [_of_tasks(posting) for posting in postings]
     if _filters(query):
         hits = set[int]().union(*(posting.keys for posting in postings))
         allowed = yield from _passing(resource, scope_pk, query, hits, unwanted)
@@ -200,6 +207,13 @@ def _postings(scope_pk: int, weighed: Iterable[tuple[str, float]], bounds: tuple
     return found
 
 
+def _of_tasks(posting: Posting) -> Posting:
+    once, often, very_often = (
+        [key for key in keys if is_task(key)] for keys in (posting.keys, posting.often, posting.very_often)
+    )
+    return replace(posting, keys=once, often=often, very_often=very_often)
+
+
 def _keys(listed: str | None) -> list[int]:
     keys: list[int] = json.loads(listed) if listed else []
     keys.sort()
@@ -211,24 +225,27 @@ def _keys(listed: str | None) -> list[int]:
 
 def _bounds(resource: str, query: Query) -> Script[tuple[int, int] | None]:
     """Return between which keys to look: those of one thread, if only one is wanted. None: there is no such thread."""
+    last = -1 if query.sources and not query.sources & _SAID else LAST
     if not query.threads:
-        return FIRST, LAST
+        return FIRST, last
     rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
     if not rows:
         return None
-    if len(rows) > 1:
-        return FIRST, LAST
+    if len(rows) > 1 or last < 0:
+        return FIRST, last
     # What was observed in a thread has no place in its sequence; it is let through by the filter, not by the bounds.
     last = ((rows[0][0] + 1) << _THREAD_SHIFT) - 1
     return (FIRST if _wants_others(query) else rows[0][0] << _THREAD_SHIFT), last
 
 
 def _wants_others(query: Query) -> bool:
-    return not query.roles and (not query.sources or bool(query.sources - {"raw", "compacted"}))
+    return not query.roles and (not query.sources or bool(query.sources - _SAID))
 
 
 def _filters(query: Query) -> bool:
-    named = (query.roles, query.threads, query.tasks, query.sources, query.without)
+    # Whether a document is a task is said by its key.
+    sources = query.sources if query.sources != _TASKS else None
+    named = (query.roles, query.threads, query.tasks, sources, query.without)
     return any(named) or query.after is not None or query.before is not None
 
 
