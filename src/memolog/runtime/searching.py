@@ -18,7 +18,7 @@ from memolog.prompt.redact import NO_REDACTION, REDACTION
 from memolog.search.keys import TASK, place_of
 from memolog.search.query import Query, parse, phrase_of
 from memolog.search.ranking import Scored
-from memolog.search.snippets import snippet_of
+from memolog.search.snippets import Marker
 from memolog.search.texts import text_of_parts, text_of_task
 from memolog.store import Store
 from memolog.store.rows import message_from_row
@@ -60,7 +60,7 @@ async def search_memory(
     if query is None:
         return SearchAnswer(results=(), total=0, behind=behind)
     found = await store.searching.search(resource, query, explain=wanted.explain)
-    scored = list(found.scored)
+    scored: Sequence[Scored] = found.scored
     if query.phrases or query.without_phrases:
         scored = await _with_phrases(store, resource, scored, query)
     if wanted.by == "thread":
@@ -153,6 +153,7 @@ async def _page(
     """Return the results of a page, and the number of the first hit after it."""
     results: list[SearchResult] = []
     at = start
+    marker = Marker(found.terms)
     while at < len(scored) and len(results) < wanted.limit:
         some = scored[at : at + min(_MOST_READ, wanted.limit - len(results))]
         rows = await store.searching.rows(resource, [one.key for one in some])
@@ -160,7 +161,7 @@ async def _page(
             at += 1
             # What is not to be seen yet has no row: the next one takes its place.
             if one.key in rows:
-                results.append(_result(one, rows[one.key], len(results) + start + 1, found))
+                results.append(_result(one, rows[one.key], len(results) + start + 1, marker))
     if wanted.context:
         results = [await _with_neighbours(store, resource, result, wanted.context) for result in results]
     return results, at
@@ -179,11 +180,11 @@ def _read(key: int, row: Row) -> tuple[str, str]:
     return text, text
 
 
-def _result(one: Scored, row: Row, rank: int, found: Found) -> SearchResult:
+def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
     content, searched = _read(one.key, row)
     made = _of_message if one.key > 0 else _of_task if place_of(one.key).kind == TASK else _of_observation
     result = cast("Callable[[Row], SearchResult]", made)(row)
-    snippet = snippet_of(searched, found.terms)
+    snippet = marker.snippet(searched)
     return replace(result, rank=rank, score=round(one.score, 6), content=content, snippet=snippet, parts=one.parts)
 
 

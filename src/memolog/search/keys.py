@@ -17,10 +17,13 @@ __all__ = [
     "TOOL",
     "USER",
     "Place",
+    "first_key_of",
     "fits",
+    "is_task",
     "key_of_message",
     "key_of_other",
     "place_of",
+    "seq_of",
     "thread_of",
 ]
 
@@ -69,9 +72,24 @@ def key_of_other(pk: int, length: int, kind: int) -> int:
     return -((2 * pk + (kind == TASK)) << _SHIFT | _step(length) << _CLASS_BITS)
 
 
+def first_key_of(thread_pk: int) -> int:
+    """Return a key below those of all messages of a thread, and above those of the threads before it."""
+    return thread_pk << (_SHIFT + _SEQ_BITS)
+
+
 def thread_of(key: int) -> int:
     """Return the thread of a message's key."""
     return key >> (_SHIFT + _SEQ_BITS)
+
+
+def seq_of(key: int) -> int:
+    """Return the sequence number of a message's key."""
+    return (key >> _SHIFT) & ((1 << _SEQ_BITS) - 1)
+
+
+def is_task(key: int) -> bool:
+    """Tell whether a key is a task's."""
+    return key < 0 and bool(-key >> _SHIFT & 1)
 
 
 def place_of(key: int) -> Place:

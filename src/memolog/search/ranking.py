@@ -1,43 +1,32 @@
-"""How hits are ranked: exact BM25 over the rows that the index names, fused with what stands around them.
+"""How hits are ranked: what stands in them, fused with what stands around them.
 
-Knows keys, postings and scores. Two steps, with a look into the store between them: `draft` scores every hit by its own words
-and says which documents are worth a closer look; `rank` fuses what is known of those. Both engines hand in the same rows, so
-both give the same order.
+Knows drafts, details and scores. `drafting.py` scored the hits by their own words and said which are worth a closer look; here
+what is known of those is fused. Both engines hand in the same rows, so both give the same order.
 
 Every list of scores is divided by its maximum before it is weighed: BM25 has no scale of its own.
 """
 
-import heapq
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import Final, NamedTuple, overload
 
 from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
 from memolog.search.dates import closeness
-from memolog.search.keys import ASSISTANT, PLACE, TOOL, USER, place_of, thread_of
+from memolog.search.drafting import NEAR, OTHERS_IN_THREAD, Draft, Posting, Stats, draft
+from memolog.search.keys import ASSISTANT, PLACE, TOOL, USER, seq_of, thread_of
 from memolog.search.query import Query
 
-__all__ = ["WEIGHTS", "Detail", "Draft", "Posting", "Scored", "Stats", "Weights", "draft", "rank"]
+__all__ = ["WEIGHTS", "Detail", "Ranked", "Scored", "Weights", "drafted", "rank"]
 
-_K1 = 0.9
-_B = 0.3
-"""Messages are short, and a long one is long because it says more, so both are below the textbook's 1.2 and 0.75. Of the three
-pairs tried on the development halves (0.9 and 0.4, 1.2 and 0.4, this one) this was best, by half a point at most."""
 _THREAD_K1 = 1.2
 _THREAD_B = 0.75
 """The textbook values: threads are as long as the texts that they were found for."""
-_OFTEN = (1.0, 2.4, 5.0)
-"""What the three steps of how often a term occurs stand for: once, two or three times, more."""
-_NEAR = (0.8, 0.6, 0.5, 0.4)
-"""What a term is worth that stands one to four messages away: chats answer each other over a few messages, not over twenty."""
-_OTHERS_IN_THREAD = 0.3
-"""Assistants and tools say more than they are asked, so their words tell less of what a thread is about."""
-_CLOSELY = 120
-_AROUND = 32
-"""How many hits are looked at closely, and around how many of them. Chosen for speed: 160 and 48 gave figures within half a point
-on the development halves, 400 and 120 moved some up and some down by up to two."""
-_SPAN = len(_NEAR)
+_BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(NEAR, start=1) for side in (-1, 1))
+_NOTHING: Final[Mapping[str, float]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,35 +61,6 @@ class Weights:
 WEIGHTS: Final = Weights()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posting:
-    """Where one term of the query occurs: once at least, often, very often."""
-
-    term: str
-    weight: float
-    keys: Sequence[int]
-    often: Sequence[int] = ()
-    very_often: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """How many documents there are in the scope, and how long they are, by class."""
-
-    documents: Mapping[int, int]
-    lengths: Mapping[int, int]
-    threads: int = 0
-
-    @property
-    def total(self) -> int:
-        """Return the number of all documents."""
-        return sum(self.documents.values())
-
-    def average(self, kind: int) -> float:
-        """Return how long a document of a class is on average."""
-        return max(1.0, self.lengths.get(kind, 0) / max(1, self.documents.get(kind, 0)))
-
-
 class Detail(NamedTuple):
     """What is known of a document beside its key."""
 
@@ -110,66 +70,63 @@ class Detail(NamedTuple):
     speaker: str | None
 
 
-@dataclass(slots=True, kw_only=True)
-class Draft:
-    """Hits scored by their own words, and what is to be looked at more closely."""
-
-    own: dict[int, float]
-    """By key."""
-    by_place: dict[int, dict[str, float]]
-    """For hits in the best threads: what each term gave, by thread and sequence number in one."""
-    closely: list[int]
-    """Keys, best first."""
-    places: list[int]
-    """Places around the best hits, where no term of the query occurs."""
-    thread_terms: dict[int, dict[str, float]]
-    """How often each term occurs in the best threads."""
-    idf: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class Scored(NamedTuple):
     """One document in the order of the answer."""
 
-    key: int
     score: float
-    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    key: int
+    parts: Mapping[str, float] = _NOTHING
 
 
-# ---------------------------------------------------------------- by its own words
+class Ranked(Sequence[Scored]):
+    """All hits, the best first: those of a closer look, then the others by their own words.
+
+    The others are put in order when somebody asks for them: most pages end before.
+    """
+
+    def __init__(self, closely: Sequence[Scored] = (), drafted: Draft | None = None) -> None:
+        """Take what was looked at closely, and the draft that holds the rest."""
+        self._closely = closely
+        self._drafted = drafted
+        seen = {one.key for one in closely}
+        self._length = len(closely)
+        if drafted is not None:
+            self._length += drafted.total - sum(1 for key in seen if key in drafted.own)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Scored]:
+        yield from self._closely
+        yield from self._others
+
+    @overload
+    def __getitem__(self, index: int) -> Scored: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Scored]: ...
+    def __getitem__(self, index: int | slice) -> Scored | Sequence[Scored]:
+        end = index.stop if isinstance(index, slice) else index + 1
+        if end is not None and 0 <= end <= len(self._closely):
+            return self._closely[index]
+        return [*self._closely, *self._others][index]
+
+    @cached_property
+    def _others(self) -> list[Scored]:
+        if self._drafted is None or len(self._closely) == self._length:
+            return []
+        every, seen = self._drafted.everything(), {one.key for one in self._closely}
+        # Their scores are on another scale, and so are put below.
+        floor, best = min((one.score for one in self._closely), default=0.0), self._drafted.best or 1.0
+        rest = sorted((key for key in every if key not in seen), key=lambda key: (-every[key], -key))
+        return [Scored(min(floor, every[key] / best), key) for key in rest]
 
 
-def draft(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Draft:
-    """Score every hit by its own words; `allowed`, if given, are the only keys that may be found."""
-    own: dict[int, float] = {}
-    scores: list[dict[int, float]] = []
-    idf: dict[str, float] = {}
-    total = stats.total
-    norms = [_K1 * (1 - _B), *(_K1 * _B / stats.average(kind) for kind in range(5))]
-    for posting in postings:
-        rarity = math.log(1 + (total - len(posting.keys) + 0.5) / (len(posting.keys) + 0.5)) if total else 0.0
-        idf[posting.term] = posting.weight * max(0.0, rarity)
-        scored = _scored(posting, idf[posting.term] * (_K1 + 1), norms)
-        for key, score in scored.items():
-            own[key] = own.get(key, 0.0) + score
-        scores.append(scored)
-    if allowed is not None:
-        own = {key: score for key, score in own.items() if key in allowed}
-    prefer = _preferred(query)
-    bonus = WEIGHTS.asked * max(own.values(), default=0.0)
-    closely = heapq.nlargest(
-        _CLOSELY, own, key=lambda key: own[key] + (bonus if key & 3 == prefer and key > 0 else 0.0)
-    )
-    threads = {thread_of(key) for key in closely if key > 0}
-    by_place: dict[int, dict[str, float]] = {}
-    thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
-    for posting, scored in zip(postings, scores, strict=True):
-        _around(posting, scored, by_place, thread_terms)
+def drafted(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Draft:
+    """Score every hit by its own words, as this query wants it."""
     # An answer may stand beside the words of the question; who looks for a word wants the word itself.
-    around = closely[:_AROUND] if query.is_question else []
-    hit = {place for key in around if key > 0 for place in _neighbours(key)}
-    free = sorted(place for place in hit if place not in by_place)
-    return Draft(own=own, by_place=by_place, closely=closely, places=free, thread_terms=thread_terms, idf=idf)
+    return draft(
+        postings, stats, prefer=_preferred(query), bonus=WEIGHTS.asked, around=query.is_question, allowed=allowed
+    )
 
 
 def _preferred(query: Query) -> int:
@@ -179,126 +136,131 @@ def _preferred(query: Query) -> int:
     return ASSISTANT if query.asks_assistant else USER
 
 
-def _scored(posting: Posting, factor: float, norms: Sequence[float]) -> dict[int, float]:
-    """Return BM25 of one term for each document that holds it."""
-    often, very = frozenset(posting.often), frozenset(posting.very_often)
-    found: dict[int, float] = {}
-    cache: dict[int, float] = {}
-    for key in posting.keys:
-        step = 2 if key in very else 1 if key in often else 0
-        # Length and class are the key's last bits, so few different values occur.
-        known = (key & 0xFF) << 2 | step if key > 0 else -1
-        score = cache.get(known) if known >= 0 else None
-        if score is None:
-            place = place_of(key)
-            times = _OFTEN[step]
-            score = factor * times / (times + norms[0] + norms[1 + place.kind] * place.length)
-            if known >= 0:
-                cache[known] = score
-        found[key] = score
-    return found
-
-
-def _around(
-    posting: Posting,
-    scored: Mapping[int, float],
-    by_place: dict[int, dict[str, float]],
-    thread_terms: dict[int, dict[str, float]],
-) -> None:
-    """Note what a term gave, for the hits that stand in one of the best threads."""
-    often, very = frozenset(posting.often), frozenset(posting.very_often)
-    for key, score in scored.items():
-        if key < 0:
-            by_place.setdefault(key // PLACE, {})[posting.term] = score
-            continue
-        counts = thread_terms.get(thread_of(key))
-        if counts is None:
-            continue
-        by_place.setdefault(key // PLACE, {})[posting.term] = score
-        times = _OFTEN[2 if key in very else 1 if key in often else 0]
-        share = 1.0 if key & 3 == USER else _OTHERS_IN_THREAD
-        counts[posting.term] = counts.get(posting.term, 0.0) + share * times
-
-
-def _neighbours(key: int) -> Iterable[int]:
-    place = key // PLACE
-    for distance in range(1, _SPAN + 1):
-        yield place - distance
-        yield place + distance
-
-
 # ---------------------------------------------------------------- with what stands around it
 
 
 def rank(
-    drafted: Draft,
+    found: Draft,
     query: Query,
     details: Mapping[int, Detail],
     thread_lengths: Mapping[int, tuple[int, int]],
     speakers: frozenset[str] = frozenset(),
     *,
     explain: bool = False,
-) -> list[Scored]:
-    """Return all hits, the best first: those of a closer look, then the others by their own words.
+) -> Ranked:
+    """Return all hits, the best first.
 
     `details` are of the keys to look at closely and of those found around them; `thread_lengths` are the words of users and
     of others in each thread; `speakers` are the names in the question that somebody of this scope bears.
     """
     if not details:
-        return []
-    own_max = max(drafted.own.values(), default=0.0) or 1.0
-    near = {key: _near(key, drafted) for key in details if key > 0}
-    near_max = max(near.values(), default=0.0) or 1.0
-    threads = _threads(drafted, thread_lengths)
-    thread_max = max(threads.values(), default=0.0) or 1.0
-    oldest = min(detail.at for detail in details.values())
-    span = (max(detail.at for detail in details.values()) - oldest) or 1
-    asks = {key // PLACE for key, detail in details.items() if key > 0 and detail.traits & ASKS}
+        return Ranked()
+    look = _Look(found, query, details, thread_lengths, speakers)
     scored: list[Scored] = []
     for key, detail in details.items():
-        around = near.get(key, 0.0) / near_max
-        own = drafted.own.get(key, 0.0) / own_max
-        if not own and not around:
-            continue
-        parts = _by_words(key, own, around, drafted, asks, own_max)
-        parts["thread"] = WEIGHTS.thread * threads.get(thread_of(key), 0.0) / thread_max if key > 0 else 0.0
-        if not query.is_question:
-            parts["covers"] = WEIGHTS.covers * _covered(key, drafted)
-        parts |= _by_question(key, own, around, query, detail, speakers)
-        parts["recent"] = WEIGHTS.recent * (detail.at - oldest) / span
-        scored.append(Scored(key=key, score=sum(parts.values()), parts=parts if explain else {}))
-    scored.sort(key=lambda one: (-one.score, -one.key))
-    rest = sorted((key for key in drafted.own if key not in details), key=lambda key: (-drafted.own[key], -key))
-    # Behind the ones looked at closely: their scores are on another scale, and so are put below.
-    floor = min((one.score for one in scored), default=0.0)
-    scored += [Scored(key=key, score=min(floor, drafted.own[key] / own_max)) for key in rest]
-    return scored
+        own, around = found.own.get(key, 0.0), look.near.get(key, 0.0)
+        if own or around:
+            parts = look.parts(key, detail, own / look.own_max, around / look.near_max)
+            scored.append(Scored(sum(parts.values()), key, parts if explain else _NOTHING))
+    scored.sort(key=itemgetter(0, 1), reverse=True)
+    return Ranked(scored, found)
 
 
-def _near(key: int, drafted: Draft) -> float:
+class _Look:
+    """A closer look at some documents: what holds for all of them is worked out once."""
+
+    def __init__(
+        self,
+        found: Draft,
+        query: Query,
+        details: Mapping[int, Detail],
+        thread_lengths: Mapping[int, tuple[int, int]],
+        speakers: frozenset[str],
+    ) -> None:
+        self.found, self.query, self.speakers = found, query, speakers
+        self.own_max = found.best or 1.0
+        self.near = {key: _near(key // PLACE, found.by_place) for key in details if key > 0}
+        self.near_max = max(self.near.values(), default=0.0) or 1.0
+        self.threads = _threads(found, thread_lengths)
+        self.thread_share = WEIGHTS.thread / (max(self.threads.values(), default=0.0) or 1.0)
+        moments = [detail.at for detail in details.values()]
+        self.oldest = min(moments)
+        self.recent_share = WEIGHTS.recent / ((max(moments) - self.oldest) or 1)
+        # What each place gives to the one after it: it asks, so what follows answers.
+        self.asked = {
+            key // PLACE + 1: sum(found.by_place[key // PLACE].values()) * WEIGHTS.reply / self.own_max
+            for key, detail in details.items()
+            if key > 0 and detail.traits & ASKS and key // PLACE in found.by_place
+        }
+        self.prefer = _preferred(query)
+        self.wanted = sum(found.idf.values())
+
+    def parts(self, key: int, detail: Detail, own: float, around: float) -> dict[str, float]:
+        """Return the parts of a document's score; `own` and `around` are shares of the best."""
+        parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (detail.at - self.oldest)}
+        if key > 0:
+            place = key // PLACE
+            if place in self.asked:
+                parts["reply"] = self.asked[place]
+            if own:
+                parts["early"] = WEIGHTS.early * own / (1 + seq_of(key))
+            parts["thread"] = self.thread_share * self.threads.get(thread_of(key), 0.0)
+        if self.prefer < 0:
+            parts["covers"] = WEIGHTS.covers * self._covered(key)
+        else:
+            self._by_question(parts, key, detail.traits)
+        if self.speakers and detail.speaker in self.speakers:
+            parts["speaker"] = WEIGHTS.speaker + WEIGHTS.speaker_near * around
+        if self.query.windows:
+            parts["date"] = WEIGHTS.date * closeness(detail.at, self.query.windows)
+        if own and detail.traits:
+            self._by_traits(parts, detail.traits, own)
+        return parts
+
+    def _by_question(self, parts: dict[str, float], key: int, traits: int) -> None:
+        # An observation tells what was said, whoever said it; a tool's output says nothing by itself.
+        kind = key & 3 if key > 0 else -1
+        if kind == TOOL:
+            return
+        if kind == self.prefer:
+            parts["asked"] = WEIGHTS.asked
+        elif key < 0:
+            parts["asked"] = WEIGHTS.asked / 2
+        if traits & STATES and kind != ASSISTANT:
+            parts["states"] = WEIGHTS.states
+
+    def _by_traits(self, parts: dict[str, float], traits: int, own: float) -> None:
+        query = self.query
+        if query.asks_number and traits & NUMBER:
+            parts["number"] = WEIGHTS.number * own
+        if query.asks_time and traits & TIME:
+            parts["time"] = WEIGHTS.time * own
+        if query.asks_name and traits & NAMES_SOMETHING:
+            parts["name"] = WEIGHTS.name * own
+
+    def _covered(self, key: int) -> float:
+        """Return which share of what is looked for, by its rarity, stands in a document."""
+        here = self.found.by_place.get(key // PLACE, _NOTHING)
+        return sum(self.found.idf[term] for term in here) / self.wanted if self.wanted else 0.0
+
+
+def _near(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
     """Return what the terms are worth that stand nearby and not in the document itself, each where it counts most."""
-    place, by_place = key // PLACE, drafted.by_place
-    mine = by_place.get(place, {})
+    get = by_place.get
+    mine = get(place, _NOTHING)
     best: dict[str, float] = {}
-    for distance, share in enumerate(_NEAR, start=1):
-        for there in (place - distance, place + distance):
-            if there not in by_place:
-                continue
-            for term, score in by_place[there].items():
-                if term not in mine and score * share > best.get(term, 0.0):
+    for distance, share in _BESIDE:
+        there = get(place + distance)
+        if there is not None:
+            for term, score in there.items():
+                if term not in mine and (term not in best or score * share > best[term]):
                     best[term] = score * share
     return sum(best.values())
 
 
-def _covered(key: int, drafted: Draft) -> float:
-    """Return which share of what is looked for, by its rarity, stands in a document."""
-    wanted = sum(drafted.idf.values())
-    return sum(drafted.idf[term] for term in drafted.by_place.get(key // PLACE, {})) / wanted if wanted else 0.0
-
-
 def _threads(drafted: Draft, lengths: Mapping[int, tuple[int, int]]) -> dict[int, float]:
     """Return BM25 of each thread taken as one text."""
-    sizes = {thread: users + _OTHERS_IN_THREAD * others for thread, (users, others) in lengths.items()}
+    sizes = {thread: users + OTHERS_IN_THREAD * others for thread, (users, others) in lengths.items()}
     average = sum(sizes.values()) / len(sizes) if sizes else 1.0
     found: dict[int, float] = {}
     for thread, counts in drafted.thread_terms.items():
@@ -307,38 +269,3 @@ def _threads(drafted: Draft, lengths: Mapping[int, tuple[int, int]]) -> dict[int
             drafted.idf[term] * times * (_THREAD_K1 + 1) / (times + norm) for term, times in counts.items()
         )
     return found
-
-
-def _by_words(key: int, own: float, around: float, drafted: Draft, asks: set[int], own_max: float) -> dict[str, float]:
-    parts = {"own": own, "near": WEIGHTS.near * around}
-    if key > 0:
-        before = key // PLACE - 1
-        if before in asks:
-            asked = sum(drafted.by_place.get(before, {}).values())
-            parts["reply"] = WEIGHTS.reply * asked / own_max
-        parts["early"] = WEIGHTS.early * own / (1 + place_of(key).seq) if own else 0.0
-    return parts
-
-
-def _by_question(
-    key: int, own: float, around: float, query: Query, detail: Detail, speakers: frozenset[str]
-) -> dict[str, float]:
-    parts: dict[str, float] = {}
-    traits = detail.traits
-    kind = key & 3 if key > 0 else place_of(key).kind
-    if query.is_question and kind != TOOL:
-        is_asked = kind == _preferred(query)
-        # An observation tells what was said, whoever said it.
-        parts["asked"] = WEIGHTS.asked * (1.0 if is_asked else 0.5 if key < 0 else 0.0)
-        parts["states"] = WEIGHTS.states if traits & STATES and kind != ASSISTANT else 0.0
-    if speakers and detail.speaker in speakers:
-        parts["speaker"] = WEIGHTS.speaker + WEIGHTS.speaker_near * around
-    if query.windows:
-        parts["date"] = WEIGHTS.date * closeness(detail.at, query.windows)
-    if query.asks_number and traits & NUMBER:
-        parts["number"] = WEIGHTS.number * own
-    if query.asks_time and traits & TIME:
-        parts["time"] = WEIGHTS.time * own
-    if query.asks_name and traits & NAMES_SOMETHING:
-        parts["name"] = WEIGHTS.name * own
-    return parts

@@ -17,7 +17,17 @@ from typing import Final
 
 from memolog.search.english import stem
 
-__all__ = ["LONGEST_WORD", "UNSPACED", "Word", "folded", "grams", "normal", "terms_of_word", "words_of"]
+__all__ = [
+    "LONGEST_WORD",
+    "UNSPACED",
+    "Word",
+    "folded",
+    "grams",
+    "normal",
+    "terms_of_word",
+    "words_of",
+    "words_with_places",
+]
 
 UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -61,6 +71,12 @@ def folded(word: str) -> str:
 def words_of(text: str) -> list[Word]:
     """Return the words of a normal text, in order."""
     return _ASCII.findall(text) if text.isascii() else [hit[0] for hit in _ANY.finditer(text)]
+
+
+def words_with_places(text: str) -> Iterator[tuple[int, Word]]:
+    """Yield the words of a text, in order, and where each begins."""
+    for hit in (_ASCII if text.isascii() else _ANY).finditer(text):
+        yield hit.start(), hit[0]
 
 
 @lru_cache(_REMEMBERED)

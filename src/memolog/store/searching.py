@@ -5,6 +5,7 @@ Knows the index and its limits. What a query means and how hits are ranked is de
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,10 @@ from typing import Any, Final, TypeAlias
 from memolog.domain.message import ROLES
 from memolog.domain.moments import to_micros
 from memolog.domain.search import SOURCES
+from memolog.search.drafting import Draft, Posting, Stats
+from memolog.search.keys import OBSERVATION, TASK, is_task
 from memolog.search.query import Query, Wish
-from memolog.search.ranking import Detail, Draft, Posting, Scored, Stats, draft, rank
+from memolog.search.ranking import Detail, Ranked, drafted, rank
 from memolog.search.words import grams, terms_of_word, words_of
 from memolog.store.engine import Engine
 from memolog.store.indexing import reading_scope
@@ -39,23 +42,18 @@ _WHOLE: Final = 3.0
 _PART: Final = 0.25
 _SHORTEST_INSIDE = 3
 _THREAD_SHIFT = 33
+_SAID: Final = frozenset({"raw", "compacted"})
+_TASKS: Final = frozenset({"task"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What a query found, best first, before anything is shown."""
 
-    scored: tuple[Scored, ...] = ()
+    scored: Ranked = field(default_factory=Ranked)
     terms: dict[str, float] = field(default_factory=dict[str, float])
     """What was looked for, rarest first, and how rare it is."""
     left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Term:
-    term: str
-    weight: float
-    count: int = 0
 
 
 class Searching:
@@ -83,22 +81,27 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
     if bounds is None:
         return Found()
     rows = yield q.stats(scope_pk=scope_pk)
+    # Where no message can be found, a word is as rare as it is among the others.
+    rows = [row for row in rows if bounds[1] > 0 or row[0] in (OBSERVATION, TASK)]
     stats = Stats(documents={row[0]: row[1] for row in rows}, lengths={row[0]: row[2] for row in rows})
     speakers = yield from _named_speakers(scope_pk, query)
-    terms, left_out = yield from _terms(scope_pk, _without_names(query, speakers), bounds)
-    postings = yield from _postings(scope_pk, terms, bounds)
+    postings, left_out = yield from _terms(scope_pk, _without_names(query, speakers), bounds)
     unwanted = yield from _unwanted(scope_pk, query)
-    hits = {key for posting in postings for key in posting.keys}
-    allowed = (yield from _passing(resource, scope_pk, query, hits, unwanted)) if _filters(query) else None
-    drafted = draft(postings, stats, query, allowed)
-    details = yield from _details(drafted)
+    allowed = None
+    if query.sources == _TASKS and stats.documents.get(OBSERVATION):
+        postings = [_of_tasks(posting) for posting in postings]
+    if _filters(query):
+        hits = set[int]().union(*(posting.keys for posting in postings))
+        allowed = yield from _passing(resource, scope_pk, query, hits, unwanted)
+    found = drafted(postings, stats, query, allowed)
+    details = yield from _details(found)
     if allowed is not None:
         around = details.keys() - allowed
         passing = yield from _passing(resource, scope_pk, query, around, unwanted)
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
-    threads = yield from _thread_lengths(drafted)
-    scored = rank(drafted, query, details, threads, speakers, explain=explain)
-    return Found(scored=tuple(scored), terms=drafted.idf, left_out=left_out)
+    threads = yield from _thread_lengths(found)
+    scored = rank(found, query, details, threads, speakers, explain=explain)
+    return Found(scored=scored, terms=found.idf, left_out=left_out)
 
 
 # ---------------------------------------------------------------- terms
@@ -119,34 +122,35 @@ def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
 
 def _terms(
     scope_pk: int, wishes: Iterable[Wish], bounds: tuple[int, int]
-) -> Script[tuple[list[_Term], tuple[str, ...]]]:
-    """Return the terms to look for, rarest first, as many as the budget allows, and those that are too common."""
-    found: dict[str, _Term] = {}
+) -> Script[tuple[list[Posting], tuple[str, ...]]]:
+    """Return where the terms occur, rarest first, as many as the budget allows, and those that are too common."""
+    found: dict[str, Posting] = {}
     for wish in wishes:
-        for term in (yield from _counted(scope_pk, wish, bounds)):
-            known = found.get(term.term)
-            if known is None or known.weight < term.weight:
-                found[term.term] = term
-    chosen: list[_Term] = []
+        for posting in (yield from _wished(scope_pk, wish, bounds)):
+            known = found.get(posting.term)
+            if known is None or known.weight < posting.weight:
+                found[posting.term] = posting
+    chosen: list[Posting] = []
     left = _MOST_ROWS
-    for term in sorted(found.values(), key=lambda one: (one.count, one.term)):
-        if term.count > left or (chosen and term.count > _MOST_A_TERM):
+    for posting in sorted(found.values(), key=lambda one: (len(one.keys), one.term)):
+        count = len(posting.keys)
+        if count > left or (chosen and count > _MOST_A_TERM):
             break
-        chosen.append(term)
-        left -= term.count
-    return chosen, tuple(sorted(set(found) - {term.term for term in chosen}))
+        chosen.append(posting)
+        left -= count
+    return chosen, tuple(sorted(set(found) - {posting.term for posting in chosen}))
 
 
-def _counted(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[_Term]]:
+def _wished(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[Posting]]:
     """Return the terms of one word that occur at all; one that does not occur is looked for inside other words."""
     if wish.prefix is not None:
         rows = yield q.words_with_prefix(
             scope_pk=scope_pk, first=wish.prefix, last=f"{wish.prefix}\U0010ffff", limit=_MOST_EXPANDED
         )
-        return (yield from _counting(scope_pk, [(term, 1.0) for row in rows for term in _first(row[0])], bounds))
+        return (yield from _postings(scope_pk, [(term, 1.0) for row in rows for term in _first(row[0])], bounds))
     if wish.inside is not None:
         return (yield from _inside(scope_pk, wish.inside, bounds))
-    terms = yield from _counting(scope_pk, _weighed(wish.terms), bounds)
+    terms = yield from _postings(scope_pk, _weighed(wish.terms), bounds)
     if not terms:
         terms = yield from _inside(scope_pk, wish.word.lower(), bounds)
     elif not any(term.term.startswith("=") for term in terms):
@@ -171,44 +175,49 @@ def _weighed(terms: tuple[str, ...]) -> list[tuple[str, float]]:
     return [(term, 1.0) for term in (pairs if len(terms) > 1 and pairs else terms)]
 
 
-def _counting(scope_pk: int, weighed: Iterable[tuple[str, float]], bounds: tuple[int, int]) -> Script[list[_Term]]:
-    found: list[_Term] = []
-    for term, weight in dict(weighed).items():
-        rows = yield q.count_hits(term=_quoted(scope_pk, term), first=bounds[0], last=bounds[1], most=_MOST_A_TERM + 1)
-        if rows[0][0]:
-            found.append(_Term(term=term, weight=weight, count=rows[0][0]))
-    return found
-
-
-def _inside(scope_pk: int, piece: str, bounds: tuple[int, int]) -> Script[list[_Term]]:
+def _inside(scope_pk: int, piece: str, bounds: tuple[int, int]) -> Script[list[Posting]]:
     """Return the terms of words that contain a piece."""
     if len(piece) < _SHORTEST_INSIDE:
         return []
     wanted = sorted(grams(piece))
     rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=4 * _MOST_EXPANDED)
     words = [row[0] for row in rows if piece in row[0]][:_MOST_EXPANDED]
-    return (yield from _counting(scope_pk, [(term, _PART) for word in words for term in _first(word)], bounds))
+    return (yield from _postings(scope_pk, [(term, _PART) for word in words for term in _first(word)], bounds))
 
 
 def _quoted(scope_pk: int, term: str) -> str:
     return f'"{scope_pk:x}:{term}"'
 
 
-def _postings(scope_pk: int, terms: Sequence[_Term], bounds: tuple[int, int]) -> Script[list[Posting]]:
+def _postings(scope_pk: int, weighed: Iterable[tuple[str, float]], bounds: tuple[int, int]) -> Script[list[Posting]]:
+    """Return where terms occur; one that does not is left out. One more than may be used tells that there are too many."""
     found: list[Posting] = []
-    for term in terms:
+    for term, weight in dict(weighed).items():
         rows = yield q.hits(
-            once=_quoted(scope_pk, term.term),
-            often=_quoted(scope_pk, f"{term.term}^"),
-            very_often=_quoted(scope_pk, f"{term.term}^^"),
+            once=_quoted(scope_pk, term),
+            often=_quoted(scope_pk, f"{term}^"),
+            very_often=_quoted(scope_pk, f"{term}^^"),
             first=bounds[0],
             last=bounds[1],
-            most=_MOST_A_TERM,
+            most=_MOST_A_TERM + 1,
         )
-        once, often, very_often = ([row[1] for row in rows if row[0] == step] for step in range(3))
-        posting = Posting(term=term.term, weight=term.weight, keys=once, often=often, very_often=very_often)
-        found.append(posting)
+        once, often, very_often = map(_keys, rows[0])
+        if once:
+            found.append(Posting(term=term, weight=weight, keys=once, often=often, very_often=very_often))
     return found
+
+
+def _of_tasks(posting: Posting) -> Posting:
+    once, often, very_often = (
+        [key for key in keys if is_task(key)] for keys in (posting.keys, posting.often, posting.very_often)
+    )
+    return replace(posting, keys=once, often=often, very_often=very_often)
+
+
+def _keys(listed: str | None) -> list[int]:
+    keys: list[int] = json.loads(listed) if listed else []
+    keys.sort()
+    return keys
 
 
 # ---------------------------------------------------------------- filters
@@ -216,24 +225,27 @@ def _postings(scope_pk: int, terms: Sequence[_Term], bounds: tuple[int, int]) ->
 
 def _bounds(resource: str, query: Query) -> Script[tuple[int, int] | None]:
     """Return between which keys to look: those of one thread, if only one is wanted. None: there is no such thread."""
+    last = -1 if query.sources and not query.sources & _SAID else LAST
     if not query.threads:
-        return FIRST, LAST
+        return FIRST, last
     rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
     if not rows:
         return None
-    if len(rows) > 1:
-        return FIRST, LAST
+    if len(rows) > 1 or last < 0:
+        return FIRST, last
     # What was observed in a thread has no place in its sequence; it is let through by the filter, not by the bounds.
     last = ((rows[0][0] + 1) << _THREAD_SHIFT) - 1
     return (FIRST if _wants_others(query) else rows[0][0] << _THREAD_SHIFT), last
 
 
 def _wants_others(query: Query) -> bool:
-    return not query.roles and (not query.sources or bool(query.sources - {"raw", "compacted"}))
+    return not query.roles and (not query.sources or bool(query.sources - _SAID))
 
 
 def _filters(query: Query) -> bool:
-    named = (query.roles, query.threads, query.tasks, query.sources, query.without)
+    # Whether a document is a task is said by its key.
+    sources = query.sources if query.sources != _TASKS else None
+    named = (query.roles, query.threads, query.tasks, sources, query.without)
     return any(named) or query.after is not None or query.before is not None
 
 
@@ -267,8 +279,7 @@ def _unwanted(scope_pk: int, query: Query) -> Script[set[int]]:
     """Return the keys of documents that hold a word that must not be there."""
     unwanted: set[int] = set()
     for wish in query.without:
-        term = _Term(term=wish.terms[0], weight=1.0)
-        for posting in (yield from _postings(scope_pk, [term], (FIRST, LAST))):
+        for posting in (yield from _postings(scope_pk, [(wish.terms[0], 1.0)], (FIRST, LAST))):
             unwanted.update(posting.keys)
     return unwanted
 

@@ -32,6 +32,9 @@ CREATE FUNCTION search_index(term text) RETURNS TABLE (rowid BIGINT) LANGUAGE sq
   SELECT doc FROM search_docs WHERE terms @@ quote_literal(btrim(term, '"'))::tsquery
 $$;
 
+-- Called as SQLite's own is: keys in, one JSON list out.
+CREATE AGGREGATE json_group_array(BIGINT) (sfunc = array_append, stype = BIGINT[], finalfunc = array_to_json);
+
 CREATE TABLE search_stats (
   scope_pk BIGINT NOT NULL,
   kind BIGINT NOT NULL,

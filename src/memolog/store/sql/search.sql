@@ -103,19 +103,19 @@ GROUP BY word HAVING COUNT(*) >= :count
 ORDER BY word
 LIMIT :limit
 
--- count_hits --
-SELECT COUNT(*) FROM (SELECT rowid FROM search_index(:term) WHERE rowid BETWEEN :first AND :last LIMIT :most) AS hits
-
 -- hits --
--- Where a term occurs, where it occurs often, and where very often; the newest first, should there be too many.
-SELECT 0, rowid FROM (
-  SELECT rowid FROM search_index(:once) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
-UNION ALL
-SELECT 1, rowid FROM (
-  SELECT rowid FROM search_index(:often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
-UNION ALL
-SELECT 2, rowid FROM (
-  SELECT rowid FROM search_index(:very_often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+-- Where a term occurs, where it occurs often, and where very often; the newest first, should there be too many. A list of a
+-- thousand keys in one text is read several times as fast as a thousand rows.
+SELECT (
+  SELECT json_group_array(rowid) FROM (
+    SELECT rowid FROM search_index(:once) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+), (
+  SELECT json_group_array(rowid) FROM (
+    SELECT rowid FROM search_index(:often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+), (
+  SELECT json_group_array(rowid) FROM (
+    SELECT rowid FROM search_index(:very_often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+)
 
 -- details --
 SELECT doc, at, traits, speaker FROM search_docs WHERE doc IN (:docs[])
