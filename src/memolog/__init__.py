@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from memolog.domain.run import Lease, Usage
     from memolog.domain.search import SearchAnswer, SearchResult
     from memolog.domain.thread import Thread
+    from memolog.domain.transfer import ExportReport, ImportReport
     from memolog.runtime.events import Event
     from memolog.runtime.extractors import Extractor
     from memolog.runtime.memory import Memory
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from memolog.runtime.opening import open_store
     from memolog.runtime.status import Status
     from memolog.runtime.sync import SyncMemory
+    from memolog.runtime.transferring import restore_backup
     from memolog.runtime.turn import Turn
     from memolog.store import Store
 
@@ -62,12 +64,14 @@ __all__ = [
     "ConfigError",
     "Context",
     "Event",
+    "ExportReport",
     "Extract",
     "Extractor",
     "FilePart",
     "Finding",
     "Forgotten",
     "Generation",
+    "ImportReport",
     "InputError",
     "KeepRecent",
     "Lease",
@@ -107,6 +111,7 @@ __all__ = [
     "UserMessage",
     "__version__",
     "open_store",
+    "restore_backup",
 ]
 
 _HOMES = {
@@ -144,6 +149,7 @@ _HOMES = {
     "memolog.domain.run": ("Lease", "Usage"),
     "memolog.domain.search": ("SearchAnswer", "SearchResult"),
     "memolog.domain.thread": ("Thread",),
+    "memolog.domain.transfer": ("ExportReport", "ImportReport"),
     "memolog.runtime.events": ("Event",),
     "memolog.runtime.extractors": ("Extractor",),
     "memolog.runtime.memory": ("Memory",),
@@ -151,6 +157,7 @@ _HOMES = {
     "memolog.runtime.opening": ("open_store",),
     "memolog.runtime.status": ("Status",),
     "memolog.runtime.sync": ("SyncMemory",),
+    "memolog.runtime.transferring": ("restore_backup",),
     "memolog.runtime.turn": ("Turn",),
     "memolog.store": ("Store",),
 }

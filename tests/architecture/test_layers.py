@@ -13,7 +13,7 @@ ROOT = "memolog"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"domain", "version"}),
     frozenset({"config", "tokens"}),
-    frozenset({"context", "decide", "documents", "extractive", "grounding", "prompt", "search", "tasks"}),
+    frozenset({"context", "decide", "documents", "extractive", "grounding", "prompt", "search", "tasks", "transfer"}),
     frozenset({"store"}),
     frozenset({"runtime", "testing"}),
     frozenset({"tools"}),

@@ -98,6 +98,8 @@ async def _build(path: Path) -> None:
     # A claim lasts in the time that the commands are run in.
     async with Memory(path) as memory:
         await memory.tasks(RESOURCE, session="agent-7").claim("T-3", lease=timedelta(days=1).total_seconds())
+        await memory.export(path.with_name("alice.jsonl"))
+        await memory.backup(path.with_name("backup.db"))
 
 
 async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequence[tuple[str, str, str]]) -> None:

@@ -30,11 +30,14 @@ from memolog.store.recall import Place, Stretch
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
 from memolog.store.task_filter import TaskFilter
+from memolog.store.transfer_tables import BY_KIND
+from memolog.store.transfers import Arrival
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay", "task_search"),
     *("recall", "compactions", "extracts", "working_memory", "indexing", "searching", "forgetting", "line_edits"),
+    "transfers",
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -66,6 +69,22 @@ ROWS: Final = (RowTexts(seq=1, search="x", brief="x"), RowTexts(seq=2, search="x
 QUERY: Final = parse("one two", datetime(2026, 1, 1, tzinfo=UTC))
 
 Call = Callable[[Store, str, Lease], Awaitable[object]]
+# A line of an export about a message of hers: her thread is not there for anybody else.
+HERS: Final = [(BY_KIND["task-label"], {"task": "task", "label": "mine"})]
+
+
+class Taken(list[str]):
+    """Takes the lines of an export."""
+
+    start = list[str].clear
+    write = list[str].append
+
+
+async def exported(store: Store, resource: str) -> list[str]:
+    """Return the lines of an export."""
+    lines = Taken()
+    await store.transfers.export(resource, lines)
+    return lines
 
 
 def learn(known: Calibration) -> Calibration:
@@ -303,6 +322,10 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.searching.search(r, QUERY),
         lambda s, r, _: s.searching.search(r, replace(QUERY, threads=frozenset({"secret"}))),
     ],
+    "transfers.export": [lambda s, r, _: exported(s, r)],
+    "transfers.begin": [lambda s, r, _: s.transfers.begin(r)],
+    "transfers.put": [lambda s, r, _: s.transfers.put(r, Arrival(resource=r, is_fresh=False), HERS)],
+    "transfers.date": [lambda s, r, _: s.transfers.date(r, "secret", created_at=NOW, updated_at=NOW)],
     "searching.rows": [lambda s, r, _: s.searching.rows(r, [key_of_message(1, 1, 1, 0), key_of_other(1, 1, TASK)])],
 }
 
@@ -483,6 +506,10 @@ GOOD: Final[dict[str, object]] = {
     "observation": "line-1",
     "text": "mine",
     "tokens": 1,
+    "lines": Taken(),
+    "arrival": Arrival(resource="alice", is_fresh=False),
+    "created_at": NOW,
+    "updated_at": NOW,
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
@@ -493,6 +520,7 @@ IDS: Final = {
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
     ("searching.search", "query"): QUERY,
+    ("transfers.put", "rows"): [],
     ("task_messages.attach", "kind"): "output",
     ("task_messages.attach", "messages"): ["m1"],
     ("task_messages.detach", "messages"): ["m1"],

@@ -27,6 +27,7 @@ from memolog.store.compactions import RowTexts
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
+from memolog.store.transfer_tables import BY_KIND
 
 _CHILD = str(Path(engine_child.__file__))
 
@@ -45,7 +46,13 @@ FORGETTING: Final = (
     *("forgetting.message", "forgetting.thread", "forgetting.resource", "forgetting.older"),
     *("line_edits.edit", "line_edits.retract", "line_edits.reinstate", "line_edits.delete"),
 )
-ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt", "search.index", *COMPACTIONS, *FORGETTING)
+TRANSFERS: Final = ("transfers.put", "transfers.date")
+ALONE: Final = (
+    *("copies.merge", "runs.abandon", "runs.keep_prompt", "search.index"),
+    *COMPACTIONS,
+    *FORGETTING,
+    *TRANSFERS,
+)
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
 
 
@@ -299,6 +306,12 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
             await store.compactions.prune(RESOURCE, THREAD, days=30, now=store.clock.now() + timedelta(days=40))
         case _ if name in FORGETTING:
             await _forget(name, store)
+        case "transfers.put":
+            row = dict.fromkeys(BY_KIND["event"].columns) | {"at": 1, "of": "Told", "data": "{}"}
+            await store.transfers.put(RESOURCE, await store.transfers.begin(RESOURCE), [(BY_KIND["event"], row)])
+        case "transfers.date":
+            long_ago = store.clock.now() - timedelta(days=9)
+            await store.transfers.date(RESOURCE, THREAD, created_at=long_ago, updated_at=long_ago)
         case "search.index":
             await store.indexing.catch_up(RESOURCE, str)
         case _:
@@ -345,7 +358,8 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
         "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
         *(
             "SELECT doc FROM search_docs ORDER BY doc",
-            "SELECT indexed_seq FROM threads",
+            "SELECT indexed_seq, created_at FROM threads",
+            "SELECT kind FROM events",
             "SELECT word FROM search_words",
         ),
     ]

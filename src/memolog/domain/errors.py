@@ -11,6 +11,7 @@ Knows the words: each error says what happened, why, and what to do next. Knows 
     │   ├── MessageTooLarge
     │   ├── MessageConflict     the same id with other content
     │   ├── ThreadExists
+    │   ├── ImportConflict      what is imported contradicts what is here
     │   ├── DocumentTooLarge
     │   ├── DocumentInvalid     its schema, or the wrong kind of change
     │   ├── TaskCycle           tasks that would wait for each other for ever
@@ -45,6 +46,7 @@ __all__ = [
     "DocumentNotFound",
     "DocumentTooLarge",
     "EmptyId",
+    "ImportConflict",
     "InputError",
     "LeaseLost",
     "MemologError",
@@ -169,6 +171,17 @@ class ThreadExists(InputError):
         super().__init__(
             f"Thread {thread} exists already.",
             then="Choose another id, or use the existing thread.",
+        )
+
+
+class ImportConflict(InputError):
+    """What is imported says something else than what is here."""
+
+    def __init__(self, name: str, difference: str) -> None:
+        super().__init__(
+            f"The import contradicts what is here: {name}.",
+            why=f"The difference: {difference}.",
+            then="Import into an empty database, or forget what is here first. What came before this is in.",
         )
 
 

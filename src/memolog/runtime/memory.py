@@ -38,6 +38,7 @@ from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
 from memolog.runtime.thinking import Thinking
 from memolog.runtime.tools import Tools
+from memolog.runtime.transferring import Transferring
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
 from memolog.runtime.working_memory import WorkingMemory
@@ -50,7 +51,7 @@ __all__ = ["Memory"]
 _log = logging.getLogger("memolog")
 
 
-class Memory(LookingBack, Forgetting):
+class Memory(LookingBack, Forgetting, Transferring):
     """A long memory for the threads of any number of resources.
 
     Opens its database at the first use; close it with `aclose()`, or use it as `async with`.

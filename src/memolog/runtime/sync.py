@@ -4,6 +4,7 @@ Knows how to run a coroutine on a loop of its own thread and wait for it. Decide
 """
 
 import atexit
+import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +23,10 @@ from memolog.domain.recall import Detail, PartType, RecallPage
 from memolog.domain.run import Usage
 from memolog.domain.search import SearchAnswer, Source
 from memolog.domain.thread import Thread
+from memolog.domain.transfer import ExportReport, ImportReport
 from memolog.runtime.events import Event
+from memolog.runtime.exporting import Target
+from memolog.runtime.importing import Progress
 from memolog.runtime.memory import Memory
 from memolog.runtime.portal import Portal
 from memolog.runtime.status import Status
@@ -288,6 +292,27 @@ class SyncMemory:
     def reinstate(self, resource: str, observation: str) -> Observation:
         """Bring a retracted observation back."""
         return self._portal.call(self._memory.reinstate(resource, observation))
+
+    def export(self, target: Target, *, resource: str | None = None) -> ExportReport:
+        """Write everything, or all of one resource, as JSON lines to a path or an open text file."""
+        return self._portal.call(self._memory.export(target, resource=resource))
+
+    def import_from(
+        self,
+        source: "str | os.PathLike[str]",
+        *,
+        resource: str | None = None,
+        format: str | None = None,  # noqa: A002
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportReport:
+        """Take in an export of ours, or what another system has kept; importing the same again changes nothing."""
+        call = self._memory.import_from
+        return self._portal.call(call(source, resource=resource, format=format, dry_run=dry_run, progress=progress))
+
+    def backup(self, target: "str | os.PathLike[str]") -> int:
+        """Copy the database into a new file while others write to it; returns its size in bytes."""
+        return self._portal.call(self._memory.backup(target))
 
     def __enter__(self) -> Self:
         self.open()

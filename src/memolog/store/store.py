@@ -44,7 +44,8 @@ from memolog.store.task_ready import TaskReady
 from memolog.store.task_search import TaskSearch
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
-from memolog.store.threads import Threads, listing_resources
+from memolog.store.threads import Threads
+from memolog.store.transfers import Transfers, listing_resources
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
 from memolog.store.working_memory import WorkingMemories
@@ -109,6 +110,7 @@ class Store:
         self.searching = Searching(engine)
         self.forgetting = Forgetting(engine, clock, new_id)
         self.line_edits = LineEdits(engine, clock, new_id)
+        self.transfers = Transfers(engine)
 
     async def save_and_snapshot(
         self,

@@ -1,0 +1,153 @@
+"""Exports as files: one JSON object a line, a header first and a count last.
+
+Knows the file: its header, its sections, and that it appears under its name only when it is whole. Knows not what the lines say:
+that is the store's.
+"""
+
+import io
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias, cast
+
+from memolog.domain.codec import dumps, loads
+from memolog.domain.errors import InputError, NotFound
+from memolog.domain.transfer import ExportReport
+from memolog.store import Store
+from memolog.version import __version__
+
+__all__ = ["FORMAT", "FORMAT_VERSION", "Target", "export_to", "is_export", "read_export"]
+
+FORMAT: Final = "memolog-export"
+FORMAT_VERSION: Final = 1
+
+Target: TypeAlias = "str | os.PathLike[str] | IO[str]"
+
+
+class _Section:
+    """The lines of one resource, on their way into a file. Starting again takes back what was written since."""
+
+    def __init__(self, file: IO[bytes], resource: str) -> None:
+        self._file, self._resource = file, resource
+        self._begin = file.tell()
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        self._file.seek(self._begin)
+        self._file.truncate()
+        self.write(dumps({"kind": "resource", "resource": self._resource}))
+
+    def write(self, line: str) -> None:
+        """Write one line."""
+        self._file.write(line.encode() + b"\n")
+
+
+async def export_to(store: Store, target: Target, resource: str | None, now: datetime) -> ExportReport:
+    """Write all of one resource, or of everyone, to a path or to an open text file."""
+    known = await store.resources()
+    if resource is not None and resource not in known:
+        raise NotFound(f"There is nothing of {resource!r} here.", then="Check the spelling, or export everything.")
+    resources = known if resource is None else (resource,)
+    if not isinstance(target, str | os.PathLike):
+        # A stream cannot take lines back when a connection is lost in the middle: what is whole is copied to it.
+        with tempfile.TemporaryFile() as spool:
+            report = await _write(store, spool, resources, now)
+            spool.seek(0)
+            with io.TextIOWrapper(spool, "utf-8", newline="\n") as text:
+                for line in text:
+                    target.write(line)
+        return report
+    path = Path(target)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            report = await _write(store, file, resources, now)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"The export cannot be written to {path}.", why=f"The system says: {error}.", then="Name another file."
+        ) from error
+    return report
+
+
+async def _write(store: Store, file: IO[bytes], resources: tuple[str, ...], now: datetime) -> ExportReport:
+    header = {
+        "kind": "header",
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "release": __version__,
+        "created_at": now.isoformat(),
+        "resources": list(resources),
+    }
+    file.write(dumps(header).encode() + b"\n")
+    lines: Counter[str] = Counter()
+    for resource in resources:
+        lines.update(await store.transfers.export(resource, _Section(file, resource)))
+    total = sum(lines.values()) + len(resources)
+    file.write(dumps({"kind": "end", "lines": total}).encode() + b"\n")
+    return ExportReport(resources=resources, lines=dict(lines))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def is_export(line: str) -> bool:
+    """Tell whether a file that begins with this line is an export of ours."""
+    try:
+        data = loads(line)
+    except ValueError:
+        return False
+    return isinstance(data, dict) and cast("dict[str, Any]", data).get("format") == FORMAT
+
+
+def read_export(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the lines of an export with their numbers, the header first; refuses a file that was cut off."""
+    seen, is_whole = 0, False
+    with path.open("rb") as file:
+        header = _parsed(file.readline(), path, 1)
+        _check_header(header, path)
+        yield 1, header
+        for number, text in enumerate(file, start=2):
+            data = _parsed(text, path, number)
+            if data.get("kind") == "end":
+                is_whole = data.get("lines") == seen
+                break
+            seen += 1
+            yield number, data
+    if not is_whole:
+        raise InputError(
+            f"{path.name} is not whole: it ends after {seen} lines.",
+            why="The export that wrote it was interrupted, or the file was cut off on its way.",
+            then="Export again. What was read from it so far is in, and a second import goes on from there.",
+        )
+
+
+def _parsed(text: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"Line {number} of {path.name} is no JSON.",
+            why=f"{error}.",
+            then="Export again: this file is damaged.",
+        ) from error
+    if not isinstance(data, dict):
+        raise InputError(f"Line {number} of {path.name} is no JSON object.", then="Export again: this file is damaged.")
+    return data  # pyright: ignore[reportUnknownVariableType]
+
+
+def _check_header(data: dict[str, Any], path: Path) -> None:
+    if data.get("format") != FORMAT:
+        raise InputError(f"{path.name} is no export of Memolog.", then="Name another file, or its format.")
+    version: Any = data.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise InputError(
+            f"{path.name} has version {version} of the format, this release knows up to {FORMAT_VERSION}.",
+            then="Import it with the release that wrote it, or a newer one.",
+        )

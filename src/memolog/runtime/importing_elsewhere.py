@@ -1,0 +1,174 @@
+"""Imports from other systems: conversations into threads, with true times and ids that stay the same.
+
+Knows how conversations are saved and counted. Knows no format: those are in `memolog.transfer`.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memolog.documents.changes import replaced
+from memolog.domain.errors import InputError, MessageConflict, ThreadExists, ThreadNotFound
+from memolog.domain.message import NewMessage
+from memolog.domain.transfer import ImportReport, Skipped
+from memolog.runtime.importing import Progress
+from memolog.store import Store
+from memolog.transfer import Conversation, detect, read_source
+
+__all__ = ["Tally", "import_files", "save_conversation", "save_document"]
+
+_BATCH = 200
+_LARGEST = 10_000_000
+_ENDINGS = (".json", ".jsonl")
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What an import did so far."""
+
+    format: str
+    dry_run: bool
+    progress: Progress | None = None
+    resources: dict[str, None] = field(default_factory=dict[str, None])
+    added: Counter[str] = field(default_factory=Counter[str])
+    same: Counter[str] = field(default_factory=Counter[str])
+    kept: Counter[str] = field(default_factory=Counter[str])
+    left: Counter[str] = field(default_factory=Counter[str])
+    skipped: list[Skipped] = field(default_factory=list[Skipped])
+
+    def skip(self, where: str, why: str) -> None:
+        """Note what was left out."""
+        self.skipped.append(Skipped(where=where, why=why))
+
+    def report(self) -> ImportReport:
+        """Return all of it."""
+        return ImportReport(
+            format=self.format,
+            dry_run=self.dry_run,
+            resources=tuple(self.resources),
+            added=dict(+self.added),
+            unchanged=dict(+self.same),
+            kept=dict(+self.kept),
+            left=dict(+self.left),
+            skipped=tuple(self.skipped),
+        )
+
+
+async def import_files(
+    store: Store,
+    source: Path,
+    *,
+    resource: str | None,
+    format_: str | None,
+    dry_run: bool,
+    progress: Progress | None,
+) -> ImportReport:
+    """Take in the conversations of a file, or of every JSON file in a folder."""
+    if resource is None:
+        raise InputError("The source does not say whose memory this is.", then='Name it: resource="alice".')
+    files = _files(source)
+    tally = Tally(format=format_ or detect(files[0]), dry_run=dry_run, progress=progress)
+    for file in files:
+        try:
+            kind = format_ or detect(file)
+        except InputError as error:
+            if len(files) == 1:
+                raise
+            tally.skip(file.name, error.what)
+            continue
+        for conversation in read_source(file, kind):
+            await save_conversation(store, conversation, conversation.resource or resource, tally)
+    return tally.report()
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    found = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in _ENDINGS)
+    if not found:
+        what = "has no .json or .jsonl file in it" if source.is_dir() else "does not exist"
+        raise InputError(f"{source} {what}.", then="Name a file, or a folder with some.")
+    return found
+
+
+async def save_conversation(store: Store, conversation: Conversation, resource: str, tally: Tally) -> None:
+    """Save one conversation: what is there already stays, what is new comes after it."""
+    tally.skipped += conversation.skipped
+    if not conversation.messages and not conversation.title and conversation.created_at is None:
+        return
+    tally.resources[resource] = None
+    thread = conversation.thread
+    is_new = await _is_new(store, resource, thread)
+    tally.added["thread"] += is_new
+    tally.same["thread"] += not is_new
+    if tally.dry_run:
+        await _compare(store, resource, thread, conversation.messages, tally, is_new=is_new)
+        return
+    if is_new:
+        try:
+            await store.threads.create(resource, thread, title=conversation.title, metadata=conversation.metadata)
+        except ThreadExists:
+            is_new = False
+    before = await store.threads.get(resource, thread)
+    for start in range(0, len(conversation.messages), _BATCH):
+        await _save(store, resource, thread, conversation.messages[start : start + _BATCH], tally)
+        if tally.progress is not None:
+            tally.progress(tally.added["message"] + tally.same["message"])
+    times = [one.created_at for one in conversation.messages if one.created_at]
+    if is_new and (times or conversation.created_at):
+        first = conversation.created_at or min(times)
+        await store.transfers.date(resource, thread, created_at=first, updated_at=max([first, *times]))
+    elif not is_new:
+        # Looking at what is there is no activity.
+        newest = max([before.updated_at, *times])
+        await store.transfers.date(resource, thread, created_at=before.created_at, updated_at=newest)
+
+
+async def _is_new(store: Store, resource: str, thread: str) -> bool:
+    try:
+        await store.threads.get(resource, thread)
+    except ThreadNotFound:
+        return True
+    return False
+
+
+async def _save(store: Store, resource: str, thread: str, messages: tuple[NewMessage, ...], tally: Tally) -> None:
+    try:
+        saved = await store.messages.save(resource, thread, messages)
+    except InputError as error:
+        if len(messages) == 1:
+            why = "another message has its id" if isinstance(error, MessageConflict) else error.what
+            tally.skip(f"{thread}, message {messages[0].id}", why)
+            return
+        # One that is refused takes the others with it: they go in one by one.
+        for one in messages:
+            await _save(store, resource, thread, (one,), tally)
+        return
+    tally.added["message"] += saved.added
+    tally.same["message"] += len(messages) - saved.added
+
+
+async def _compare(
+    store: Store, resource: str, thread: str, messages: tuple[NewMessage, ...], tally: Tally, *, is_new: bool
+) -> None:
+    known: set[str] = set()
+    if not is_new:
+        known = {one.id for one in await store.messages.after(resource, thread)}
+    for one in messages:
+        counts = tally.same if one.id in known else tally.added
+        counts["message"] += 1
+
+
+async def save_document(store: Store, resource: str, thread: str | None, text: str, who: str, tally: Tally) -> None:
+    """Keep a working memory that comes from elsewhere, unless there is one already."""
+    try:
+        present = await store.working_memory.get(resource, thread)
+    except ThreadNotFound:
+        present = None
+    if present is not None:
+        counts = tally.same if present.current.text == text else tally.kept
+        counts["working-memory"] += 1
+        return
+    tally.added["working-memory"] += 1
+    if not tally.dry_run:
+        await store.working_memory.change(resource, replaced(text), thread=thread, who=who, most=_LARGEST)

@@ -1,0 +1,102 @@
+"""What a memory offers to come and go with: export, import, backup and restore.
+
+Knows the calls and their defaults. Knows neither formats nor rows: those are in `exporting`, `importing`, `memolog.transfer` and
+the store.
+"""
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from memolog.domain.clock import Clock
+from memolog.domain.errors import InputError
+from memolog.domain.transfer import ExportReport, ImportReport
+from memolog.runtime.exporting import Target, export_to
+from memolog.runtime.importing import Progress, import_export
+from memolog.runtime.importing_elsewhere import Tally, import_files
+from memolog.runtime.importing_mastra import import_mastra
+from memolog.runtime.kit import Kit
+from memolog.store.sqlite import SqliteEngine
+from memolog.store.sqlite_backup import copy_back, copy_file
+from memolog.transfer import detect
+
+__all__ = ["Transferring", "restore_backup"]
+
+_SERVERS = ("postgresql://", "postgres://")
+
+
+class Transferring(ABC):
+    """The part of a memory that takes things in and out."""
+
+    clock: Clock
+
+    @abstractmethod
+    async def open(self) -> Kit:
+        """Open the database, if that has not been done; returns its parts."""
+
+    @abstractmethod
+    async def _open_to_write(self) -> Kit: ...
+
+    async def export(self, target: Target, *, resource: str | None = None) -> ExportReport:
+        """Write everything, or all of one resource, as JSON lines to a path or an open text file.
+
+        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model.
+        """
+        kit = await self.open()
+        return await export_to(kit.store, target, resource, self.clock.now())
+
+    async def import_from(
+        self,
+        source: "str | os.PathLike[str]",
+        *,
+        resource: str | None = None,
+        format: str | None = None,  # noqa: A002
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportReport:
+        """Take in an export of ours, or what another system has kept; importing the same again changes nothing.
+
+        What it is, is found out by looking, or said by `format`. `resource` is whose it becomes: needed where the source does
+        not say. `dry_run` tells what would happen. An import that was interrupted goes on where it stopped when it is repeated.
+        """
+        kit = await (self.open() if dry_run else self._open_to_write())
+        address = os.fspath(source)
+        is_server = address.startswith(_SERVERS)
+        if not is_server and not await asyncio.to_thread(Path(address).exists):
+            raise InputError(f"{address} does not exist.", then="Check its name.")
+        is_file = not is_server and Path(address).is_file()  # noqa: ASYNC240
+        found = format or ("mastra" if is_server else detect(Path(address)) if is_file else None)
+        if found == "memolog-export":
+            return await import_export(kit.store, Path(address), resource=resource, dry_run=dry_run, progress=progress)
+        if found == "mastra":
+            tally = Tally(format=found, dry_run=dry_run, progress=progress)
+            return await import_mastra(kit, address, resource, tally)
+        return await import_files(
+            kit.store, Path(address), resource=resource, format_=format, dry_run=dry_run, progress=progress
+        )
+
+    async def backup(self, target: "str | os.PathLike[str]") -> int:
+        """Copy the database into a new file while others write to it; returns its size in bytes.
+
+        For SQLite. A PostgreSQL server has its own tools for that, or export it.
+        """
+        kit = await self.open()
+        engine = kit.store.engine
+        if not isinstance(engine, SqliteEngine):
+            raise InputError(
+                "Only a SQLite database is copied into a file.",
+                why="A PostgreSQL server keeps its own backups.",
+                then="Use pg_dump, or export to a .jsonl file, which either engine imports.",
+            )
+        return await asyncio.to_thread(copy_file, engine.path, Path(target))
+
+
+def restore_backup(
+    backup: "str | os.PathLike[str]", target: "str | os.PathLike[str]", *, overwrite: bool = False
+) -> Path | None:
+    """Make a database file of a backup. Refuses to replace one, unless `overwrite`: then the old one is kept beside it.
+
+    Returns where the old one is kept, None if there was none.
+    """
+    return copy_back(Path(backup), Path(target), overwrite=overwrite)

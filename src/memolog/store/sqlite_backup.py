@@ -1,0 +1,107 @@
+"""Copies of a SQLite file: online, of one moment, and back again.
+
+Knows SQLite's own way of copying, and that nothing is overwritten unasked. Knows no table.
+"""
+
+import contextlib
+import itertools
+import os
+import sqlite3
+from pathlib import Path
+
+from memolog.domain.errors import InputError, NotADatabase, StoreCorrupt
+from memolog.store.sqlite import is_memory, mapped_errors
+from memolog.store.sqlite_schema import refuse_foreign_file
+
+__all__ = ["copy_back", "copy_file"]
+
+_BUSY_SECONDS = 30.0
+
+
+def copy_file(path: str, target: Path) -> int:
+    """Copy a database into a new file while others write to it; returns the copy's size in bytes.
+
+    The copy is of one moment and has no journal beside it. It appears under its name only when it is whole.
+    """
+    if is_memory(path):
+        raise InputError("A database in memory has no file to copy.", then="Export it instead.")
+    if target.exists():
+        raise _exists(target, "A backup never takes the place of another file.", "Name another file.")
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        partial.unlink(missing_ok=True)
+        with (
+            mapped_errors(path),
+            _opened(Path(path), "ro") as source,
+            contextlib.closing(sqlite3.connect(partial)) as copy,
+        ):
+            # In one step: a reader's view of one moment, which keeps no writer waiting.
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        _to_disk(partial)
+        # A link refuses to replace what somebody else may have put there meanwhile.
+        os.link(partial, target)
+        partial.unlink()
+    except FileExistsError:
+        raise _exists(target, "Somebody else has just written it.", "Name another file.") from None
+    except OSError as error:
+        raise InputError(
+            f"The backup cannot be written to {target}.", why=f"The system says: {error}.", then="Name another file."
+        ) from error
+    return target.stat().st_size
+
+
+def copy_back(backup: Path, target: Path, *, overwrite: bool = False) -> Path | None:
+    """Put a backup in the place of a database. What is there is refused, or with `overwrite` kept beside it first.
+
+    Returns where that copy is, None if there was nothing.
+    """
+    check(backup)
+    if not target.exists():
+        copy_file(str(backup), target)
+        return None
+    if not overwrite:
+        raise _exists(target, "Restoring would replace all that is in it.", "Name a new file, or pass overwrite=True.")
+    if target.samefile(backup):
+        raise InputError("A backup cannot be restored onto itself.", then="Name the database to restore.")
+    kept = next(
+        path for n in itertools.count(1) if not (path := target.with_name(f"{target.name}.before-restore-{n}")).exists()
+    )
+    with contextlib.suppress(NotADatabase):
+        copy_file(str(target), kept)
+    if not kept.exists():
+        # No database at all: moved away as it is.
+        target.rename(kept)
+    # By SQLite itself and not by a rename: who has the file open sees either all of the old or all of the new one.
+    with mapped_errors(str(target)), _opened(backup, "ro") as source, _opened(target, "rwc") as into:
+        source.backup(into)
+    return kept
+
+
+def check(backup: Path) -> None:
+    """Refuse what is no whole database of ours."""
+    if not backup.is_file():
+        raise InputError(f"There is no backup {backup}.", then="Check its name.")
+    with mapped_errors(str(backup)), _opened(backup, "ro") as connection:
+        refuse_foreign_file(str(backup), connection)
+        if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
+            raise NotADatabase(f"{backup} is empty.", then="Name another file.")
+        said = connection.execute("PRAGMA quick_check(1)").fetchall()
+    if said != [("ok",)]:
+        raise StoreCorrupt(
+            f"The backup {backup} is damaged.", why=f"SQLite says: {said[0][0]}.", then="Use another one."
+        )
+
+
+def _opened(path: Path, mode: str) -> "contextlib.closing[sqlite3.Connection]":
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    return contextlib.closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None))
+
+
+def _to_disk(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _exists(path: Path, why: str, then: str) -> InputError:
+    return InputError(f"{path} exists already.", why=why, then=then)

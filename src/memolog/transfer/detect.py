@@ -1,0 +1,185 @@
+"""Which format a file has, found by looking into it, and its conversations.
+
+Knows the formats by name. Knows nothing of any of them beside what tells them apart.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+from memolog.domain.errors import InputError
+from memolog.domain.message import NewMessage
+from memolog.domain.transfer import Skipped
+from memolog.transfer import claude_code, codex
+from memolog.transfer.anthropic import blocks, is_anthropic
+from memolog.transfer.anthropic import role_of as anthropic_role
+from memolog.transfer.archives import read_chatgpt, read_claude
+from memolog.transfer.frameworks import is_langchain, is_pydantic_ai, langchain_messages, pydantic_ai_messages
+from memolog.transfer.openai import chat_parts, item_parts, role_of
+from memolog.transfer.values import Conversation, Data, as_data, as_list, dated, message, moment, stable_id
+
+__all__ = ["FORMATS", "detect", "read_source"]
+
+FORMATS: Final = (
+    *("memolog-export", "mastra", "claude-code", "codex", "chatgpt", "claude"),
+    *("openai", "anthropic", "pydantic-ai", "langchain"),
+)
+
+_SQLITE = b"SQLite format 3\x00"
+_LOOKED_AT = 40
+_BY_LINE: Final = {"claude-code": claude_code.read, "codex": codex.read}
+
+
+def detect(path: Path) -> str:
+    """Return the name of a file's format; raises InputError if it is none that is known."""
+    with path.open("rb") as file:
+        if file.read(len(_SQLITE)) == _SQLITE:
+            return "mastra"
+    lines = [line for _, line in _head(path)]
+    if lines and lines[0].get("format") == "memolog-export":
+        return "memolog-export"
+    if claude_code.fits(lines):
+        return "claude-code"
+    if codex.fits(lines):
+        return "codex"
+    found = _of_json(_whole(path))
+    if found is None:
+        raise InputError(
+            f"{path.name} is in no format that is known.",
+            why=f"Known are: {', '.join(FORMATS)}.",
+            then="Name its format, or turn it into a list of messages with `role` and `content`.",
+        )
+    return found
+
+
+def _of_json(data: Any) -> str | None:
+    items = as_list(data) or [data]
+    if any("mapping" in as_data(item) for item in items):
+        return "chatgpt"
+    if any("chat_messages" in as_data(item) for item in items):
+        return "claude"
+    messages = _messages(data)
+    if not messages:
+        return None
+    if is_pydantic_ai(messages):
+        return "pydantic-ai"
+    if is_langchain(messages):
+        return "langchain"
+    if all("role" in as_data(one) or "type" in as_data(one) for one in messages):
+        return "anthropic" if is_anthropic(messages) else "openai"
+    return None
+
+
+def read_source(path: Path, format_: str) -> Iterator[Conversation]:
+    """Yield the conversations of a file in a format that it is known to have."""
+    name = path.stem
+    if format_ in _BY_LINE:
+        bad: list[Skipped] = []
+        yield from _BY_LINE[format_](_lines(path, bad), name)
+        if bad:
+            yield Conversation(thread=name, messages=(), skipped=tuple(bad))
+        return
+    data = _whole(path)
+    if format_ in {"chatgpt", "claude"}:
+        read = read_chatgpt if format_ == "chatgpt" else read_claude
+        yield from read(as_list(data) or [data])
+        return
+    yield _plain(data, format_, name)
+
+
+def _plain(data: Any, format_: str, name: str) -> Conversation:
+    messages, head = _messages(data), as_data(data)
+    thread = str(head.get("thread") or head.get("id") or head.get("thread_id") or name)
+    skipped: list[Skipped] = []
+    reader: Callable[[list[Any], str], Iterable[NewMessage]]
+    match format_:
+        case "pydantic-ai":
+            reader = pydantic_ai_messages
+        case "langchain":
+            reader = langchain_messages
+        case "anthropic" | "openai":
+            reader = lambda some, of: _of_api(some, of, format_, skipped)  # noqa: E731
+        case _:
+            raise InputError(f"{format_!r} is no format.", then=f"Use one of {', '.join(FORMATS)}.")
+    said = list(reader(messages, thread))
+    system = head.get("system") or head.get("instructions")
+    if system and format_ in {"anthropic", "openai"}:
+        said.insert(0, message("system", blocks(system), id=stable_id(format_, thread, "system")))
+    start = moment(head.get("created_at") or head.get("created"))
+    return Conversation(
+        thread=thread,
+        title=head.get("title") or None,
+        messages=dated(said, start),
+        metadata={"source": format_},
+        skipped=tuple(skipped),
+    )
+
+
+def _of_api(messages: list[Any], thread: str, format_: str, skipped: list[Skipped]) -> Iterator[NewMessage]:
+    for number, data in enumerate(map(as_data, messages)):
+        found = _api_parts(data, format_)
+        if found is None or not found[1]:
+            skipped.append(Skipped(where=f"{thread}, message {number + 1}", why="it is empty, or has no role"))
+            continue
+        role, parts = found
+        at = moment(data.get("created_at") or data.get("timestamp"))
+        # Without an id of its own a message is known by its place.
+        key = str(data.get("id") or stable_id(format_, thread, number))
+        yield message(role, parts, id=key, at=at, speaker=data.get("name") if role == "user" else None)
+
+
+def _api_parts(data: Data, format_: str) -> Any:
+    if format_ == "anthropic":
+        parts = blocks(data.get("content"))
+        return anthropic_role(str(data.get("role", "user")), parts), parts
+    if "role" in data and data.get("type", "message") == "message":
+        role = role_of(data["role"])
+        return (role, chat_parts(data)) if role else None
+    return item_parts(data)
+
+
+def _messages(data: Any) -> list[Any]:
+    inner = as_data(data)
+    return as_list(data) or as_list(inner.get("messages")) or as_list(inner.get("input")) or as_list(inner.get("items"))
+
+
+# ---------------------------------------------------------------- files
+
+
+def _lines(path: Path, bad: list[Skipped]) -> Iterator[tuple[int, Data]]:
+    with path.open("rb") as file:
+        for number, text in enumerate(file, start=1):
+            if not text.strip():
+                continue
+            try:
+                data: Any = json.loads(text)
+            except (ValueError, RecursionError):
+                # The last line of a session that is still being written is often half a line.
+                bad.append(Skipped(where=f"{path.name}, line {number}", why="it is no JSON"))
+                continue
+            if isinstance(data, dict):
+                yield number, cast("Data", data)
+
+
+def _head(path: Path) -> list[tuple[int, Data]]:
+    found: list[tuple[int, Data]] = []
+    with path.open("rb") as file:
+        if file.read(1) != b"{":
+            return []
+    for line in _lines(path, []):
+        found.append(line)
+        if len(found) == _LOOKED_AT:
+            break
+    return found
+
+
+def _whole(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path.name} is neither JSON nor in a format that is known.",
+            why=f"{error}.",
+            then=f"Known formats are: {', '.join(FORMATS)}.",
+        ) from error

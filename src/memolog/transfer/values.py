@@ -1,0 +1,143 @@
+"""Conversations as they come from elsewhere, and the small things that every format needs.
+
+Knows our messages, and how moments and ids are told. Knows no format.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from memolog.domain.codec import JsonObject, dumps, nothing
+from memolog.domain.message import FilePart, NewMessage, Part, Role, TextPart, UnknownPart
+from memolog.domain.transfer import Skipped
+
+__all__ = [
+    "Conversation",
+    "Data",
+    "as_data",
+    "as_list",
+    "data_file",
+    "dated",
+    "message",
+    "moment",
+    "plain_text",
+    "stable_id",
+    "text_parts",
+]
+
+Data = Mapping[str, Any]
+
+_MILLIS = 10**11
+_MICROS = 10**14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """One conversation: a thread and what was said in it, oldest first."""
+
+    thread: str
+    messages: tuple[NewMessage, ...]
+    resource: str | None = None
+    """Whose it is, where the source says so."""
+    title: str | None = None
+    metadata: JsonObject = field(default_factory=nothing)
+    working_memory: str | None = None
+    created_at: datetime | None = None
+    skipped: tuple[Skipped, ...] = ()
+
+
+def as_data(value: object) -> Data:
+    """Return an object, or an empty one for anything else."""
+    return cast("Data", value) if isinstance(value, Mapping) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a list, or an empty one for anything else."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def moment(value: object) -> datetime | None:
+    """Return a moment from ISO text or from seconds, milliseconds or microseconds since 1970; None for anything else."""
+    try:
+        if isinstance(value, str) and value:
+            if value.replace(".", "", 1).isdigit():
+                return moment(float(value))
+            found = datetime.fromisoformat(value)
+            return found if found.tzinfo else found.replace(tzinfo=UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            scale = 1_000_000 if value > _MICROS else 1_000 if value > _MILLIS else 1
+            return datetime.fromtimestamp(value / scale, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None
+
+
+def stable_id(*names: object) -> str:
+    """Return the same id for the same names, every time."""
+    return hashlib.sha256(dumps([str(name) for name in names]).encode()).hexdigest()[:32]
+
+
+def message(
+    role: Role,
+    parts: Iterable[Part],
+    *,
+    id: str,  # noqa: A002
+    at: datetime | None = None,
+    speaker: str | None = None,
+    metadata: JsonObject | None = None,
+) -> NewMessage:
+    """Return a message."""
+    return NewMessage(
+        role=role, parts=tuple(parts), id=id, created_at=at, speaker=speaker, metadata=dict(metadata or {})
+    )
+
+
+def dated(messages: Iterable[NewMessage], start: datetime | None) -> tuple[NewMessage, ...]:
+    """Let messages without a time have that of the one before them, or of the conversation."""
+    made: list[NewMessage] = []
+    last = start
+    for one in messages:
+        last = one.created_at or last
+        made.append(
+            one
+            if one.created_at or last is None
+            else NewMessage(
+                role=one.role, parts=one.parts, id=one.id, created_at=last, speaker=one.speaker, metadata=one.metadata
+            )
+        )
+    return tuple(made)
+
+
+def plain_text(value: Any) -> str:
+    """Return the text of a content that is a string or a list of text parts; anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(
+            str(as_data(item).get("text", "")) if isinstance(item, dict) else str(item)
+            for item in cast("list[Any]", value)
+        )
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def data_file(media_type: str, data: object, name: str | None = None) -> Part:
+    """Return a file from base64, a data address or an address; as an unknown part if it is none of them."""
+    if isinstance(data, str) and data.startswith("data:"):
+        head, _, data = data.partition(",")
+        media_type = head[5:].split(";")[0] or media_type
+    if isinstance(data, str) and data.startswith(("http://", "https://", "file:", "sediment:", "/")):
+        return FilePart(media_type=media_type, url=data, name=name)
+    try:
+        return FilePart(media_type=media_type, data=base64.b64decode(str(data), validate=True), name=name)
+    except (binascii.Error, ValueError):
+        return UnknownPart(data={"media_type": media_type, "data": data})
+
+
+def text_parts(text: str) -> tuple[Part, ...]:
+    """Return one text part, none for an empty text."""
+    return (TextPart(text=text),) if text else ()

@@ -1,0 +1,350 @@
+"""Our own export: everything, exactly, on both engines and between them, without a model."""
+
+import io
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from contract.raw_sql import run_sql
+from memolog.domain.errors import ImportConflict, InputError, NotFound
+from memolog.domain.message import UserMessage
+from memolog.runtime.memory import Memory
+from memolog.store.transfer_tables import TABLES
+from transfer.world import RESOURCES, live, memory_at
+
+# A claim with an end is nobody's elsewhere, and each database has its own record of migrations. What search derives is derived.
+NOT_EXPORTED = {"leases", "memolog_migrations"}
+DERIVED = {"indexed_seq"}
+RENAMED = {"kind": "of", "document": "thread"}
+KIND_OF = {
+    "task_books": "task-book",
+    "tasks": "task",
+    "task_labels": "task-label",
+    "task_links": "task-link",
+    "task_changes": "task-change",
+    "threads": "thread",
+    "compactions": "compaction",
+    "messages": "message",
+    "task_messages": "task-message",
+    "logs": "log",
+    "cursors": "cursor",
+    "runs": "run",
+    "run_prompts": "run-prompt",
+    "groups": "group",
+    "generations": "generation",
+    "log_entries": "entry",
+    "observations": "observation",
+    "observation_sources": "source",
+    "observation_merges": "merge",
+    "working_memory": "working-memory",
+    "working_memory_versions": "working-memory-version",
+    "usage": "usage",
+    "calibrations": "calibration",
+    "extracts": "extract",
+    "contexts": "context",
+    "events": "event",
+}
+
+
+def lines(path: Path) -> list[str]:
+    """Return the lines of an export but for its header."""
+    return path.read_text("utf-8").split("\n")[1:]
+
+
+def header(path: Path) -> str:
+    """Return the first line."""
+    return path.read_text("utf-8").split("\n")[0]
+
+
+async def refuse_model(*_: object) -> Any:
+    """Nobody may ask a model while importing."""
+    raise AssertionError("a model was asked")
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines."""
+    return request.param
+
+
+@pytest.fixture
+def original(exported: Path) -> str:
+    """Return the database that was exported."""
+    return str(exported.with_name("original.db"))
+
+
+_made: dict[str, bytes] = {}
+
+
+@pytest.fixture
+async def exported(clock: FakeClock, tmp_path: Path) -> Path:
+    """Return the export of a rich memory; it is lived through once."""
+    path, original = tmp_path / "first.jsonl", tmp_path / "original.db"
+    if not _made:
+        async with memory_at(str(original), clock) as memory:
+            await live(memory, clock)
+            await memory.export(path)
+        _made.update(export=path.read_bytes(), database=original.read_bytes())
+    path.write_bytes(_made["export"])
+    original.write_bytes(_made["database"])
+    return path
+
+
+async def copy_of(address: str, clock: FakeClock, path: Path, **options: Any) -> Memory:
+    """Open another database and import into it."""
+    memory = memory_at(address, clock, model=refuse_model)
+    await memory.import_from(path, **options)
+    return memory
+
+
+async def test_there_and_back_between_the_engines(
+    exported: Path, postgres_url: str, clock: FakeClock, tmp_path: Path
+) -> None:
+    """Out of one engine, into the other, out again, and back: the same bytes but for the header."""
+    kinds = {json.loads(line)["kind"] for line in lines(exported) if line}
+    assert kinds == {table.kind for table in TABLES} | {"resource", "end"}
+    clock.advance(days=1)
+    async with await copy_of(postgres_url, clock, exported) as memory:
+        report = await memory.export(tmp_path / "second.jsonl")
+    async with await copy_of(str(tmp_path / "third.db"), clock, tmp_path / "second.jsonl") as memory:
+        await memory.export(tmp_path / "third.jsonl")
+    assert lines(tmp_path / "third.jsonl") == lines(exported)
+    assert report.resources == tuple(sorted(RESOURCES))
+    assert lines(tmp_path / "second.jsonl") == lines(exported)
+    assert header(tmp_path / "second.jsonl") != header(exported)
+
+
+async def test_importing_twice_changes_nothing(exported: Path, clock: FakeClock, tmp_path: Path) -> None:
+    """The second time everything is there, also rows without a key that occur twice, and nothing is written."""
+    async with await copy_of(str(tmp_path / "copy.db"), clock, exported) as memory:
+        seen: list[int] = []
+        report = await memory.import_from(exported, progress=seen.append)
+        await memory.export(tmp_path / "again.jsonl")
+    assert report.has_changed_nothing
+    assert (report.kept, report.left, report.skipped) == ({}, {}, ())
+    assert sum(report.unchanged.values()) == len(lines(exported)) - 2 - len(RESOURCES)
+    assert seen == sorted(seen)
+    assert lines(tmp_path / "again.jsonl") == lines(exported)
+
+
+async def test_a_dry_run_tells_and_writes_nothing(exported: Path, clock: FakeClock, tmp_path: Path) -> None:
+    """What it says is what the import then does."""
+    memory = memory_at(str(tmp_path / "copy.db"), clock)
+    told = await memory.import_from(exported, dry_run=True)
+    assert await (await memory.open()).store.resources() == ()
+    done = await memory.import_from(exported)
+    assert (told.added, told.dry_run, done.dry_run) == (done.added, True, False)
+    assert done.threads == 4
+    again = await memory.import_from(exported, dry_run=True)
+    assert again.has_changed_nothing
+    await memory.aclose()
+
+
+async def test_an_interrupted_import_goes_on(exported: Path, address: str, clock: FakeClock, tmp_path: Path) -> None:
+    """Stopped at any commit, a second import ends with the same bytes, and search finds all of it, whenever it looked."""
+    target = address
+    for stop in (1, 2, 5):
+        memory = memory_at(target, clock)
+        kit = await memory.open()
+        kit.store.engine.commit_hook = _stop_at(f"transfers.put:{'before' if stop == 2 else 'after'}", stop)
+        with pytest.raises(ZeroDivisionError):
+            await memory.import_from(exported)
+        kit.store.engine.commit_hook = None
+        # Whoever searches in the meantime indexes what is there.
+        await memory.search("question", "Zoë")
+        await memory.search("question", "alice")
+        await memory.aclose()
+    async with await copy_of(target, clock, exported) as memory:
+        await memory.export(tmp_path / "second.jsonl")
+        found = await memory.search("src/app_11.py", "alice", thread="t1")
+    assert lines(tmp_path / "second.jsonl") == lines(exported)
+    assert "app_11" in found.results[0].content
+
+
+def _stop_at(point: str, times: int) -> Callable[[str], None]:
+    left = [times]
+
+    def hook(name: str) -> None:
+        if name == point:
+            left[0] -= 1
+            if not left[0]:
+                raise ZeroDivisionError
+
+    return hook
+
+
+async def test_a_copy_is_as_good_as_the_original(
+    exported: Path, original: str, clock: FakeClock, tmp_path: Path
+) -> None:
+    """The next context of a thread, what was seen before, search and recall: the same from either."""
+    seen: list[object] = []
+    copy = str(tmp_path / "copy.db")
+    (await (await copy_of(copy, clock, exported)).aclose())
+    for where in (original, copy):
+        async with memory_at(where, clock, chance=lambda bits: 5 % (1 << bits)) as memory:
+            old = await memory.seen("t1", "alice", 20)
+            found = await memory.search("parser everything", "alice")
+            page = await memory.recall("g1", "alice", thread="t1")
+            history = await memory.history("t1", "alice")
+            async with memory.turn("t1", "alice") as turn:
+                context = await turn.prepare(UserMessage("What now?", id="next"))
+            blocks = [block.text for block in context.blocks]
+            tail = [(m.seq, m.text) for m in context.messages]
+            told = [(r.id, r.content, r.source) for r in found.results]
+            seen.append((blocks, tail, [b.text for b in old.blocks], told, page.text, history))
+    assert seen[0] == seen[1]
+
+
+async def test_one_resource_alone(exported: Path, original: str, clock: FakeClock, tmp_path: Path) -> None:
+    """One resource's export has nothing of the others, and can become another resource elsewhere."""
+    path = tmp_path / "one.jsonl"
+    async with memory_at(original, clock) as memory:
+        report = await memory.export(path, resource="alice")
+        with pytest.raises(NotFound, match="nobody"):
+            await memory.export(path, resource="nobody")
+    assert report.resources == ("alice",)
+    assert "bob" not in path.read_text()
+    async with await copy_of(str(tmp_path / "copy.db"), clock, path, resource="carol") as memory:
+        await memory.export(tmp_path / "carol.jsonl")
+        with pytest.raises(InputError, match="exactly one resource"):
+            await memory.import_from(exported, resource="carol")
+    assert lines(tmp_path / "carol.jsonl")[1:] == lines(path)[1:]
+
+
+async def test_to_a_stream(exported: Path, original: str, clock: FakeClock) -> None:
+    """An open text file takes the same lines as a path."""
+    stream = io.StringIO()
+    async with memory_at(original, clock) as memory:
+        await memory.export(stream)
+    assert stream.getvalue().split("\n")[1:] == lines(exported)
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def changed(path: Path, kind: str, **fields: object) -> Path:
+    """Return a copy of an export with fields of the first line of a kind changed."""
+    made, is_done = [], False
+    for line in path.read_text("utf-8").strip("\n").split("\n"):
+        data = json.loads(line)
+        if data["kind"] == kind and not is_done:
+            data, is_done = {**data, **fields}, True
+        made.append(json.dumps(data))
+    other_path = path.with_name(f"changed-{kind}.jsonl")
+    other_path.write_text("\n".join(made) + "\n")
+    return other_path
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("message", {"parts": [{"type": "text", "text": "never said"}]}),
+        ("message", {"role": "assistant"}),
+        ("thread", {"created_at": 1}),
+        ("group", {"handle": "g99"}),
+        ("observation", {"ordinal": 77}),
+        ("task", {"handle": "T-99"}),
+        ("working-memory-version", {"text": "other"}),
+    ],
+)
+async def test_contradictions_are_refused(
+    exported: Path, clock: FakeClock, tmp_path: Path, kind: str, fields: dict[str, object]
+) -> None:
+    """The same thing with other content: told which and how, and nothing is changed, also in a dry run."""
+    async with await copy_of(str(tmp_path / "copy.db"), clock, exported) as memory:
+        for dry_run in (True, False):
+            with pytest.raises(ImportConflict, match=kind) as caught:
+                await memory.import_from(changed(exported, kind, **fields), dry_run=dry_run)
+            assert next(iter(fields)) in str(caught.value)
+        await memory.export(tmp_path / "after.jsonl")
+    assert lines(tmp_path / "after.jsonl") == lines(exported)
+
+
+async def test_what_has_moved_on_stays(exported: Path, original: str, clock: FakeClock, tmp_path: Path) -> None:
+    """An older export changes nothing of a thread that went on; a newer one is refused, not half taken."""
+    async with await copy_of(str(tmp_path / "copy.db"), clock, exported) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("One more thing.", id="more"))
+        await memory.export(tmp_path / "before.jsonl")
+        report = await memory.import_from(exported)
+        assert report.kept["thread"] == 1
+        assert report.has_changed_nothing
+        await memory.export(tmp_path / "after.jsonl")
+        assert lines(tmp_path / "after.jsonl") == lines(tmp_path / "before.jsonl")
+    async with memory_at(original, clock) as memory:
+        with pytest.raises(ImportConflict, match="the export is newer"):
+            await memory.import_from(tmp_path / "after.jsonl")
+
+
+async def test_what_was_forgotten_stays_forgotten(exported: Path, clock: FakeClock, tmp_path: Path) -> None:
+    """A tombstone is not filled again by an export from before."""
+    async with await copy_of(str(tmp_path / "copy.db"), clock, exported) as memory:
+        kit = await memory.open()
+        sql = "UPDATE messages SET state = 'forgotten', parts = '[]', search = NULL WHERE id = 'odd-1' RETURNING seq"
+        await run_sql(kit.store, sql)
+        report = await memory.import_from(exported)
+        assert report.kept == {"message": 3}
+        rows = await kit.store.messages.get("alice", "odd-1")
+        assert (rows[0].state, rows[0].parts) == ("forgotten", ())
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda text: text[: len(text) // 2], "no JSON|not whole"),
+        (lambda text: "\n".join(text.split("\n")[:-40]) + "\n", "not whole"),
+        (lambda text: text.replace('"version":1', '"version":99', 1), "version 99"),
+        (lambda text: text.replace('"kind":"thread"', '"kind":"thraed"', 1), "unknown kind"),
+        (lambda text: text.replace('"kind":"thread"', '"kind":"thread","wings":2', 1), "wings"),
+        (lambda text: text.replace('"last_seq":', '"last_seq":true,"x":', 1), "x|plain"),
+        (lambda text: text.replace('"role":"user"', '"role":"wizard"', 1), "cannot be taken"),
+        (lambda text: "[]\n" + text, "no JSON object|is no export|format"),
+    ],
+)
+async def test_damaged_files_are_told(
+    exported: Path, clock: FakeClock, tmp_path: Path, damage: Callable[[str], str], told: str
+) -> None:
+    """A file that is cut off, changed or from the future is refused in words; a good one afterwards goes on."""
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(damage("\n".join([header(exported), *lines(exported)])))
+    async with memory_at(str(tmp_path / "copy.db"), clock) as memory:
+        with pytest.raises(InputError, match=told):
+            await memory.import_from(bad)
+        await memory.import_from(exported)
+        await memory.export(tmp_path / "after.jsonl")
+    assert lines(tmp_path / "after.jsonl") == lines(exported)
+
+
+async def test_ids_in_use_by_another_resource(exported: Path, clock: FakeClock, tmp_path: Path) -> None:
+    """Some ids are unique in a database: a second copy under another name is refused in words."""
+    async with await copy_of(str(tmp_path / "copy.db"), clock, exported) as memory:
+        await memory.export(tmp_path / "one.jsonl", resource="alice")
+        with pytest.raises(InputError, match="Another resource may use the same ids"):
+            await memory.import_from(tmp_path / "one.jsonl", resource="carol")
+
+
+# ---------------------------------------------------------------- completeness
+
+
+async def test_every_table_is_exported(open_a_store: Callable[[], Awaitable[Any]], engine_name: str) -> None:
+    """A table or column that is added later is exported, or is named here with its reason."""
+    store = await open_a_store()
+    if engine_name == "postgres":
+        sql = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
+    else:
+        sql = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+    columns: dict[str, set[str]] = {}
+    for table, column in await run_sql(store, sql):
+        columns.setdefault(table, set()).add(column)
+    kinds = {table.kind: set(table.columns) for table in TABLES}
+    for table, kind in KIND_OF.items():
+        plain = {name.removesuffix("_pk") for name in columns.pop(table)} - {"", "pk", "resource", *DERIVED}
+        told = kinds.pop(kind)
+        assert {RENAMED.get(name, name) for name in plain} - told == set(), table
+    assert kinds == {}
+    left = {name for name in columns if not name.startswith(("search_", "sqlite_"))}
+    assert left == NOT_EXPORTED
