@@ -95,6 +95,11 @@ async def _build(path: Path) -> None:
         await _plan(memory)
         await _note(memory)
         await _talk(memory, clock, "atlas", SUBJECTS[:1])
+    # A claim lasts in the time that the commands are run in.
+    async with Memory(path) as memory:
+        await memory.tasks(RESOURCE, session="agent-7").claim("T-3", lease=timedelta(days=1).total_seconds())
+        await memory.export(path.with_name("alice.jsonl"))
+        await memory.backup(path.with_name("backup.db"))
 
 
 async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequence[tuple[str, str, str]]) -> None:
@@ -119,7 +124,6 @@ async def _plan(memory: Memory) -> None:
     await tasks.create("Fix the failing deploy", type="bug", priority=0)
     await tasks.create("Update the login page text", priority=4)
     await tasks.create("Update the text of the login page", priority=4)
-    await tasks.claim("T-3", lease=timedelta(days=4000).total_seconds())
     await tasks.close("T-4", summary="fly.toml named the old host.")
     messages = (await (await memory.open()).store.messages.page(RESOURCE, "atlas", limit=8)).items
     await tasks.attach("T-1", [message.id for message in messages])

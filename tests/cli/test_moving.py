@@ -1,0 +1,50 @@
+"""Export, import, backup and restore from the command line: what comes back is what went."""
+
+from pathlib import Path
+
+from cli.world import run
+
+
+def lines_of(path: Path) -> list[str]:
+    """Return the lines of an export, but for its header, which tells when it was made."""
+    return path.read_text("utf-8").splitlines()[1:]
+
+
+def test_an_export_comes_back_exactly(folder: Path) -> None:
+    """Out, into a new database, and out again: the same lines; once more in changes nothing."""
+    assert run("export", "one.jsonl").code == 0
+    first = run("import", "one.jsonl", "--db", "new.db", "--json").document
+    assert first["added"]["message"] > 0
+    assert run("export", "two.jsonl", "--db", "new.db").code == 0
+    assert lines_of(folder / "one.jsonl") == lines_of(folder / "two.jsonl")
+    again = run("import", "one.jsonl", "--db", "new.db", "--json").document
+    assert not any(again["added"].values())
+    assert "all of it is there" in run("import", "one.jsonl", "--db", "new.db").out
+
+
+def test_an_export_can_be_piped(folder: Path) -> None:
+    """A dash is standard output, and nothing else is there."""
+    assert run("export", "one.jsonl").code == 0
+    assert run("export", "-").out.splitlines()[1:] == lines_of(folder / "one.jsonl")
+    assert run("export", "-", "--json").code == 2
+
+
+def test_a_dry_run_imports_nothing(folder: Path) -> None:
+    """What would come is told."""
+    told = run("import", "alice.jsonl", "--db", "new.db", "--dry-run", "--json").document
+    assert told["dry_run"]
+    assert told["added"]["message"] > 0
+    assert run("threads", "--db", "new.db").code == 1
+
+
+def test_a_backup_comes_back(folder: Path) -> None:
+    """What happened after the backup is gone after the restore, and kept beside it."""
+    assert run("backup", "now.db").code == 0
+    assert run("tasks", "create", "Later").code == 0
+    count = len(run("tasks", "list", "--json").document["items"])
+    assert run("restore", "now.db").code == 2
+    restored = run("restore", "now.db", "--overwrite", "--json").document
+    assert len(run("tasks", "list", "--json").document["items"]) == count - 1
+    assert len(run("tasks", "list", "--json", "--db", restored["kept"]).document["items"]) == count
+    assert run("backup", "now.db").code == 2
+    assert run("backup", "now.db", "--overwrite").code == 0
