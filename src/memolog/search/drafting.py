@@ -32,7 +32,7 @@ OTHERS_IN_THREAD: Final = 0.3
 _CLOSELY = 120
 _AROUND = 16
 """How many hits are looked at closely, and around how many of them. Measured on the development halves: 120 and 32 give the same
-figures; 80 and 12 are faster by a tenth and find 0.7 points less of LoCoMo; 400 and 120 moved some up and some down by up to two."""
+figures; 80 and 12 are faster by a tenth and find 0.7 points less of LoCoMo; 400 and 120 moved some up, some down by up to two."""
 _LONG_LIST = 256
 """A shorter list is scored sooner than it is decided whether it must be."""
 

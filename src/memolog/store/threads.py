@@ -25,7 +25,7 @@ from memolog.store.sql import Script, load_queries
 from memolog.store.withdrawals import taking_out
 from memolog.store.working_memory import copying_document
 
-__all__ = ["Threads"]
+__all__ = ["Threads", "listing_resources"]
 
 q = load_queries("threads")
 
@@ -226,3 +226,9 @@ def _get(resource: str, thread: str) -> Script[Thread]:
     if not rows:
         raise ThreadNotFound(thread)
     return thread_from_row(rows[0])
+
+
+def listing_resources() -> Script[tuple[str, ...]]:
+    """Return whose memory there is: ids, and nothing of what was said."""
+    rows = yield q.list_resources()
+    return tuple(sorted(row[0] for row in rows))

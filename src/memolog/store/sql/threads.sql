@@ -41,6 +41,14 @@ RETURNING last_seq
 -- count_threads --
 SELECT COUNT(*) FROM threads WHERE resource = :resource
 
+-- list_resources --
+-- For whoever runs the database, never for a caller who acts for one resource.
+SELECT resource FROM threads GROUP BY resource
+UNION
+SELECT resource FROM tasks GROUP BY resource
+UNION
+SELECT resource FROM working_memory GROUP BY resource
+
 -- set_last_seq --
 UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
 
