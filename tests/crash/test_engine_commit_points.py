@@ -47,7 +47,15 @@ FORGETTING: Final = (
     *("line_edits.edit", "line_edits.retract", "line_edits.reinstate", "line_edits.delete"),
 )
 TRANSFERS: Final = ("transfers.put", "transfers.date")
-ALONE: Final = ("copies.merge", "runs.abandon", "runs.keep_prompt", "search.index", *COMPACTIONS, *FORGETTING, *TRANSFERS)
+ALONE: Final = (
+    "copies.merge",
+    "runs.abandon",
+    "runs.keep_prompt",
+    "search.index",
+    *COMPACTIONS,
+    *FORGETTING,
+    *TRANSFERS,
+)
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
 
 
