@@ -48,6 +48,14 @@ UNION
 SELECT resource FROM tasks GROUP BY resource
 UNION
 SELECT resource FROM working_memory GROUP BY resource
+UNION
+SELECT resource FROM logs GROUP BY resource
+UNION
+SELECT resource FROM usage GROUP BY resource
+UNION
+SELECT resource FROM calibrations GROUP BY resource
+UNION
+SELECT resource FROM events GROUP BY resource
 
 -- set_last_seq --
 UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
