@@ -5,7 +5,7 @@ Knows texts. Which text of a message, an observation or a task that is, is said 
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -40,7 +40,7 @@ class Analysed:
 
     terms: tuple[str, ...]
     """Each term, and marked with `^` and `^^` once more if it occurs often or very often."""
-    words: tuple[str, ...]
+    words: frozenset[str]
     """The different words as they are written, folded: what prefixes and parts of words are looked up in."""
     length: int
     traits: int
@@ -50,18 +50,21 @@ def analyse(text: str) -> Analysed:
     """Return what a text is indexed as; beyond a million characters it is not looked at."""
     text = normal(text[:_MOST_CHARACTERS])
     counts: dict[str, int] = {}
-    words: dict[str, None] = {}
+    words: set[str] = set()
     length = 0
+    get = counts.get
     # Every word of every message passes here: what follows from the word alone is remembered.
     for word, times in Counter(words_of(text)).items():
         plain, terms, is_empty = _known(word)
-        words[plain] = None
+        words.add(plain)
         length += times
+        if is_empty:
+            times = 1  # noqa: PLW2901
         for term in terms:
-            counts[term] = counts.get(term, 0) + (1 if is_empty else times)
+            counts[term] = get(term, 0) + times
     return Analysed(
-        terms=tuple(_with_marks(counts)),
-        words=tuple(words),
+        terms=_with_marks(counts),
+        words=frozenset(words),
         length=length,
         traits=_traits(text[:_LOOKED_AT], words),
     )
@@ -74,16 +77,16 @@ def _known(word: str) -> tuple[str, tuple[str, ...], bool]:
     return plain[:LONGEST_WORD], terms_of_word(word), plain in STOP_WORDS
 
 
-def _with_marks(counts: dict[str, int]) -> Iterator[str]:
-    for term, times in islice(counts.items(), _MOST_TERMS):
-        yield term
-        if times >= _OFTEN:
-            yield f"{term}^"
-            if times >= _VERY_OFTEN:
-                yield f"{term}^^"
+def _with_marks(counts: dict[str, int]) -> tuple[str, ...]:
+    if len(counts) > _MOST_TERMS:
+        counts = dict(islice(counts.items(), _MOST_TERMS))
+    # Few terms occur more than once.
+    often = [term for term, times in counts.items() if times >= _OFTEN]
+    very_often = [term for term in often if counts[term] >= _VERY_OFTEN]
+    return (*counts, *[f"{term}^" for term in often], *[f"{term}^^" for term in very_often])
 
 
-def _traits(text: str, words: dict[str, None]) -> int:
+def _traits(text: str, words: AbstractSet[str]) -> int:
     traits = 0
     stripped = text.rstrip()
     if stripped.endswith(("?", "?")):
@@ -92,7 +95,7 @@ def _traits(text: str, words: dict[str, None]) -> int:
     asked = sum("?" in end or "?" in end for end in ends)
     if 2 * asked < max(1, len(ends)):
         traits |= STATES
-    if not NUMBERS.isdisjoint(words) or any(word.isdigit() for word in words):
+    if not NUMBERS.isdisjoint(words) or any(map(str.isdigit, words)):
         traits |= NUMBER
     if not TIMES.isdisjoint(words):
         traits |= TIME

@@ -37,7 +37,7 @@ class _Document:
     """One row, ready to be written: its place among what waits, and what it is indexed as."""
 
     values: Values
-    words: tuple[str, ...]
+    words: frozenset[str]
     level: int = 0
 
 
@@ -275,7 +275,7 @@ def _scoped(values: Values, scope_pk: int) -> Values:
 
 
 def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
-    words = list(dict.fromkeys(word for document in documents for word in document.words))
+    words = list(frozenset[str]().union(*(document.words for document in documents)))
     new: list[str] = []
     for start in range(0, len(words), _WORDS_A_QUERY):
         chunk = words[start : start + _WORDS_A_QUERY]
