@@ -30,13 +30,8 @@ OTHERS_IN_THREAD: Final = 0.3
 """Assistants and tools say more than they are asked, so their words tell less of what a thread is about."""
 _CLOSELY = 120
 _AROUND = 16
-<<<<<<< HEAD
-"""How many hits are looked at closely, and around how many of them. Measured on the development halves: 120 and 32 give the same
-figures; 80 and 12 are faster by a tenth and find 0.7 points less of LoCoMo; 400 and 120 moved some up, some down by up to two."""
-=======
 """How many hits are looked at closely, and around how many of them. Measured on the development halves: around 32 gives the same
 figures; 80 and 12 find 0.7 points less of LoCoMo (any@10); 400 and 120 moved some up and some down by up to two."""
->>>>>>> 4aa47897242bed450168e27d2fe82696822ffd55
 _LONG_LIST = 256
 """A shorter list is scored sooner than it is decided whether it must be."""
 
