@@ -76,8 +76,13 @@ HERS: Final = [(BY_KIND["task-label"], {"task": "task", "label": "mine"})]
 class Taken(list[str]):
     """Takes the lines of an export."""
 
-    start = list[str].clear
-    take = list[str].append
+    def start(self) -> None:
+        """Begin, or begin again."""
+        self.clear()
+
+    def take(self, line: str) -> None:
+        """Take a line."""
+        self.append(line)
 
 
 async def exported(store: Store, resource: str) -> list[str]:

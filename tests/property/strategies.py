@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from memolog.domain.compaction import Compacted, Compaction, Pruned
+from memolog.domain.diagnosis import Finding, Report
 from memolog.domain.extract import Extract, NewExtract
+from memolog.domain.forgetting import Forgotten
 from memolog.domain.message import (
     FilePart,
     Message,
@@ -70,6 +72,7 @@ from memolog.domain.task import (
     TaskView,
 )
 from memolog.domain.thread import Cursor, Hints, Thread
+from memolog.domain.transfer import ExportReport, ImportReport, Skipped
 from memolog.domain.working_memory import Document, DocumentFormat, DocumentVersion, Proposal
 
 __all__ = ["VALUES", "ids", "json_objects", "json_values", "moments", "new_messages", "parts", "texts"]
@@ -443,6 +446,7 @@ VALUES.update(
     (kind, derived(kind))
     for kind in (
         *(Compacted, Compaction, Pruned, Extract, NewExtract, KeptPrompt, Proposal),
+        *(Finding, Report, Forgotten, ExportReport, ImportReport, Skipped),
         *(RecallPage, Recalled, RecalledPiece, SearchAnswer, SearchResult),
         *(Claimed, Closed, Decayed, DraftSummary, Explained, LikelyDuplicate, LinkedMessage, NewTask),
         *(ReadyTask, ReadyTasks, TaskAbout, TaskChange, TaskCounts, TaskHit, TaskRef, TaskView),

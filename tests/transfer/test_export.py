@@ -165,6 +165,11 @@ async def test_an_interrupted_import_goes_on(exported: Path, address: str, clock
     assert "app_11" in found.results[0].content
 
 
+def _five(bits: int) -> int:
+    """Return the same number every time: no chance at all."""
+    return 5 % (1 << bits)
+
+
 def _stop_at(point: str, times: int) -> Callable[[str], None]:
     left = [times]
 
@@ -185,7 +190,7 @@ async def test_a_copy_is_as_good_as_the_original(
     copy = str(tmp_path / "copy.db")
     (await (await copy_of(copy, clock, exported)).aclose())
     for where in (original, copy):
-        async with memory_at(where, clock, chance=lambda bits: 5 % (1 << bits)) as memory:
+        async with memory_at(where, clock, chance=_five) as memory:
             old = await memory.seen("t1", "alice", 20)
             found = await memory.search("parser everything", "alice")
             page = await memory.recall("g1", "alice", thread="t1")
@@ -292,21 +297,22 @@ async def test_what_was_forgotten_stays_forgotten(exported: Path, clock: FakeClo
         assert (rows[0].state, rows[0].parts) == ("forgotten", ())
 
 
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        (lambda text: text[: len(text) // 2], "no JSON|not whole"),
-        (lambda text: "\n".join(text.split("\n")[:-40]) + "\n", "not whole"),
-        (lambda text: text.replace('"version":1', '"version":99', 1), "version 99"),
-        (lambda text: text.replace('"kind":"thread"', '"kind":"thraed"', 1), "unknown kind"),
-        (lambda text: text.replace('"kind":"thread"', '"kind":"thread","wings":2', 1), "wings"),
-        (lambda text: text.replace('"last_seq":', '"last_seq":true,"x":', 1), "x|plain"),
-        (lambda text: text.replace('"role":"user"', '"role":"wizard"', 1), "cannot be taken"),
-        (lambda text: "[]\n" + text, "no JSON object|is no export|format"),
-    ],
-)
+Damage = Callable[[str], str]
+DAMAGES: list[tuple[Damage, str]] = [
+    (lambda text: text[: len(text) // 2], "no JSON|not whole"),
+    (lambda text: "\n".join(text.split("\n")[:-40]) + "\n", "not whole"),
+    (lambda text: text.replace('"version":1', '"version":99', 1), "version 99"),
+    (lambda text: text.replace('"kind":"thread"', '"kind":"thraed"', 1), "unknown kind"),
+    (lambda text: text.replace('"kind":"thread"', '"kind":"thread","wings":2', 1), "wings"),
+    (lambda text: text.replace('"last_seq":', '"last_seq":true,"x":', 1), "x|plain"),
+    (lambda text: text.replace('"role":"user"', '"role":"wizard"', 1), "cannot be taken"),
+    (lambda text: "[]\n" + text, "no JSON object|is no export|format"),
+]
+
+
+@pytest.mark.parametrize(("damage", "told"), DAMAGES)
 async def test_damaged_files_are_told(
-    exported: Path, clock: FakeClock, tmp_path: Path, damage: Callable[[str], str], told: str
+    exported: Path, clock: FakeClock, tmp_path: Path, damage: Damage, told: str
 ) -> None:
     """A file that is cut off, changed or from the future is refused in words; a good one afterwards goes on."""
     bad = tmp_path / "bad.jsonl"

@@ -21,7 +21,8 @@ RESOURCES = ("alice", "bob ünïcode", "Zoë")
 
 def memory_at(address: str, clock: FakeClock, **options: Any) -> Memory:
     """Return a memory with small windows."""
-    return Memory(address, clock=clock, **{"model": ScriptedModel(), "config": CONFIG, **options})
+    chosen: dict[str, Any] = {"model": ScriptedModel(), "config": CONFIG, **options}
+    return Memory(address, clock=clock, **chosen)
 
 
 async def live(memory: Memory, clock: FakeClock, resources: Sequence[str] = RESOURCES) -> None:

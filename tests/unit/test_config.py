@@ -21,6 +21,7 @@ from memolog.config import (
     ObservationConfig,
     RecallConfig,
     ReflectionConfig,
+    RetentionConfig,
     Setting,
     settings,
 )
@@ -154,6 +155,8 @@ def test_arrives_as_argument(setting: Setting) -> None:
         config = Config(compaction=CompactionConfig(**{leaf: value}))
     elif section == "recall":
         config = Config(recall=RecallConfig(**{leaf: value}))
+    elif section == "retention":
+        config = Config(retention=RetentionConfig(**{leaf: value}))
     else:
         config = Config(**{leaf: value})
     assert lone_change(config, setting)
