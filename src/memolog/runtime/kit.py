@@ -50,6 +50,8 @@ class Kit:
     left: list[Left] = field(default_factory=list[Left])
     """What turns could not save before they ended; it is saved as soon as the database allows."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the memory is closed: what is left is tried once more, and nobody waits for longer."""
 
     def leave(self, left: Left) -> None:
         """Keep what a turn could not save, and save it in the background."""
@@ -67,9 +69,12 @@ class Kit:
 
     async def _rescue_later(self) -> None:
         for delay in _DELAYS:
-            await asyncio.sleep(delay)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.is_over.wait(), delay)
             with contextlib.suppress(MemologError):
                 await self.rescue()
+                return
+            if self.is_over.is_set():
                 return
 
     async def factor(self, resource: str, model: str | None) -> float:

@@ -186,7 +186,10 @@ class Memory(LookingBack, Forgetting, Transferring):
                 return
             self._is_closed = True
             if self._kit is not None:
+                self._kit.is_over.set()
                 await self._kit.runner.close(self.config.observation.deadline)
+                if count := sum(len(left.messages) for left in self._kit.left):
+                    _log.error("%d messages could not be saved, and the memory is closed", count)
                 await self._kit.store.close()
                 for model in (self._models.observe, self._models.reflect):
                     if model is not None:
