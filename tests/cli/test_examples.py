@@ -12,7 +12,7 @@ COMMANDS = [pytest.param(words, id=" ".join(words)) for words in names()]
 ASKED = (
     *("demo", "init", "status", "threads", "log", "context", "search", "recall", "observe", "buffer", "activate"),
     *("reflect", "compact", "history", "diff", "as-of", "watch", "cost", "import", "export", "forget", "backup"),
-    *("restore", "config", "bench"),
+    *("restore", "doctor", "config", "bench"),
     *(f"tasks {verb}" for verb in ("list", "ready", "show", "create", "claim", "close", "link", "search")),
     *(f"wm {verb}" for verb in ("show", "set", "edit", "versions", "diff", "restore")),
 )
