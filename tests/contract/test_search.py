@@ -128,6 +128,14 @@ async def test_threads_as_results(memory: Memory) -> None:
     assert sorted(result.thread or "" for result in answer.results) == ["t1", "t2"]
 
 
+async def test_a_name_that_no_engine_takes_as_text(memory: Memory) -> None:
+    """NUL, half a character and a line end in a speaker's name do not keep what was said from being found."""
+    kit = await memory.open()
+    odd = [UserMessage("the walrus speaks", id="odd", speaker="Al\x00ice\ud800\n")]
+    await kit.store.messages.save(RESOURCE, "t1", odd)
+    assert await found(memory, "walrus") == ["odd"]
+
+
 async def test_speakers_and_dates_are_understood(memory: Memory) -> None:
     """Who is named speaks; a month is a preference, not a filter."""
     kit = await memory.open()

@@ -163,9 +163,14 @@ def _message(row: Row, redact: Redact) -> _Document | None:
         "source": "raw" if level == 0 else "compacted",
         "kind": kind,
         "at": at,
-        "speaker": folded(normal(unpack(speaker) or "")) or None,
+        "speaker": _name(unpack(speaker) or ""),
     }
     return _document(values, analysed, level)
+
+
+def _name(speaker: str) -> str | None:
+    """Return a speaker's name as it is looked for; what no engine takes as text is left out of it."""
+    return folded(normal("".join(filter(str.isprintable, speaker)))) or None
 
 
 def has_words(row: Row, redact: Redact) -> bool:
