@@ -12,8 +12,8 @@ __all__ = ["once"]
 K = TypeVar("K")
 V = TypeVar("V")
 
-# The tails of a few dozen threads: each step of a turn looks at all of its tail, and hardly any of it is new.
-_MOST = 4_096
+# The tails of a dozen threads: each step of a turn looks at all of its tail, and hardly any of it is new.
+_MOST = 2_048
 
 
 def once(work_out: Callable[[K], V], keep: Callable[[K], bool] = lambda _: True) -> Callable[[K], V]:
