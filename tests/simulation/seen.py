@@ -177,6 +177,14 @@ class Seen:
     def _check_groups(self, where: str, context: Context, pk: int, record: dict[str, Any]) -> None:
         """Check that the log that is shown stands for all that the cursor has passed."""
         log = self._log(pk)
+        forgotten = self._checker.rows(
+            "SELECT number FROM generations WHERE log_pk = ? AND number > ? AND kind = 'forget'",
+            log,
+            record["generation"],
+        )
+        if forgotten:
+            # Another thread of this log was deleted since the context was built: its groups are gone from every generation.
+            return
         groups = self._checker.groups(log)
         by_pk = {group.pk: group for group in groups}
         by_id = {group.id: group for group in groups}
