@@ -87,6 +87,39 @@ async def test_what_is_lost_in_the_end_is_told(clock: FakeClock, caplog: pytest.
     assert any("2 messages could not be saved" in line for line in caplog.messages)
 
 
+async def test_what_can_never_be_saved_is_refused_at_once(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong message is the caller's to mend while it is said, and keeps nothing else from being saved."""
+    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    memory = Memory(nowhere(), clock=clock)
+    async with memory.turn("t1", "alice") as turn:
+        with pytest.raises(InputError):
+            await turn.prepare(UserMessage("one", speaker=7))  # pyright: ignore[reportArgumentType]
+        await turn.prepare(UserMessage("two"))
+    memory.address = address
+    async with memory:
+        await say(memory, "three")
+        assert await stored(memory) == ["two", "three", "answer to three"]
+
+
+async def test_a_leftover_that_can_never_be_saved_blocks_nothing(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An id that the thread has with other words is refused by the store alone: it is told, and the thread goes on."""
+    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    memory = Memory(nowhere(), clock=clock)
+    for text in ("zero", "other words"):
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage(text, id="m0"))
+    await say(memory, "one")
+    memory.address = address
+    async with memory:
+        await say(memory, "two")
+        assert await stored(memory) == ["zero", "one", "answer to one", "two", "answer to two"]
+    assert any("cannot be saved" in line for line in caplog.messages)
+
+
 async def test_what_a_person_must_mend_is_raised(clock: FakeClock) -> None:
     """In strict mode, for wrong messages and for addresses that can never work."""
     with pytest.raises(StoreError, match="cannot be reached"):

@@ -399,4 +399,6 @@ async def test_any_text_is_a_query(memory: Memory) -> None:
 async def test_huge_queries_are_answered(memory: Memory, query: str) -> None:
     """Ten thousand characters of anything are answered."""
     await say(memory, "t", "w1 w2 a x", "北北北")
-    await memory.search(query[:10_000], RESOURCE)
+    found = await memory.search(query[:10_000], RESOURCE)
+    assert len(found.results) <= 2
+    assert {result.thread for result in found.results} <= {"t"}

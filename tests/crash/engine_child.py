@@ -54,7 +54,7 @@ _START: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 _STEP: Final = timedelta(minutes=30)
 # Longer than a lease; a step may be interrupted again and again and is over before the next.
 _AFTER_LEASES: Final = timedelta(seconds=31)
-_SLOW_SECONDS: Final = 0.05
+_SLOW_SECONDS: Final = 0.2
 _NUMBERED: Final = re.compile(r"^<message>\[(\d+)\][^\n]*\n(.*?)\n</message>", re.MULTILINE | re.DOTALL)
 _TRANSCRIPT: Final = re.compile(r"<transcript>.*</transcript>", re.DOTALL)
 

@@ -12,12 +12,13 @@ from memolog.config import Config
 from memolog.context import Context, View, build
 from memolog.domain.clock import Clock
 from memolog.domain.errors import StoreError
-from memolog.domain.message import Message, NewMessage
+from memolog.domain.message import NewMessage, check_message
+from memolog.runtime.contexts import as_message
 from memolog.runtime.events import Degraded
 from memolog.runtime.kit import Left
-from memolog.tokens import TokenCounter, count_message
+from memolog.tokens import TokenCounter
 
-__all__ = ["Away", "Outside"]
+__all__ = ["Away", "Outside", "dated"]
 
 # Often enough for a database that restarts, seldom enough that an agent does not wait for one that is gone at every step.
 _RETRY_SECONDS = 5.0
@@ -33,6 +34,16 @@ class Outside:
     new_id: Callable[[], str]
     tell: Callable[[Degraded], None]
     leave: Callable[[Left], None]
+
+
+def dated(message: NewMessage, new_id: Callable[[], str], clock: Clock, zone: str | None) -> NewMessage:
+    """Return the message with an id and a time of its own, given when it is said: however often it is saved, it is saved once."""
+    return replace(
+        message,
+        id=new_id() if message.id is None else message.id,
+        created_at=message.created_at or clock.now(),
+        zone=message.zone or zone,
+    )
 
 
 class Away:
@@ -57,35 +68,16 @@ class Away:
         self._outside.tell(Degraded(at=now, resource=self._resource, thread=self._thread, what=what, error=str(error)))
 
     def keep(self, messages: Sequence[NewMessage]) -> None:
-        """Hold messages. They get their ids and times now, so that they are saved once, as they were said."""
+        """Hold messages; refuses at once what could never be saved."""
         for message in messages:
-            self.said.append(
-                replace(
-                    message,
-                    id=self._outside.new_id() if message.id is None else message.id,
-                    created_at=message.created_at or self._outside.clock.now(),
-                    zone=message.zone or self._zone,
-                )
-            )
+            check_message(message)
+        self.said += (dated(message, self._outside.new_id, self._outside.clock, self._zone) for message in messages)
 
     def context(self, ephemeral: Sequence[NewMessage]) -> Context:
         """Return what the model can be shown: what this turn has said so far."""
         now = self._outside.clock.now()
         counter = self._outside.counter
-        tail = tuple(
-            Message(
-                id=message.id or "",
-                resource=self._resource,
-                thread=self._thread,
-                seq=number,
-                role=message.role,
-                parts=message.parts,
-                created_at=message.created_at or now,
-                tokens=count_message(message, counter),
-                speaker=message.speaker,
-            )
-            for number, message in enumerate(self.said, start=1)
-        )
+        tail = tuple(as_message(message, number, now, counter) for number, message in enumerate(self.said, start=1))
         view = View(
             scope=self._config.scope,
             thread=self._thread,

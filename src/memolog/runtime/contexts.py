@@ -23,7 +23,7 @@ from memolog.store.working_memory import Facts
 from memolog.tasks.worth import edge_lines
 from memolog.tokens import TokenCounter, count_message, cut_middle
 
-__all__ = ["Contexts", "Made", "Shown"]
+__all__ = ["Contexts", "Made", "Shown", "as_message"]
 
 # However small a tail may be, a request of this size is repeated whole.
 _REPEATED_TOKENS = 2_000
@@ -51,6 +51,21 @@ class Made:
     record: JsonObject
     uncovered: int = 0
     unspanned: int = 0
+
+
+def as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCounter) -> Message:
+    """Return what is not stored yet as it will look to a context."""
+    return Message(
+        id=message.id or "",
+        resource="",
+        thread="",
+        seq=seq,
+        role=message.role,
+        parts=message.parts,
+        created_at=message.created_at or now,
+        tokens=count_message(message, counter),
+        speaker=message.speaker,
+    )
 
 
 class Contexts:
@@ -161,7 +176,7 @@ class Contexts:
         known = tuple(m for m in snapshot.tail if m.state == "live") if snapshot else ()
         known += tuple(m for m in since if m.seq > read)
         start = max((m.seq for m in known), default=read)
-        fresh = tuple(self._as_message(m, start + i, shown) for i, m in enumerate(unsaved, start=1))
+        fresh = tuple(as_message(m, start + i, shown.now, self._counter) for i, m in enumerate(unsaved, start=1))
         view = View(
             scope=snapshot.scope if snapshot else "thread",
             thread=snapshot.thread.id if snapshot else "",
@@ -187,21 +202,8 @@ class Contexts:
     def including(self, snapshot: Snapshot, unsaved: Sequence[NewMessage], shown: Shown) -> Snapshot:
         """Return a snapshot as it would be if these messages had been saved."""
         last = snapshot.thread.last_seq
-        fresh = tuple(self._as_message(m, last + i, shown) for i, m in enumerate(unsaved, start=1))
+        fresh = tuple(as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(unsaved, start=1))
         return replace(snapshot, tail=snapshot.tail + fresh)
-
-    def _as_message(self, message: NewMessage, seq: int, shown: Shown) -> Message:
-        return Message(
-            id=message.id or "",
-            resource="",
-            thread="",
-            seq=seq,
-            role=message.role,
-            parts=message.parts,
-            created_at=message.created_at or shown.now,
-            tokens=count_message(message, self._counter),
-            speaker=message.speaker,
-        )
 
     # ------------------------------------------------------------ again
 

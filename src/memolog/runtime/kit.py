@@ -5,11 +5,12 @@ Knows the parts by name, and remembers how models count. A remembered factor onl
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from memolog.domain.clock import Clock
-from memolog.domain.errors import MemologError
+from memolog.domain.errors import InputError, MemologError
 from memolog.domain.message import NewMessage
 from memolog.domain.run import Calibration
 from memolog.runtime.compacting import Compacting
@@ -21,6 +22,7 @@ from memolog.store import Store
 
 __all__ = ["Kit", "Left"]
 
+_log = logging.getLogger("memolog")
 
 _DELAYS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
@@ -62,8 +64,12 @@ class Kit:
         """Save what earlier turns left behind: all of it, or that of one thread, which comes before what is new."""
         for left in tuple(self.left):
             if resource is None or (left.resource, left.thread) == (resource, thread):
-                # Ids were given when it was said, so saving it twice is saving it once.
-                await self.store.messages.save(left.resource, left.thread, left.messages, turn=left.turn)
+                try:
+                    # Ids were given when it was said, so saving it twice is saving it once.
+                    await self.store.messages.save(left.resource, left.thread, left.messages, turn=left.turn)
+                except InputError as error:
+                    # It can never be saved, and must not keep others from it.
+                    _log.error("%d messages of thread %s cannot be saved: %s", len(left.messages), left.thread, error)
                 if left in self.left:
                     self.left.remove(left)
 

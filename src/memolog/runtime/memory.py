@@ -198,11 +198,11 @@ class Memory(LookingBack, Forgetting, Transferring):
 
     async def _open_at_last(self) -> None:
         """Try once more to save what was said while there was no database to save it in."""
-        if self._left and not self._is_closed:
+        count = sum(len(left.messages) for left in self._left)
+        if count and not self._is_closed:
             try:
-                await (await self.open()).rescue()
+                await self.open()
             except MemologError as error:
-                count = sum(len(left.messages) for left in self._left)
                 _log.error("%d messages could not be saved, and the memory is closed: %s", count, error)
 
     async def settled(self) -> None:

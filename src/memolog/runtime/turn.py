@@ -19,7 +19,7 @@ from memolog.domain.errors import InputError, MemologError, StoreBusy, StoreErro
 from memolog.domain.message import Message, NewMessage
 from memolog.domain.own import with_own_apart
 from memolog.domain.run import Usage
-from memolog.runtime.away import Away, Outside
+from memolog.runtime.away import Away, Outside, dated
 from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
 from memolog.runtime.injecting import find_passages, newest_question
@@ -82,7 +82,8 @@ class Turn:
         try:
             self._kit = await self._open_kit()
         except StoreError as error:
-            if self._config.strict or not error.retryable:
+            # What a person must mend is told when the turn begins; later it must not break what is under way.
+            if self._config.strict or (self._away is None and not error.retryable):
                 raise
             self._away = self._away or Away(
                 self._outside, resource=self.resource, thread=self.thread, config=self._config, zone=self._zone
@@ -209,14 +210,7 @@ class Turn:
         """Hold messages until they are saved. They get their ids and times now, so that a retry saves them once."""
         kit = self._kit
         for message in with_own_apart(_checked(messages), self._own_calls):
-            self._unsaved.append(
-                replace(
-                    message,
-                    id=kit.store.new_id() if message.id is None else message.id,
-                    created_at=message.created_at or kit.clock.now(),
-                    zone=message.zone or self._zone,
-                )
-            )
+            self._unsaved.append(dated(message, kit.store.new_id, kit.clock, self._zone))
 
     async def _prepare(self, ephemeral: tuple[NewMessage, ...]) -> Made:
         kit = self._kit
