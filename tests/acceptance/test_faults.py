@@ -179,12 +179,12 @@ async def test_a_model_that_hangs(tell: Open) -> None:
         return observations_of(request)
 
     story = tell(model=ScriptedModel([hang] * 3), config=HASTY)
-    context = await asyncio.wait_for(_ask(story, "word " * 2_000), 2)
+    context = await asyncio.wait_for(_ask(story, "word " * 2_000), 30)
     assert context.messages[-1].text == story.said[-1]
     assert [event.what for event in story.told(Degraded)] == ["waiting for the model"]
     assert (await story.memory.status(THREAD, RESOURCE)).breaker_open
     before = len(story.told(Degraded))
-    await asyncio.wait_for(_ask(story, "short"), 2)
+    await asyncio.wait_for(_ask(story, "short"), 30)
     assert len(story.told(Degraded)) == before
     never.set()
     await story.memory.settled()
@@ -210,7 +210,7 @@ async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: F
     async with story.memory.turn(THREAD, RESOURCE) as turn:
         await turn.prepare(UserMessage("word " * 300))
     assert (await story.memory.status(THREAD, RESOURCE)).running == 1
-    await asyncio.wait_for(story.memory.aclose(), 2)
+    await asyncio.wait_for(story.memory.aclose(), 30)
     assert len(asyncio.all_tasks()) == 1
     with pytest.raises(StoreError):
         await story.memory.status(THREAD, RESOURCE)
@@ -271,15 +271,15 @@ async def test_events_come_in_order_and_end(tell: Open) -> None:
     expected = list(story.events)
     kinds = [event.kind for event in expected]
     assert kinds.index("RunStarted") < kinds.index("RunEnded")
-    got = [await asyncio.wait_for(anext(stream), 1) for _ in expected]
+    got = [await asyncio.wait_for(anext(stream), 30) for _ in expected]
     assert got == expected
     late = asyncio.create_task(_all(story.memory.events()))
     await asyncio.sleep(0)
     await story.memory.aclose()
     with pytest.raises(StopAsyncIteration):
-        await asyncio.wait_for(anext(stream), 1)
-    assert await asyncio.wait_for(late, 1) == story.events[len(expected) :]
-    assert await asyncio.wait_for(_all(story.memory.events()), 1) == []
+        await asyncio.wait_for(anext(stream), 30)
+    assert await asyncio.wait_for(late, 30) == story.events[len(expected) :]
+    assert await asyncio.wait_for(_all(story.memory.events()), 30) == []
 
 
 async def _all(stream: AsyncIterator[Event]) -> list[Event]:
@@ -341,7 +341,7 @@ def file(tmp_path: Path) -> str:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns less patient with the database, so that tests are quick."""
-    monkeypatch.setattr(turns, "_STORE_SECONDS", 0.15)
+    monkeypatch.setattr(turns, "_STORE_SECONDS", 0.6)
 
 
 @pytest.mark.usefixtures("hasty")

@@ -143,7 +143,7 @@ async def test_a_write_cancelled_while_it_waits_for_a_row(postgres_url: str) -> 
             await waiting
         done.set()
         await holder
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await other.messages.save(RESOURCE, "one", UserMessage("second"))
         texts = [message.text for message in await store.messages.after(RESOURCE, "one")]
     assert texts == ["first", "second"]

@@ -460,7 +460,7 @@ async def test_locked_for_too_long(tmp_path: Path, locker: Any, durability: str)
         )
         ticks.cancel()
         assert [type(result) for result in results] == [StoreBusy] * 3
-        assert await ticks > 20
+        assert await ticks > 3
         assert await _count(store) == 1
         release()
         await store.messages.save("r", "t", UserMessage("second"))
@@ -501,7 +501,7 @@ async def test_a_file_locked_while_it_is_opened(tmp_path: Path, locker: Any) -> 
 
 async def test_a_row_locked_for_too_long(postgres_url: str) -> None:
     """On PostgreSQL a statement that waits longer than its time limit is told as busy; the next call works."""
-    async with await _open(postgres_url, statement_timeout=0.3) as store, await _open(postgres_url) as other:
+    async with await _open(postgres_url, statement_timeout=1.0) as store, await _open(postgres_url) as other:
         await store.messages.save("r", "t", UserMessage("first"))
         engine: Any = other.engine
         async with engine._connection() as connection, connection.transaction():
@@ -551,9 +551,15 @@ async def test_the_server_ends_a_transaction(postgres_url: str) -> None:
         async with engine._connection() as connection, connection.transaction():
             await connection.execute("UPDATE threads SET updated_at = updated_at")
             saving = asyncio.create_task(store.messages.save("r", "t", [UserMessage("a"), UserMessage("b")]))
-            await asyncio.sleep(0.2)
             end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            ended = await connection.fetch(f"{end} WHERE wait_event_type = 'Lock' AND query LIKE '%threads%'")
+            ended: list[Any] = []
+            for _ in range(600):
+                # Within a transaction the server would show the same moment again and again.
+                await connection.execute("SELECT pg_stat_clear_snapshot()")
+                ended = await connection.fetch(f"{end} WHERE wait_event_type = 'Lock' AND query LIKE '%threads%'")
+                if ended:
+                    break
+                await asyncio.sleep(0.05)
             assert len(ended) == 1
         assert (await saving).added == 2
         assert await _count(store) == 3
