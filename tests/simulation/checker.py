@@ -218,6 +218,8 @@ class Checker:
         fresh = {end for end in ends if (log, thread, end) not in self._known.boundaries}
         if not fresh:
             return
+        # What an earlier boundary has separated, when that was right, no later one separates again.
+        earlier = {end for of, at, end in self._known.boundaries if (of, at) == (log, thread)}
         self._known.boundaries |= {(log, thread, end) for end in fresh}
         rows = self.rows("SELECT seq, role, pairs, state FROM messages WHERE thread_pk = ? ORDER BY seq", thread)
         # A span may have been cut before something was withdrawn; and what fills a hole ends where the hole does.
@@ -225,7 +227,8 @@ class Checker:
         torn, torn_by_gone = list(_torn(rows, is_strict=False)), list(_torn(rows, is_strict=True))
         for end in fresh:
             for call, first, last in torn if is_new or end + 1 in firsts else torn_by_gone:
-                if first <= end and (last is None or end < last):
+                is_separate = any(first <= other < end for other in earlier)
+                if first <= end and (last is None or end < last) and not is_separate:
                     raise Broken(
                         f"log {log}, thread {thread}: a span ends at {end}, inside call {call} ({first}–{last})"
                     )
