@@ -4,7 +4,7 @@ Knows what goes where. The prefix and the note depend on the log alone, the tail
 the present. Nothing here raises because of what was said.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from memolog.context.edge import OTHERS, edge_blocks
@@ -14,7 +14,7 @@ from memolog.context.value import Block, Context, ContextMessage, Counts
 from memolog.context.view import GroupView, View
 from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, USAGE, USAGE_RESOURCE
 from memolog.domain.message import NewMessage
-from memolog.domain.once import once
+from memolog.domain.once import each_once
 from memolog.tokens import count_message
 from memolog.tokens.estimate import guarded
 
@@ -42,19 +42,25 @@ def _prefix(view: View) -> Iterable[Block]:
     """Yield the blocks of the prefix. What an activation adds comes last, so that it only adds to the text."""
     if view.instructions and view.instructions.strip():
         yield _stable(view, "instructions", view.instructions)
-    groups = [group for group in view.groups if group.text]
+    groups = _blocks(view.groups)
     kept = view.working_memory or ""
     if groups or kept.strip():
         yield _stable(view, "usage", f"{USAGE}\n{USAGE_RESOURCE}" if view.scope == "resource" else USAGE)
     if kept.strip():
         yield _stable(view, "working-memory", element("working-memory", escape(kept)))
-    for group in groups:
-        yield _block(group)
+    yield from groups
 
 
-@once
 def _block(group: GroupView) -> Block:
     return Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
+
+
+_known_blocks = each_once(_block)
+
+
+def _blocks(groups: Sequence[GroupView]) -> tuple[Block, ...]:
+    blocks = _known_blocks(groups)
+    return blocks if all(block.text for block in blocks) else tuple(block for block in blocks if block.text)
 
 
 def _note(view: View) -> Block | None:

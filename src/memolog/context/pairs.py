@@ -9,7 +9,7 @@ since the model must see the two together; so does each result of a message whos
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -17,8 +17,8 @@ from memolog.context.escape import element, escape, one_line
 from memolog.context.value import ContextMessage
 from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, REPEATED_RESULT
 from memolog.domain.codec import JsonValue, dumps
-from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart, is_short
-from memolog.domain.once import once
+from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.once import grown
 
 __all__ = ["closed_cuts", "is_compacted", "is_question", "mend"]
 
@@ -28,10 +28,10 @@ _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
     """Return the messages as a model must be shown them: each call with its result, nothing withdrawn, summaries once."""
     shown = _shown(messages)
-    if not any(isinstance(part, _TOOL_PARTS) for row in shown for part in row.parts):
+    if not shown.has_tools:
         # Without calls and results nothing can be torn apart, and a long chat is shown at every step.
-        return tuple(row for row in shown if row.parts)
-    pieces = [piece for row in shown for piece in _runs(row)]
+        return tuple(row for row in shown.rows if row.parts) if shown.has_gaps else shown.rows
+    pieces = [piece for row in shown.rows for piece in _runs(row)]
     owners = _match([piece.parts for piece in pieces])
     answers = _answers(pieces, owners)
     mended: list[ContextMessage] = []
@@ -84,11 +84,20 @@ def _is_live(message: Message) -> bool:
     return message.state == "live"
 
 
-def _shown(messages: Iterable[Message]) -> list[ContextMessage]:
-    """Return what is shown of the rows: continuations joined to what they continue, a batch's summary once."""
-    rows: list[ContextMessage] = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What is shown of the rows so far, and what the next row may have to do with it."""
+
+    rows: tuple[ContextMessage, ...] = ()
     last: Message | None = None
     summary: str | None = None
+    has_tools: bool = False
+    has_gaps: bool = False
+
+
+def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
+    """Return what is shown with more rows: continuations joined to what they continue, a batch's summary once."""
+    rows, last, summary = list(shown.rows), shown.last, shown.summary
     for message in filter(_is_live, messages):
         if is_compacted(message):
             # The rows of a batch repeat its summary or leave theirs empty.
@@ -98,9 +107,20 @@ def _shown(messages: Iterable[Message]) -> list[ContextMessage]:
         elif last and (last.id, last.role) == (message.id, message.role):
             rows[-1] = replace(rows[-1], parts=(*rows[-1].parts, *message.parts))
         else:
-            rows.append(_known_as_is(message))
+            rows.append(_as_is(message))
             summary, last = None, message
-    return rows
+    fresh = rows[max(len(shown.rows) - 1, 0) :]
+    return _Shown(
+        rows=tuple(rows),
+        last=last,
+        summary=summary,
+        has_tools=shown.has_tools or any(isinstance(part, _TOOL_PARTS) for row in fresh for part in row.parts),
+        has_gaps=shown.has_gaps or not all(row.parts for row in fresh),
+    )
+
+
+# A tail grows by a message or two from one request to the next.
+_shown = grown(_Shown(), _show_more)
 
 
 def _as_is(message: Message) -> ContextMessage:
@@ -111,9 +131,6 @@ def _as_is(message: Message) -> ContextMessage:
         speaker=message.speaker,
         created_at=message.created_at,
     )
-
-
-_known_as_is = once(_as_is, keep=is_short)
 
 
 def _summary(message: Message, text: str) -> ContextMessage:

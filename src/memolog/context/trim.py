@@ -30,7 +30,11 @@ def show(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCou
     """Return the whole tail, opened by what is repeated."""
     present = {message.seq for message in tail}
     # Repeated is repeated word for word, also where a summary would stand in its place.
-    again = [replace(message, level=0, injection=None) for message in repeated if message.seq not in present]
+    again = [
+        replace(message, level=0, injection=None) if is_compacted(message) else message
+        for message in repeated
+        if message.seq not in present
+    ]
     rows = [*again, *tail]
     messages = mend(rows)
     return ShownTail(messages=messages, tokens=_weight(rows, messages, counter))
@@ -101,6 +105,6 @@ def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter
 
     A late result counts as its row and as its note: rare, and on the safe side.
     """
-    stored = sum(row.tokens for row in rows if row.state == "live" and not is_compacted(row))
+    stored = sum(row.tokens for row in rows if row.state == "live" and not (row.level and is_compacted(row)))
     added = sum(count_parts(message.role, message.parts, counter) for message in messages if message.synthetic)
     return stored + added

@@ -33,7 +33,6 @@ __all__ = [
     "UserMessage",
     "check_message",
     "continues",
-    "is_short",
     "pairs_of",
     "parts_from_json",
     "parts_to_json",
@@ -43,8 +42,6 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 ROLES: Final[tuple[str, ...]] = get_args(Role)
 
 MessageState: TypeAlias = Literal["live", "withdrawn", "forgotten"]
-
-_SHORT_TOKENS = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,11 +165,6 @@ class Message:
     def text(self) -> str:
         """Return the text parts, joined by blank lines."""
         return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
-
-
-def is_short(message: Message) -> bool:
-    """Tell whether a message is small enough to be kept in memory beside others of its kind."""
-    return message.tokens <= _SHORT_TOKENS
 
 
 Content: TypeAlias = str | Part | Iterable[str | Part] | None

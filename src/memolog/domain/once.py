@@ -1,35 +1,51 @@
-"""Once: what follows from an immutable value, worked out the first time it is asked for.
+"""Once: what follows from a sequence of immutable values that grows at its end, worked out for what is new.
 
-Knows values by their identity, so that looking one up costs no comparison of what it holds. Knows nothing of what the values
-are; all that is kept can be lost at any moment.
+Each step of a turn looks at all of its tail and its log, and hardly any of it is new. Knows a sequence by its first value.
+Knows nothing of what the values are; all that is kept can be lost at any moment.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-__all__ = ["once"]
+__all__ = ["each_once", "grown"]
 
 K = TypeVar("K")
+S = TypeVar("S")
 V = TypeVar("V")
 
-# The tails of a dozen threads: each step of a turn looks at all of its tail, and hardly any of it is new.
-_MOST = 2_048
+# One sequence a thread: each holds all of its values.
+_MOST_SEQUENCES = 16
 
 
-def once(work_out: Callable[[K], V], keep: Callable[[K], bool] = lambda _: True) -> Callable[[K], V]:
-    """Return the function with a memory for the values that it was given last, but for those that are not to be kept."""
-    # The value itself is kept beside the answer: while it lives, no other one has its identity.
-    known: dict[int, tuple[K, V]] = {}
+def grown(empty: S, add: Callable[[S, Sequence[K]], S]) -> Callable[[Sequence[K]], S]:
+    """Return what follows from a sequence, worked out from what is new at its end since it was last given.
 
-    def answer(value: K) -> V:
-        found = known.get(id(value))
-        if found is not None and found[0] is value:
-            return found[1]
-        made = work_out(value)
-        if len(known) >= _MOST:
-            known.clear()
-        if keep(value):
-            known[id(value)] = value, made
+    `add` gets what followed from the values before, which it must not change, and those that came after.
+    """
+    known: dict[int, tuple[tuple[K, ...], S]] = {}
+
+    def answer(values: Sequence[K]) -> S:
+        if not values:
+            return empty
+        given = tuple(values)
+        # Found by its first value, which lives as long as it is kept here; the same values are compared by identity first.
+        before, made = known.get(id(given[0]), ((), empty))
+        if given[: len(before)] != before:
+            before, made = (), empty
+        if len(given) > len(before):
+            made = add(made, given[len(before) :])
+            if len(known) >= _MOST_SEQUENCES:
+                known.clear()
+            known[id(given[0])] = given, made
         return made
 
     return answer
+
+
+def each_once(work_out: Callable[[K], V]) -> Callable[[Sequence[K]], tuple[V, ...]]:
+    """Return what follows from each value of a sequence that grows at its end."""
+
+    def add(known: tuple[V, ...], values: Sequence[K]) -> tuple[V, ...]:
+        return (*known, *map(work_out, values))
+
+    return grown((), add)

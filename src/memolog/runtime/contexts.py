@@ -293,7 +293,7 @@ def _record(
         "cursor": view.cursor,
         "first": view.tail[0].seq if view.tail else 0,
         "last": view.tail[-1].seq if view.tail else 0,
-        "compacted": [message.seq for message in view.tail if is_compacted(message)],
+        "compacted": [message.seq for message in view.tail if message.level and is_compacted(message)],
         "repeated": [message.seq for message in view.repeated],
         "hinted": snapshot.thread.hints.last_seq,
         "others": [

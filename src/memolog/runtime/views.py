@@ -23,8 +23,8 @@ from memolog.decide import (
     Tail,
     Weight,
 )
-from memolog.domain.message import Message, TextPart, is_short, pairs_of
-from memolog.domain.once import once
+from memolog.domain.message import Message, TextPart, pairs_of
+from memolog.domain.once import each_once
 from memolog.store.snapshot import GroupRow, OtherRow, Snapshot
 
 __all__ = ["Asked", "cache_seconds", "state_of"]
@@ -116,12 +116,10 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
 
 
 def _entries(groups: Sequence[GroupRow], factor: float) -> tuple[Entry, ...]:
-    entries = tuple(map(_entry, groups))
+    entries = _known_entries(groups)
     return entries if factor == 1.0 else tuple(replace(e, tokens=_scaled(e.tokens, factor)) for e in entries)
 
 
-# A shared log has hundreds of groups, looked at in every step, and they hardly ever change.
-@once
 def _entry(group: GroupRow) -> Entry:
     return Entry(
         id=group.id,
@@ -130,6 +128,10 @@ def _entry(group: GroupRow) -> Entry:
         newest=group.last_at,
         is_reflection=group.kind == "reflection",
     )
+
+
+# A shared log has hundreds of groups, looked at in every step; they grow at their end, and hardly ever change.
+_known_entries = each_once(_entry)
 
 
 def _ready_reflection(snapshot: Snapshot) -> ReadyReflection | None:
@@ -154,7 +156,7 @@ def _own_tail(snapshot: Snapshot, factor: float) -> Tail:
 
 def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
     """Return messages as decisions see them. A tombstone weighs nothing and holds nothing open."""
-    weights = tuple(map(_known_weight, messages))
+    weights = _weights(messages)
     return weights if factor == 1.0 else tuple(replace(w, tokens=_scaled(w.tokens, factor)) for w in weights)
 
 
@@ -172,7 +174,8 @@ def _weight(message: Message) -> Weight:
     )
 
 
-_known_weight = once(_weight, keep=is_short)
+# A tail grows by a message or two from one decision to the next.
+_weights = each_once(_weight)
 
 
 def _is_plain(message: Message) -> bool:
