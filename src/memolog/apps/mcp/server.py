@@ -6,7 +6,7 @@ used, since tools have the schemas that they have everywhere, and none that is g
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -25,7 +25,7 @@ from memolog.domain.errors import MemologError, NotFound
 from memolog.domain.own import own_tool
 from memolog.version import __version__
 
-__all__ = ["SESSION_HEADER", "build_server", "serve_stdio"]
+__all__ = ["SESSION_HEADER", "MemoryServer", "build_server", "serve_stdio"]
 
 _log = logging.getLogger("memolog")
 
@@ -37,8 +37,11 @@ Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
 
 
-class _Server(Server[Any]):
+class MemoryServer(Server[Any]):
     """The library's server, which also says in the older handshake that the list of resources changes."""
+
+    close_streams: Callable[[], None]
+    """Ends the streams of changes, so that their clients know that it was meant."""
 
     def create_initialization_options(
         self,
@@ -154,16 +157,15 @@ class _Answers:
         try:
             yield
         finally:
-            self.listening.close()
             looking.cancel()
             with suppress(asyncio.CancelledError):
                 await looking
 
 
-def build_server(served: Served) -> Server[Any]:
+def build_server(served: Served) -> MemoryServer:
     """Return the server of a memory; `serve_stdio` and `serve_http` run it."""
     answers = _Answers(served)
-    return _Server(
+    server = MemoryServer(
         "memolog",
         version=__version__,
         title="Memolog",
@@ -181,6 +183,8 @@ def build_server(served: Served) -> Server[Any]:
         on_get_prompt=answers.get_prompt,
         on_completion=answers.complete,
     )
+    server.close_streams = answers.listening.close
+    return server
 
 
 async def serve_stdio(served: Served) -> None:

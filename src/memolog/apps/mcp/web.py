@@ -21,7 +21,7 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from memolog.apps.mcp.served import Served
-from memolog.apps.mcp.server import build_server
+from memolog.apps.mcp.server import MemoryServer, build_server
 from memolog.domain.errors import ConfigError, InputError, StoreUnavailable
 
 __all__ = ["PATH", "TOKEN_VARIABLE", "Door", "is_loopback", "open_door", "read_token", "serve_http", "web_app"]
@@ -135,7 +135,7 @@ def _is_any(host: str) -> bool:
 # ---------------------------------------------------------------- serving
 
 
-def web_app(served: Served, door: Door) -> App:
+def web_app(server: MemoryServer, door: Door) -> App:
     """Return the application: the token first, then the name that was asked for, then the protocol."""
     names = [*door.allowed_hosts]
     if is_loopback(door.host):
@@ -149,7 +149,7 @@ def web_app(served: Served, door: Door) -> App:
         allowed_hosts=hosts,
         allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
     )
-    app = build_server(served).streamable_http_app(
+    app = server.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=_LARGEST_REQUEST,
         session_idle_timeout=_IDLE_SECONDS,
@@ -203,15 +203,16 @@ async def _refuse(send: Send) -> None:
 
 async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None = None) -> None:
     """Serve any number of clients over HTTP, until the program is told to end, or the event is set."""
+    server = build_server(served)
     config = uvicorn.Config(
-        web_app(served, door),
+        web_app(server, door),
         lifespan="on",
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GOODBYE_SECONDS,
     )
-    program = _Program(config)
+    program = _Program(config, server.close_streams)
     ending = asyncio.create_task(_end(program, until)) if until is not None else None
     try:
         with door.listening:
@@ -228,6 +229,15 @@ async def _end(program: uvicorn.Server, until: asyncio.Event) -> None:
 
 class _Program(uvicorn.Server):
     """The library's program, which ends when it is told to and lets its caller close the memory."""
+
+    def __init__(self, config: uvicorn.Config, say_goodbye: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._say_goodbye = say_goodbye
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams first: nobody would close them before the patience with them is over."""
+        self._say_goodbye()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
