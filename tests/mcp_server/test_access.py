@@ -187,6 +187,11 @@ async def test_a_server_that_only_shows(mode: str, tmp_path: Path) -> None:
             assert "read-only" in refused["error"]
         assert (await call(client, "task-query", action="ready"))["success"]
         assert (await client.read_resource("memolog://context-pack")).contents
+        assert "can only be read here" in (client.instructions or "")
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["start-session"]
+        assert "task-mutate" not in (await client.get_prompt("start-session", {})).model_dump_json()
+        with pytest.raises(Exception, match="There is no prompt"):
+            await client.get_prompt("hand-over", {})
     async with Memory(path) as memory:
         assert len((await memory.tasks(RESOURCE).list()).items) == 5
 

@@ -158,7 +158,8 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
     texts = [
         ("facts", element("working-memory", facts) if facts.strip() else ""),
         ("tasks", element("tasks", "\n".join(lines)) if lines else ""),
-        ("intro", PACK),
+        # Words about what follows must not take the room of what follows.
+        ("intro", PACK if _size(view, PACK) <= view.tokens // 4 else ""),
         ("hints", told),
     ]
     return [(name, text) for name, text in texts if text]

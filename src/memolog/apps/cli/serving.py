@@ -121,7 +121,10 @@ async def _described(served: "Served", *, is_read_only: bool) -> Answer:
 
     tools = tool_definitions(served.tools, is_read_only=is_read_only)
     listed = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in await resources.listed(served)]
-    offered = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in prompts.listed()]
+    offered = [
+        one.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for one in prompts.listed(is_read_only=is_read_only)
+    ]
     data: dict[str, Any] = {
         "resource": served.resource,
         "thread": served.thread,

@@ -16,7 +16,7 @@ from memolog.domain.errors import NotFound
 from memolog.runtime.packing import context_pack
 from memolog.tasks.worth import edge_lines
 
-__all__ = ["HAND_OVER", "START", "listed", "prompt"]
+__all__ = ["HAND_OVER", "START", "instructions", "listed", "prompt"]
 
 START: Final = "start-session"
 HAND_OVER: Final = "hand-over"
@@ -26,32 +26,37 @@ _NOBODY: Final = "-"
 _PLACE: Final = re.compile(r"\{(\w+)\}")
 
 
-def listed() -> list[types.Prompt]:
-    """Return the prompts that clients offer to people."""
-    return [
-        types.Prompt(
-            name=START,
-            title="Start of a session",
-            description="Begin where earlier work stands: what is remembered, and how to go on from it.",
-            arguments=[types.PromptArgument(name="goal", description="What this session is for.", required=False)],
-        ),
-        types.Prompt(
-            name=HAND_OVER,
-            title="Hand-over",
-            description="End a session so that somebody else can go on: tasks, notes, and a short text.",
-            arguments=[types.PromptArgument(name="to", description="Who goes on.", required=False)],
-        ),
-    ]
+def listed(*, is_read_only: bool = False) -> list[types.Prompt]:
+    """Return the prompts that clients offer to people; who cannot write has nothing to hand over."""
+    start = types.Prompt(
+        name=START,
+        title="Start of a session",
+        description="Begin where earlier work stands: what is remembered, and how to go on from it.",
+        arguments=[types.PromptArgument(name="goal", description="What this session is for.", required=False)],
+    )
+    over = types.Prompt(
+        name=HAND_OVER,
+        title="Hand-over",
+        description="End a session so that somebody else can go on: tasks, notes, and a short text.",
+        arguments=[types.PromptArgument(name="to", description="Who goes on.", required=False)],
+    )
+    return [start] if is_read_only else [start, over]
+
+
+def instructions(served: Served) -> str:
+    """Return what a client is told at once: how the tools are used."""
+    guidance = served.tools.guidance
+    return f"{guidance}\n\n{_text('only_looking')}" if served.is_read_only else guidance
 
 
 async def prompt(served: Served, name: str, given: Mapping[str, str]) -> types.GetPromptResult:
     """Return a prompt, filled in; raises NotFound."""
     if name == START:
         text, told = await _start(served, given), "How a session begins."
-    elif name == HAND_OVER:
+    elif name == HAND_OVER and not served.is_read_only:
         text, told = await _hand_over(served, given), "How a session ends."
     else:
-        raise NotFound(f"There is no prompt {name[:80]!r}.", then=f"There are {START} and {HAND_OVER}.")
+        raise NotFound(f"There is no prompt {name[:80]!r}.", then=f"Begin with {START}.")
     content = types.TextContent(type="text", text=wire_text(text))
     return types.GetPromptResult(description=told, messages=[types.PromptMessage(role="user", content=content)])
 
@@ -60,7 +65,8 @@ async def _start(served: Served, given: Mapping[str, str]) -> str:
     pack = await context_pack(served.memory, served.resource, served.thread, tokens=served.tokens)
     goal = given.get("goal", "").strip()[:_LONGEST]
     end = _filled(_text("start_goal"), goal=goal) if goal else _text("start_no_goal")
-    return _filled(_text("start_of_session"), pack=pack.text or "(nothing yet)", goal=end)
+    words = _text("start_to_look" if served.is_read_only else "start_of_session")
+    return _filled(words, pack=pack.text or "(nothing yet)", goal=end)
 
 
 async def _hand_over(served: Served, given: Mapping[str, str]) -> str:

@@ -134,7 +134,7 @@ class _Answers:
     async def list_prompts(self, context: Context, params: object) -> types.ListPromptsResult:
         """Return the prompts."""
         del context, params
-        return types.ListPromptsResult(prompts=prompts.listed())
+        return types.ListPromptsResult(prompts=prompts.listed(is_read_only=self.served.is_read_only))
 
     async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """Return a prompt, filled in."""
@@ -169,7 +169,7 @@ def build_server(served: Served) -> MemoryServer:
         "memolog",
         version=__version__,
         title="Memolog",
-        instructions=served.tools.guidance,
+        instructions=prompts.instructions(served),
         lifespan=answers.lifespan,
         on_list_tools=answers.list_tools,
         on_call_tool=answers.call_tool,
