@@ -291,6 +291,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "journal.add": [
         lambda s, r, _: s.journal.add(r, [NewEvent(kind="Mine", thread="secret", at=NOW, data={"about": "hers"})])
     ],
+    "journal.pulse": [lambda s, r, _: s.journal.pulse(r)],
     "journal.newest": [
         lambda s, r, _: s.journal.newest(r, thread="secret"),
         lambda s, r, _: s.journal.newest(r),

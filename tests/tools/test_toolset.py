@@ -197,6 +197,26 @@ async def test_the_task_in_hand() -> None:
         assert closed["next"]["task"]["status"] == "in_progress"
 
 
+async def test_tools_before_the_first_message() -> None:
+    """A thread in which nothing was said yet is no error: its tools look, write and claim."""
+    async with Memory(":memory:", clock=FakeClock()) as memory:
+        tools = memory.tools("alice", thread="new")
+        for name, call in (
+            ("task-mutate", {"action": "create", "title": "Write it"}),
+            ("task-query", {"action": "ready"}),
+            ("task-query", {"action": "show", "task": "T-1", "related": True}),
+            ("memory-search", {"action": "search", "query": "it"}),
+            ("memory-search", {"action": "recall", "target": "working-memory"}),
+        ):
+            answer = await tools.call(name, call)
+            assert answer["success"], answer
+        nothing = await tools.call("task-query", {"action": "show", "task": "current"})
+        assert "No task is in hand" in nothing["error"]
+        assert await (await memory.open()).store.threads.count("alice") == 0
+        assert (await tools.call("task-mutate", {"action": "claim", "task": "T-1"}))["success"]
+        assert (await tools.call("task-query", {"action": "show", "task": "current"}))["task"]["handle"] == "T-1"
+
+
 async def test_the_working_memory_of_this_thread_and_of_all() -> None:
     """Notes go to the document that is meant, and the author is the session."""
     async with world() as here:

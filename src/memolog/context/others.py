@@ -17,7 +17,7 @@ from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPa
 from memolog.tokens import TokenCounter, cut, cut_middle
 from memolog.tokens.estimate import guarded
 
-__all__ = ["render_others"]
+__all__ = ["render_others", "said_lines"]
 
 # Enough for what was asked or answered; whoever needs more can search.
 _MESSAGE_CHARACTERS: Final = 400
@@ -71,9 +71,10 @@ def _blocks(others: Sequence[OtherThread], chosen: Sequence[_Line], totals: dict
     return "\n".join(blocks)
 
 
-def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_Line]:
+def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:
+    """Yield the place and a short line of each message that says something; ours and those that are gone do not."""
     summary: str | None = None
-    for position, message in enumerate(other.messages):
+    for position, message in enumerate(messages):
         if message.state != "live" or message.own or (is_compacted(message) and message.injection in {"", summary}):
             continue
         summary = message.injection if is_compacted(message) else None
@@ -81,8 +82,13 @@ def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_Line]:
         if text := one_line(cut_middle(said or "", _MESSAGE_CHARACTERS, " … ")):
             when = local(message.created_at, zone)
             clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
-            line = f"({clock}) {_who(message)}: {text}"
-            yield _Line(at=local(message.created_at, None), thread=index, position=position, text=line)
+            yield position, f"({clock}) {_who(message)}: {text}"
+
+
+def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_Line]:
+    for position, line in said_lines(other.messages, zone):
+        at = local(other.messages[position].created_at, None)
+        yield _Line(at=at, thread=index, position=position, text=line)
 
 
 def _who(message: Message) -> str:

@@ -14,6 +14,8 @@ __all__ = [
     "LEFT_OUT",
     "NO_RESULT",
     "OTHER_CONVERSATION",
+    "PACK",
+    "PACK_LEFT_OUT",
     "PASSED",
     "PASSED_DONE",
     "RECALLED",
@@ -39,6 +41,8 @@ LATE_RESULT: Final = _text("late_result")
 LEFT_OUT: Final = _text("left_out")
 NO_RESULT: Final = _text("no_result")
 OTHER_CONVERSATION: Final = _text("other_conversation")
+PACK: Final = _text("pack")
+PACK_LEFT_OUT: Final = _text("pack_left_out")
 PASSED: Final = _text("passed")
 PASSED_DONE: Final = _text("passed_done")
 RECALLED: Final = _text("recalled")

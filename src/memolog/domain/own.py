@@ -23,8 +23,10 @@ def own_tool(name: object) -> str | None:
     """Return which of our tools a name means, or None."""
     if not isinstance(name, str):
         return None
-    bare = _PREFIX.sub("", name.strip().lower(), count=1)
-    return _SPELT.get(_MARKS.sub("", bare))
+    spelt = name.strip().lower()
+    # Tried at the beginning alone: from every place of a long name it would take ever longer.
+    prefix = _PREFIX.match(spelt)
+    return _SPELT.get(_MARKS.sub("", spelt[prefix.end() :] if prefix else spelt))
 
 
 def with_own_apart(messages: Iterable[NewMessage], own_calls: set[str]) -> Iterator[NewMessage]:

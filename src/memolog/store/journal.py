@@ -106,6 +106,16 @@ class Journal:
 
         return await self._engine.read(script)
 
+    async def pulse(self, resource: str) -> tuple[int, ...]:
+        """Return a few numbers; when they differ from those of another moment, something of the resource has changed."""
+        check_id("resource", resource)
+
+        def script() -> Script[tuple[int, ...]]:
+            rows = yield q.pulse(resource=resource)
+            return tuple(rows[0])
+
+        return await self._engine.read(script)
+
     async def add_context(
         self, thread_pk: int, *, turn: str, step: int, now: datetime, record: JsonObject, model: str | None
     ) -> int:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from memolog.domain.errors import ThreadNotFound
 from memolog.domain.task import Task
 from memolog.runtime.memory import Memory
 from memolog.runtime.tasks import Tasks
@@ -23,11 +24,14 @@ _SHORTEST: Final = 4
 
 
 async def active_task(memory: Memory, resource: str, thread: str | None) -> str | None:
-    """Return the active task of a thread, or None."""
+    """Return the active task of a thread, or None, as in a thread where nothing has been said yet."""
     if thread is None:
         return None
     kit = await memory.open()
-    return (await kit.store.threads.get(resource, thread)).active_task
+    try:
+        return (await kit.store.threads.get(resource, thread)).active_task
+    except ThreadNotFound:
+        return None
 
 
 async def task_meant(tasks: Tasks, name: str, current: str | None = None) -> Task:

@@ -4,9 +4,11 @@ Knows how each is asked of memory, and that a found thing is shown with what rec
 """
 
 import re
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
+from memolog.domain.errors import ThreadNotFound
 from memolog.domain.search import SearchResult
 from memolog.tools.actions import Recall, Search
 from memolog.tools.scope import Scope
@@ -115,7 +117,9 @@ async def _working_memory(scope: Scope) -> dict[str, Any]:
     for name, of_thread in (("all", False), ("thread", True)):
         if of_thread and scope.thread is None:
             continue
-        document = await scope.document(of_thread=of_thread).read()
-        if document is not None and document.current.text.strip():
-            found[name] = clip(document.current.text, _ROOM // 2)
+        # A thread in which nothing has been said yet has no document either.
+        with suppress(ThreadNotFound):
+            document = await scope.document(of_thread=of_thread).read()
+            if document is not None and document.current.text.strip():
+                found[name] = clip(document.current.text, _ROOM // 2)
     return {"working_memory": found or "There is none yet. Write one with task-mutate update_context."}

@@ -15,6 +15,7 @@ from memolog.apps.cli import (
     mending,
     moving,
     past,
+    serving,
     setting_up,
     steering,
     task_changes,
@@ -56,7 +57,7 @@ def options(
 _tasks = typer.Typer(no_args_is_help=True, help="Task memory: what is to be done, what blocks what, who works on it.")
 for group in (tasks, task_changes):
     _tasks.add_typer(group.app)
-for group in (setting_up, looking, finding, steering, past, watching, moving, forgetting, mending, measuring):
+for group in (setting_up, looking, finding, steering, past, watching, moving, forgetting, mending, measuring, serving):
     app.add_typer(group.app)
 app.add_typer(_tasks, name="tasks")
 app.add_typer(working_memory.app, name="wm")

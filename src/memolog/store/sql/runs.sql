@@ -92,3 +92,12 @@ FROM events e LEFT JOIN threads t ON t.pk = e.thread_pk
 WHERE e.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
 ORDER BY e.pk DESC
 LIMIT :limit
+
+-- pulse --
+-- One of these numbers differs once anything of a resource has changed: its logs, what was said, facts, tasks, or what happened.
+SELECT
+  (SELECT CAST(COALESCE(SUM(l.version), 0) AS BIGINT) FROM logs l WHERE l.resource = :resource),
+  (SELECT CAST(COALESCE(SUM(t.last_seq + 1), 0) AS BIGINT) FROM threads t WHERE t.resource = :resource),
+  (SELECT CAST(COALESCE(SUM(w.version), 0) AS BIGINT) FROM working_memory w WHERE w.resource = :resource),
+  (SELECT CAST(COALESCE(SUM(k.version + k.blocked), 0) AS BIGINT) FROM tasks k WHERE k.resource = :resource),
+  (SELECT CAST(COALESCE(MAX(e.pk), 0) AS BIGINT) FROM events e WHERE e.resource = :resource)

@@ -1,0 +1,73 @@
+"""A memory over the Model Context Protocol: a server that a client starts by itself, as an editor or a chat program would.
+
+    python examples/mcp_server.py
+
+The client here is the official one, without a model: it begins a session, takes a task, finds exact words, and is told of a
+change that another program makes. Needs `pip install "memolog[mcp]"`; no key, no network.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp_types import TextContent
+
+from memolog import AssistantMessage, Memory, UserMessage
+
+CODE = "export const LoginSchema = z.object({ email: z.string().email() })"
+
+
+async def remember(path: Path) -> None:
+    """Put something into a memory: what an agent would have said and planned the day before."""
+    async with Memory(path) as memory:
+        async with memory.turn("monday", "tally") as turn:
+            await turn.prepare(UserMessage("Please write the login schema. We use Fastify, not Express."))
+            await turn.record(AssistantMessage(f"It is in src/schemas/auth.ts:\n{CODE}"))
+        await memory.observe("monday", "tally")
+        await memory.tasks("tally").create("Add the login endpoint", priority=1)
+
+
+async def ask(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Call a tool as a model would."""
+    return (await client.call_tool(tool, arguments)).structured_content or {}
+
+
+async def main() -> None:
+    """Serve the memory, and use it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "memolog.db"
+        await remember(path)
+        options = ["--db", str(path), "--resource", "tally", "--session", "example", "--every", "0.2"]
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "memolog", "mcp", *options], env=dict(os.environ)
+        )
+        async with Client(server) as client:
+            tools = (await client.list_tools()).tools
+            print("Tools:", ", ".join(tool.name for tool in tools))
+
+            prompt = await client.get_prompt("start-session", {"goal": "the login endpoint"})
+            content = prompt.messages[0].content
+            assert isinstance(content, TextContent)  # noqa: S101 - this server sends text
+            print(f"A session begins with {len(content.text):,} characters of memory.")
+
+            claimed = await ask(client, "task-mutate", action="claim")
+            print("Claimed:", claimed["task"]["handle"], claimed["task"]["title"])
+            found = await ask(client, "memory-search", action="search", query="LoginSchema")
+            print("Found:", found["results"][0]["text"].splitlines()[-1])
+
+            async with client.listen(resource_subscriptions=["memolog://working-memory"]) as changes:
+                async with Memory(path) as memory:
+                    await memory.working_memory("tally").replace("# Facts\n\n- Fastify, not Express.\n", who="somebody")
+                print("Told of a change:", getattr(await anext(aiter(changes)), "uri", ""))
+            handle, summary = claimed["task"]["handle"], "POST /login in src/app.ts"
+            done = await ask(client, "task-mutate", action="close", task=handle, summary=summary)
+            print("Closed:", done["task"]["handle"])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

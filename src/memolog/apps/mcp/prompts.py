@@ -1,0 +1,89 @@
+"""The prompts: how a session begins, and how it hands over.
+
+Knows the words, from `texts/*.md`, and what is filled in. Knows nothing of the model that will read them.
+"""
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final
+
+import mcp_types as types
+
+from memolog.apps.mcp.served import Served, wire_text
+from memolog.context.escape import one_line
+from memolog.domain.errors import NotFound
+from memolog.runtime.packing import context_pack
+from memolog.tasks.worth import edge_lines
+
+__all__ = ["HAND_OVER", "START", "instructions", "listed", "prompt"]
+
+START: Final = "start-session"
+HAND_OVER: Final = "hand-over"
+_TASK_TOKENS: Final = 600
+_LONGEST: Final = 2_000
+_NOBODY: Final = "-"
+_PLACE: Final = re.compile(r"\{(\w+)\}")
+
+
+def listed(*, is_read_only: bool = False) -> list[types.Prompt]:
+    """Return the prompts that clients offer to people; who cannot write has nothing to hand over."""
+    start = types.Prompt(
+        name=START,
+        title="Start of a session",
+        description="Begin where earlier work stands: what is remembered, and how to go on from it.",
+        arguments=[types.PromptArgument(name="goal", description="What this session is for.", required=False)],
+    )
+    over = types.Prompt(
+        name=HAND_OVER,
+        title="Hand-over",
+        description="End a session so that somebody else can go on: tasks, notes, and a short text.",
+        arguments=[types.PromptArgument(name="to", description="Who goes on.", required=False)],
+    )
+    return [start] if is_read_only else [start, over]
+
+
+def instructions(served: Served) -> str:
+    """Return what a client is told at once: how the tools are used."""
+    guidance = served.tools.guidance
+    return f"{guidance}\n\n{_text('only_looking')}" if served.is_read_only else guidance
+
+
+async def prompt(served: Served, name: str, given: Mapping[str, str]) -> types.GetPromptResult:
+    """Return a prompt, filled in; raises NotFound."""
+    if name == START:
+        text, told = await _start(served, given), "How a session begins."
+    elif name == HAND_OVER and not served.is_read_only:
+        text, told = await _hand_over(served, given), "How a session ends."
+    else:
+        raise NotFound(f"There is no prompt {name[:80]!r}.", then=f"Begin with {START}.")
+    content = types.TextContent(type="text", text=wire_text(text))
+    return types.GetPromptResult(description=told, messages=[types.PromptMessage(role="user", content=content)])
+
+
+async def _start(served: Served, given: Mapping[str, str]) -> str:
+    pack = await context_pack(served.memory, served.resource, served.thread, tokens=served.tokens)
+    goal = given.get("goal", "").strip()[:_LONGEST]
+    end = _filled(_text("start_goal"), goal=goal) if goal else _text("start_no_goal")
+    words = _text("start_to_look" if served.is_read_only else "start_of_session")
+    return _filled(words, pack=pack.text or "(nothing yet)", goal=end)
+
+
+async def _hand_over(served: Served, given: Mapping[str, str]) -> str:
+    memory, now = served.memory, served.memory.clock.now()
+    store = (await memory.open()).store
+    tasks = await store.task_ready.edge(served.resource, served.thread or _NOBODY, now=now)
+    lines = edge_lines(tasks, now=now, budget=_TASK_TOKENS, count=memory.counter.count)
+    to = one_line(given.get("to", "")[:_LONGEST])
+    told = "\n".join(f"* {one_line(line)}" for line in lines)
+    return _filled(_text("hand_over"), tasks=told or "(none)", to=f": {to}" if to else "")
+
+
+def _text(name: str) -> str:
+    text = files("memolog.apps.mcp").joinpath("texts", f"{name}.md").read_text("utf-8")
+    return "\n".join(text.splitlines()).strip()
+
+
+def _filled(text: str, **values: str) -> str:
+    """Return a text with its places filled in; what is filled in is not looked at again, whatever braces it has."""
+    return _PLACE.sub(lambda found: values[found[1]], text)

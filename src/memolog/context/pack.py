@@ -1,0 +1,288 @@
+"""A pack: what a memory knows, as one text within a number of tokens, for who begins to work.
+
+Knows what is worth its room: lasting facts and tasks first, then the newest of the log and what of the older log is marked, then
+the latest messages. Knows no turn and no prefix: a pack is shown once, so nothing here has to stay the same. Pure.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from memolog.context.dates import age
+from memolog.context.escape import element, escape, one_line
+from memolog.context.others import said_lines
+from memolog.context.wording import PACK, PACK_LEFT_OUT
+from memolog.domain.message import Message
+from memolog.domain.observation import MARKS
+from memolog.domain.thread import Hints
+from memolog.tokens import TokenCounter, cut, cut_tokens
+from memolog.tokens.estimate import guarded
+
+__all__ = ["Conversation", "Pack", "PackView", "pack"]
+
+TAG: Final = "memory-pack"
+_MARKED: Final = tuple(f"* {MARKS[mark]}" for mark in ("high", "done"))
+_TITLE_CHARACTERS: Final = 80
+_HINT_CHARACTERS: Final = 400
+# An opening and a closing tag, and the line that says how much is missing.
+_WRAPPING: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """A thread with its log and what the log does not hold yet; without a name, the log that all threads share."""
+
+    thread: str | None
+    title: str | None = None
+    at: datetime | None = None
+    """When something was last said."""
+    groups: tuple[str, ...] = ()
+    """The log as it is rendered, the oldest group first."""
+    messages: tuple[Message, ...] = ()
+    """What is in no group, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackView:
+    """Everything that a pack is made from."""
+
+    tokens: int
+    now: datetime
+    counter: TokenCounter
+    zone: str | None = None
+    working_memory: str | None = None
+    task_lines: tuple[str, ...] = ()
+    hints: Hints | None = None
+    """Where the thread stands that goes on; None where a new one begins."""
+    conversations: tuple[Conversation, ...] = ()
+    """The one that matters most first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """A text within its number of tokens, empty where there is nothing to tell, and what found no room in it."""
+
+    text: str = ""
+    tokens: int = 0
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A line of the log with all that stands under it."""
+
+    conversation: int
+    group: int
+    place: int
+    heading: str
+    text: str
+    tokens: int
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        return self.conversation, self.group, self.place
+
+    @property
+    def is_marked(self) -> bool:
+        return self.text.startswith(_MARKED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """What is shown: entries of the log, and how many of the newest messages of each conversation."""
+
+    entries: frozenset[tuple[int, int, int]] = frozenset()
+    lines: tuple[tuple[str, ...], ...] = ()
+
+
+def pack(view: PackView) -> Pack:
+    """Return the best of a memory within a number of tokens; nothing if there is nothing, or no room for it."""
+    entries = [entry for index, one in enumerate(view.conversations) for entry in _entries(view, index, one)]
+    said = tuple(tuple(line for _, line in said_lines(one.messages, view.zone)) for one in view.conversations)
+    fixed = _fixed(view)
+    if not (entries or any(said) or any(name != "intro" for name, _ in fixed)):
+        return Pack()
+    room = view.tokens - sum(_size(view, text) for _, text in fixed) - _WRAPPING
+    while room > -view.tokens or fixed:
+        made = _made(view, fixed, entries, said, max(room, 0))
+        if made.tokens <= view.tokens:
+            return made
+        if room > 0:
+            room -= max(made.tokens - view.tokens, room // 20 + 1)
+        elif fixed:
+            # What says least goes first.
+            fixed = fixed[:-1]
+        else:
+            break
+    return Pack(left_out=("everything",))
+
+
+def _made(
+    view: PackView,
+    fixed: Sequence[tuple[str, str]],
+    entries: Sequence[_Entry],
+    said: Sequence[Sequence[str]],
+    room: int,
+) -> Pack:
+    chosen = _choose(view, entries, said, room)
+    texts = dict(fixed)
+    left_out = tuple(_left_out(view, texts, entries, said, chosen))
+    groups: dict[tuple[int, int], list[_Entry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.conversation, entry.group), []).append(entry)
+    order = reversed(range(len(view.conversations)))
+    log = "\n".join(filter(None, (_conversation(view, index, groups, chosen) for index in order)))
+    note = PACK_LEFT_OUT.replace("{what}", ", ".join(left_out)) if left_out else ""
+    pieces = [texts.get("intro"), texts.get("facts"), log, texts.get("hints"), texts.get("tasks"), note]
+    if not any(pieces[1:5]):
+        return Pack(left_out=left_out)
+    text = element(TAG, "\n".join(filter(None, pieces)))
+    return Pack(text=text, tokens=_size(view, text), left_out=left_out)
+
+
+# ---------------------------------------------------------------- what is always there
+
+
+def _fixed(view: PackView) -> list[tuple[str, str]]:
+    """Return what comes before log and messages, the most valuable first."""
+    facts = escape((view.working_memory or "").strip())
+    facts = cut_tokens(facts, view.tokens * 3 // 10, view.counter)
+    lines = [f"* {line}" for line in map(one_line, view.task_lines) if line]
+    hints = view.hints or Hints()
+    at = age(hints.at, view.now) if hints.at else None
+    given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
+    told = "\n".join(
+        element(tag, one_line(cut(text, _HINT_CHARACTERS)), said=at) for tag, text in given.items() if text
+    )
+    texts = [
+        ("facts", element("working-memory", facts) if facts.strip() else ""),
+        ("tasks", element("tasks", "\n".join(lines)) if lines else ""),
+        # Words about what follows must not take the room of what follows.
+        ("intro", PACK if _size(view, PACK) <= view.tokens // 4 else ""),
+        ("hints", told),
+    ]
+    return [(name, text) for name, text in texts if text]
+
+
+# ---------------------------------------------------------------- choosing
+
+
+def _choose(view: PackView, entries: Sequence[_Entry], said: Sequence[Sequence[str]], room: int) -> _Chosen:
+    """Return what fits: a quarter of the room is for messages, the rest for the log; neither wastes what it does not need."""
+    lines, spoken = _newest_lines(view, said, room // 4)
+    shown, used = _newest_entries(entries, room - spoken)
+    if used + spoken < room:
+        lines, _ = _newest_lines(view, said, room - used)
+    return _Chosen(entries=shown, lines=lines)
+
+
+def _newest_lines(view: PackView, said: Sequence[Sequence[str]], room: int) -> tuple[tuple[tuple[str, ...], ...], int]:
+    """Return the newest messages of each conversation that fit, the first conversation before the others, and their size."""
+    shown, used = list[tuple[str, ...]](), 0
+    for lines in said:
+        own = list[str]()
+        wrapping = _WRAPPING if lines else 0
+        for line in reversed(lines):
+            cost = _size(view, line) + 1
+            if used + wrapping + cost > room:
+                break
+            used += cost
+            own.append(line)
+        used += wrapping if own else 0
+        shown.append(tuple(reversed(own)))
+    return tuple(shown), used
+
+
+def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[tuple[int, int, int]], int]:
+    """Return the entries that fit, and their size: what is newest, then what is marked, then whatever is left."""
+    newest = sorted(entries, key=lambda entry: (entry.conversation, -entry.group, -entry.place))
+    shown, groups, used = set[tuple[int, int, int]](), set[tuple[int, int]](), 0
+    for candidates, limit in (
+        (newest, room // 2),
+        ([entry for entry in newest if entry.is_marked], room),
+        (newest, room),
+    ):
+        for entry in candidates:
+            key, group = entry.key, (entry.conversation, entry.group)
+            cost = entry.tokens + 1 + (0 if group in groups else _WRAPPING)
+            if key in shown or used + cost > limit:
+                # A long one does not push out the shorter ones after it.
+                continue
+            shown.add(key)
+            groups.add(group)
+            used += cost
+    return frozenset(shown), used
+
+
+def _entries(view: PackView, index: int, conversation: Conversation) -> Iterable[_Entry]:
+    for number, text in enumerate(conversation.groups):
+        heading, place, lines = "", 0, list[str]()
+        for line in [*text.split("\n")[1:-1], "* "]:
+            if lines and not line.startswith(" "):
+                body = "\n".join(lines)
+                tokens = _size(view, body)
+                yield _Entry(conversation=index, group=number, place=place, heading=heading, text=body, tokens=tokens)
+                place, lines = place + 1, []
+            if line.startswith(("* ", " ")):
+                lines.append(line)
+            elif line.startswith("Date: "):
+                heading = line
+
+
+# ---------------------------------------------------------------- showing
+
+
+_Groups: TypeAlias = dict[tuple[int, int], list[_Entry]]
+
+
+def _conversation(view: PackView, index: int, groups: _Groups, chosen: _Chosen) -> str:
+    conversation = view.conversations[index]
+    shown = [_group(text, groups.get((index, number), []), chosen) for number, text in enumerate(conversation.groups)]
+    lines = chosen.lines[index] if chosen.lines else ()
+    body = "\n".join(filter(None, [*shown, *lines]))
+    if conversation.thread is None or not body:
+        return body
+    title = cut(conversation.title or "", _TITLE_CHARACTERS)
+    said = age(conversation.at, view.now) if conversation.at else None
+    return element("conversation", body, thread=conversation.thread, title=title, last=said)
+
+
+def _group(text: str, own: Sequence[_Entry], chosen: _Chosen) -> str:
+    """Return a group as it is stored if all of it is shown, else what is shown of it."""
+    shown = [entry for entry in own if entry.key in chosen.entries]
+    if len(shown) == len(own):
+        return text if own else ""
+    if not shown:
+        return ""
+    lines = [f"[{len(own) - len(shown)} of {len(own)} lines left out]"]
+    heading = ""
+    for entry in shown:
+        if entry.heading != heading:
+            lines.append(heading := entry.heading)
+        lines.append(entry.text)
+    opening, *_, closing = text.split("\n")
+    return "\n".join([opening, *lines, closing])
+
+
+def _left_out(
+    view: PackView,
+    texts: dict[str, str],
+    entries: Sequence[_Entry],
+    said: Sequence[Sequence[str]],
+    chosen: _Chosen,
+) -> Iterable[str]:
+    whole = escape((view.working_memory or "").strip())
+    if whole and whole not in texts.get("facts", ""):
+        yield "the end of the working memory" if "facts" in texts else "the working memory"
+    if view.task_lines and "tasks" not in texts:
+        yield "the tasks"
+    if missing := len(entries) - len(chosen.entries):
+        yield f"{missing} of {len(entries)} lines of the log"
+    messages = sum(map(len, said))
+    if missing := messages - sum(map(len, chosen.lines)):
+        yield f"{missing} of {messages} messages"
+
+
+def _size(view: PackView, text: str) -> int:
+    return guarded(lambda: view.counter.count(text), text)

@@ -1,0 +1,132 @@
+"""Packing: the memory of a resource as one text within a number of tokens, for who begins to work.
+
+Knows what is read: the log with what is buffered for it, the messages that neither holds, working memory and tasks. What of it is
+worth its room is `context.pack`. Nothing is written, and a thread that does not exist yet is no error: a session begins with it.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from memolog.context.pack import Conversation, Pack, PackView, pack
+from memolog.context.render import render_group
+from memolog.context.working_memory import working_memory_text
+from memolog.domain.errors import ThreadNotFound
+from memolog.domain.message import Message
+from memolog.tasks.worth import edge_lines
+
+if TYPE_CHECKING:
+    from memolog.domain.thread import Thread
+    from memolog.runtime.memory import Memory
+    from memolog.store import Store
+    from memolog.store.snapshot import Snapshot
+
+__all__ = ["Pack", "context_pack"]
+
+# The session before the last is seldom of use, and each costs a read.
+_THREADS: Final = 4
+_NOBODY: Final = "-"
+
+
+async def context_pack(
+    memory: "Memory", resource: str, thread: str | None = None, *, tokens: int = 4000, zone: str | None = None
+) -> Pack:
+    """Return what matters most of a resource's memory, within so many tokens.
+
+    `thread` is the conversation that goes on or begins; those that were active last follow it. The text is empty where there is
+    nothing to tell.
+    """
+    store, now = (await memory.open()).store, memory.clock.now()
+    threads = await _threads(store, resource, thread)
+    snapshots = [
+        await store.logs.snapshot(resource, one.id, memory.config.scope, create=False)
+        for one in (threads[:1] if memory.config.scope == "resource" else threads)
+    ]
+    conversations = (
+        await _shared(store, threads, snapshots)
+        if memory.config.scope == "resource"
+        else [await _own(store, one, snapshot) for one, snapshot in zip(threads, snapshots, strict=True)]
+    )
+    is_going_on = bool(threads) and threads[0].id == thread
+    # A thread that begins has no document of its own; one that was active last keeps its own to itself.
+    facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
+    if not is_going_on:
+        facts.pop("thread", None)
+    tasks = await store.task_ready.edge(resource, thread or _NOBODY, now=now)
+    return pack(
+        PackView(
+            tokens=tokens,
+            now=now,
+            counter=memory.counter,
+            zone=zone,
+            working_memory=working_memory_text(facts),
+            task_lines=edge_lines(tasks, now=now, budget=tokens // 6, count=memory.counter.count),
+            hints=threads[0].hints if is_going_on else None,
+            conversations=tuple(conversations),
+        )
+    )
+
+
+async def _threads(store: "Store", resource: str, thread: str | None) -> "list[Thread]":
+    """Return the thread that goes on, if it does, and those that were active last."""
+    found: list[Thread] = []
+    if thread is not None:
+        with suppress(ThreadNotFound):
+            found.append(await store.threads.get(resource, thread))
+    newest = (await store.threads.list(resource, limit=_THREADS)).items
+    return [*found, *(one for one in newest if one.id != thread)][:_THREADS]
+
+
+async def _facts(store: "Store", resource: str) -> dict[str, str]:
+    document = await store.working_memory.get(resource, None)
+    return {} if document is None else {"resource": document.current.text}
+
+
+async def _own(store: "Store", thread: "Thread", snapshot: "Snapshot") -> Conversation:
+    """Return a thread with its own log."""
+    groups = await _groups(store, snapshot)
+    return _conversation(thread, _unheld(snapshot, thread.id, snapshot.tail), groups)
+
+
+async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Sequence[Snapshot]") -> list[Conversation]:
+    """Return the log that the threads share, after what is not in it of each."""
+    if not snapshots:
+        return []
+    snapshot = snapshots[0]
+    others = await store.logs.others(snapshot.resource, snapshot.log.pk, snapshot.thread.pk, threads=_THREADS)
+    tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others}}
+    spoken = [_conversation(one, _unheld(snapshot, one.id, tails.get(one.id, ()))) for one in threads]
+    return [*spoken, Conversation(thread=None, groups=await _groups(store, snapshot))]
+
+
+def _conversation(thread: "Thread", messages: tuple[Message, ...], groups: tuple[str, ...] = ()) -> Conversation:
+    return Conversation(
+        thread=thread.id,
+        title=thread.title or thread.hints.title,
+        at=thread.updated_at,
+        groups=groups,
+        messages=messages,
+    )
+
+
+async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
+    """Return the log, and what will be added to it next: a pack is no prefix, so it need not wait for an activation."""
+    ready = [group for group in snapshot.buffered if group.kind == "observer"]
+    texts = [group.text for group in snapshot.groups if group.text]
+    lines = await store.logs.observations(snapshot.log.pk, [group.id for group in ready])
+    for group in ready:
+        alias = None
+        if snapshot.scope == "resource" and group.thread is not None:
+            number = await store.logs.alias(snapshot.resource, snapshot.log.pk, group.thread)
+            alias = f"t{number}" if number else None
+        own = [line for line in lines if line.group == group.id]
+        text = render_group(handle=group.handle, observations=own, previous=None, alias=alias, is_reflection=False)
+        if text:
+            texts.append(text)
+    return tuple(texts)
+
+
+def _unheld(snapshot: "Snapshot", thread: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages of a thread that are in no buffered group either."""
+    spans = [group.span for group in snapshot.buffered if group.thread == thread and group.span is not None]
+    return tuple(one for one in messages if not any(span.first <= one.seq <= span.last for span in spans))

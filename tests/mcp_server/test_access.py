@@ -1,0 +1,285 @@
+"""Who comes in, whose memory it is, and what may be changed: fixed before the first client comes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+
+from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
+from memolog import Memory, UserMessage
+from memolog.apps.mcp import open_door, read_token
+from memolog.apps.mcp.web import is_loopback
+from memolog.domain.errors import ConfigError, InputError, MemologError, StoreUnavailable
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+START = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+}
+TAKES = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+async def post(url: str, body: object = START, **headers: str) -> httpx2.Response:
+    """Send one request by hand."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with httpx2.AsyncClient(timeout=30) as http:
+        return await http.post(url, content=content, headers={**TAKES, **headers})
+
+
+# ---------------------------------------------------------------- the token
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer wrong-token-of-some-length",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Basic {TOKEN}",
+        TOKEN,
+        f"Bearer {TOKEN.upper()}",
+        f"Bearer {TOKEN}, Bearer {TOKEN}",
+    ],
+)
+async def test_a_wrong_token_is_refused(authorization: str | None, tmp_path: Path) -> None:
+    """Without the token nothing is answered, whatever is asked and wherever."""
+    headers = {} if authorization is None else {"Authorization": authorization}
+    async with web(await made(tmp_path)) as server:
+        for url in (server.url, server.url.removesuffix("/mcp") + "/other"):
+            answer = await post(url, **headers)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            assert answer.json()["error"] == "invalid_token"
+        assert (await post(server.url, Authorization=f"bearer {TOKEN}")).status_code == 200
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_client_is_refused_too(mode: str, tmp_path: Path) -> None:
+    """The library's own client cannot connect with a wrong token, and can with the right one."""
+    async with web(await made(tmp_path)) as server:
+        with pytest.raises(Exception):  # noqa: B017 - how the library tells it is its own affair
+            async with over_http(server.url, mode=mode, token="wrong-token-of-some-length"):
+                pass
+        async with over_http(server.url, mode=mode) as client:
+            assert (await client.list_tools()).tools
+
+
+async def test_two_tokens_at_once_are_refused(tmp_path: Path) -> None:
+    """Which of two headers counts is not guessed."""
+    async with web(await made(tmp_path)) as server, httpx2.AsyncClient(timeout=30) as http:
+        headers = [*TAKES.items(), ("Authorization", f"Bearer {TOKEN}"), ("Authorization", "Bearer other")]
+        assert (await http.post(server.url, json=START, headers=headers)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "words"),
+    [
+        ("127.0.0.1", {}, "There is no token"),
+        ("0.0.0.0", {"without_token": True}, "loopback addresses only"),  # noqa: S104 - what is refused
+        ("192.0.2.1", {"without_token": True, "allowed_hosts": ["x"]}, "loopback addresses only"),
+        ("0.0.0.0", {"token": TOKEN}, "--allow-host"),  # noqa: S104
+        ("::", {"token": TOKEN}, "--allow-host"),
+        ("192.0.2.1", {"token": TOKEN}, "cannot listen"),
+    ],
+)
+def test_a_door_that_anybody_could_open_is_not_opened(host: str, options: dict[str, Any], words: str) -> None:
+    """Without a token only loopback is served, and only when that was asked for."""
+    with pytest.raises(MemologError, match=words) as told:
+        open_door(host, 0, **_given(options))
+    assert isinstance(told.value, ConfigError | StoreUnavailable)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {"token": None, **options}
+
+
+def test_what_is_loopback() -> None:
+    """Only addresses that stay on this machine are; a name that looks like one is not."""
+    assert all(map(is_loopback, ("127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "::1")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "127.0.0.1.example.org", "10.0.0.1", "")))  # noqa: S104
+
+
+def test_where_the_token_comes_from(tmp_path: Path) -> None:
+    """A file beats the variable; a token that could be guessed or cannot be sent is refused, and never shown."""
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}-of-a-file\n")
+    assert read_token(TOKEN, str(file)) == f"{TOKEN}-of-a-file"
+    assert read_token(f" {TOKEN}\n", None) == TOKEN
+    assert read_token(None, None) is read_token("  ", None) is None
+    for bad in ("short", "with space in the token", "ü" * 20, "x" * 20 + "\x00"):
+        with pytest.raises(InputError, match="cannot be used") as told:
+            read_token(bad, None)
+        assert bad not in str(told.value)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_token(TOKEN, str(tmp_path / "missing"))
+    file.write_text("")
+    with pytest.raises(InputError, match="cannot be used"):
+        read_token(TOKEN, str(file))
+
+
+# ---------------------------------------------------------------- names
+
+
+async def test_pages_that_pose_as_this_server_are_refused(tmp_path: Path) -> None:
+    """A request for another name, or from another page, is refused although it comes from this machine."""
+    async with web(await made(tmp_path), token=None) as server:
+        port = server.url.split(":")[2].split("/")[0]
+        assert (await post(server.url)).status_code == 200
+        assert (await post(server.url, Host=f"localhost:{port}")).status_code == 200
+        assert (await post(server.url, Origin=f"http://127.0.0.1:{port}")).status_code == 200
+        assert (await post(server.url, Host=f"evil.example:{port}")).status_code == 421
+        assert (await post(server.url, Host=f"127.0.0.1.evil.example:{port}")).status_code == 421
+        assert (await post(server.url, Origin="http://evil.example")).status_code == 403
+        assert (await post(server.url, Origin="null")).status_code == 403
+
+
+# ---------------------------------------------------------------- whose memory, and what may be changed
+
+
+async def test_no_argument_leads_to_somebody_elses_memory(tmp_path: Path) -> None:
+    """Whatever a model writes into a call or an address, only the memory of the configuration is read."""
+    path = await made(tmp_path)
+    async with Memory(path) as memory:
+        async with memory.turn("hers", "bob") as turn:
+            await turn.prepare(UserMessage("The secret of Bob is xylophone."))
+        await memory.tasks("bob").create("Secret task of Bob")
+        await memory.working_memory("bob").replace("# Secret of Bob", who="bob")
+    async with web(path) as server, over_http(server.url) as client:
+        answers = [
+            await call(client, "memory-search", action="search", query="xylophone", resource="bob"),
+            await call(client, "memory-search", action="search", query="xylophone", thread="hers"),
+            await call(client, "memory-search", action="recall", target="1-2", thread="hers", resource="bob"),
+            await call(client, "memory-search", action="recall", target="working-memory", resource="bob"),
+            await call(client, "task-query", action="list", resource="bob"),
+            await call(client, "task-query", action="search", query="Secret"),
+        ]
+        read = [
+            (await client.read_resource(uri)).model_dump_json()
+            for uri in ("memolog://log", "memolog://context-pack", "memolog://working-memory")
+        ]
+    assert "ecret" not in json.dumps([answer.get("results", answer.get("tasks", "")) for answer in answers])
+    assert "Bob" not in json.dumps([read, answers[:5]])
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_server_that_only_shows(mode: str, tmp_path: Path) -> None:
+    """With read_only the changing tool is not offered, and refused to who calls it anyway; nothing is written."""
+    path = await made(tmp_path)
+    async with web(path, read_only=True) as server, over_http(server.url, mode=mode) as client:
+        tools = (await client.list_tools()).tools
+        assert [tool.name for tool in tools] == ["task-query", "memory-search"]
+        for name in ("task-mutate", "task_mutate", "mcp__memolog__task-mutate"):
+            refused = await call(client, name, action="create", title="No")
+            assert (refused["success"], refused["retryable"]) == (False, False)
+            assert "read-only" in refused["error"]
+        assert (await call(client, "task-query", action="ready"))["success"]
+        assert (await client.read_resource("memolog://context-pack")).contents
+        assert "can only be read here" in (client.instructions or "")
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["start-session"]
+        assert "task-mutate" not in (await client.get_prompt("start-session", {})).model_dump_json()
+        with pytest.raises(Exception, match="There is no prompt"):
+            await client.get_prompt("hand-over", {})
+    async with Memory(path) as memory:
+        assert len((await memory.tasks(RESOURCE).list()).items) == 5
+
+
+async def test_clients_claim_each_for_itself(tmp_path: Path) -> None:
+    """Over HTTP two clients are two sessions: one of them has the task. Who names its session keeps it."""
+    async with web(await made(tmp_path), thread=None) as server:
+        async with over_http(server.url, mode="legacy") as one, over_http(server.url, mode="legacy") as other:
+            assert (await call(one, "task-mutate", action="claim", task="T-1"))["success"]
+            assert "held" in (await call(other, "task-mutate", action="claim", task="T-1"))["error"]
+        mine, yours = {"Memolog-Session": "agent-1"}, {"Memolog-Session": "agent-2"}
+        async with over_http(server.url, headers=mine) as one, over_http(server.url, headers=yours) as other:
+            assert (await call(one, "task-mutate", action="claim", task="T-3"))["success"]
+            assert "agent-1" in (await call(other, "task-mutate", action="claim", task="T-3"))["error"]
+        async with over_http(server.url, headers=mine) as again:
+            closed = await call(again, "task-mutate", action="close", task="T-3", summary="Done.")
+            assert closed["success"]
+
+
+async def test_a_thread_that_does_not_exist_yet(tmp_path: Path) -> None:
+    """A server for a conversation that is about to begin answers, and makes nothing by being asked."""
+    path = await made(tmp_path)
+    async with web(path, thread="new") as server, over_http(server.url) as client:
+        for uri in ("memolog://log", "memolog://context-pack", "memolog://working-memory"):
+            assert (await client.read_resource(uri)).contents
+        assert (await call(client, "task-query", action="ready"))["success"]
+        assert (await client.get_prompt("start-session", {})).messages
+        store = (await server.served.memory.open()).store
+        assert await store.threads.count(RESOURCE) == 1
+        assert (await call(client, "task-mutate", action="claim", task="T-1"))["success"]
+        assert (await call(client, "task-query", action="show", task="current"))["task"]["handle"] == "T-1"
+
+
+# ---------------------------------------------------------------- as a program
+
+
+def _program(path: Path, *options: str, **variables: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path), "--http", "--port", "0", *options]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOLOG_")}
+    environment |= {"PYTHONPATH": str(SOURCE), "COLUMNS": "200", **variables}
+    return subprocess.Popen(command, cwd=path.parent, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+async def test_the_program_over_http(tmp_path: Path) -> None:
+    """It says where it listens, serves, and ends by itself when told to, while a client still listens to it."""
+    path = await made(tmp_path)
+    with _program(path, MEMOLOG_MCP_TOKEN=TOKEN) as program:
+        try:
+            assert program.stderr is not None
+            url = program.stderr.readline().split()[-1]
+            assert url.startswith("http://127.0.0.1:")
+            async with over_http(url) as client, client.listen(resources_list_changed=True) as changes:
+                assert (await call(client, "task-query", action="ready"))["success"]
+                program.send_signal(signal.SIGTERM)
+                assert [event async for event in changes] == []
+            assert program.wait(60) == 0
+            assert "Traceback" not in program.stderr.read()
+        finally:
+            program.kill()
+    port = int(url.split(":")[2].split("/")[0])
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        pass
+
+
+def test_mistakes_are_told(tmp_path: Path) -> None:
+    """No token, a missing file: told in our words, with the code that all verbs have."""
+    with Path(tmp_path / "memolog.db").open("wb"):
+        pass
+    subprocess.run(
+        [sys.executable, "-m", "memolog", "tasks", "create", "x", "-r", "alice"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        check=True,
+        capture_output=True,
+    )
+    for options, words in (((), "There is no token"), (("--token-file", "missing"), "cannot be read")):
+        with _program(tmp_path / "memolog.db", *options) as program:
+            _, told = program.communicate(timeout=60)
+            assert program.returncode == (3 if not options else 2)
+            assert words in " ".join(told.split())
+            assert "Traceback" not in told
+
+
+async def test_two_programs_on_one_file(tmp_path: Path) -> None:
+    """What one server's client writes, another's reads; the streams carry nothing but the protocol."""
+    path = await made(tmp_path)
+    async with over_stdio(path, "--session", "one") as one, web(path) as server, over_http(server.url) as other:
+        assert (await call(one, "task-mutate", action="claim", task="T-1"))["success"]
+        assert "one" in (await call(other, "task-mutate", action="claim", task="T-1"))["error"]
+    assert isinstance(one, Client)

@@ -1,0 +1,135 @@
+"""Who asked for it is told when something changes, whoever changed it; nobody else is, and nothing is looked at in vain."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, ServerEvent
+
+from mcp_server.doors import RESOURCE, SOURCE, THREAD, call, made, over_http, over_stdio, web
+from memolog import Memory
+from memolog.apps.mcp import Served
+from memolog.apps.mcp.changes import Changes
+
+PACK, FACTS, TASK = "memolog://context-pack", "memolog://working-memory", "memolog://task/T-1"
+# A busy machine takes its time; what is waited for comes, or the test fails.
+PATIENCE = 60
+
+
+def elsewhere(path: Path, *arguments: str) -> None:
+    """Change something from another process."""
+    command = [sys.executable, "-m", "memolog", *arguments, "--resource", RESOURCE, "--db", str(path)]
+    subprocess.run(command, check=True, capture_output=True, env={"PYTHONPATH": str(SOURCE)}, cwd=path.parent)
+
+
+async def first(changes: Any) -> ServerEvent:
+    """Return the next event."""
+    return await asyncio.wait_for(anext(aiter(changes)), PATIENCE)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_stream_of_changes(transport: str, tmp_path: Path) -> None:
+    """A client that listens is told what was changed by its own call and by another process, and of nothing else."""
+    path = await made(tmp_path)
+    if transport == "stdio":
+        async with over_stdio(path, "--every", "0.1") as client:
+            await _listen(client, path)
+    else:
+        async with web(path) as server, over_http(server.url) as client:
+            await _listen(client, path)
+
+
+async def _listen(client: Any, path: Path) -> None:
+    async with client.listen(resource_subscriptions=[FACTS]) as changes:
+        assert (await call(client, "task-mutate", action="create", title="Not watched"))["success"]
+        noted = await call(client, "task-mutate", action="update_context", section="Decisions", text="- one")
+        assert noted["success"]
+        assert await first(changes) == ResourceUpdated(uri=FACTS)
+    async with client.listen(resources_list_changed=True, resource_subscriptions=[TASK]) as changes:
+        elsewhere(path, "tasks", "edit", "T-1", "--title", "Another title")
+        assert {await first(changes), await first(changes)} == {ResourcesListChanged(), ResourceUpdated(uri=TASK)}
+    assert "Another title" in (await client.read_resource(TASK)).model_dump_json()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_clients_of_the_older_protocol(transport: str, tmp_path: Path) -> None:
+    """They subscribe to a resource, and are told on their connection; who has listed is told when the list changes."""
+    path, heard = await made(tmp_path), asyncio.Queue[str]()
+
+    async def hear(message: Any) -> None:
+        match message:
+            case types.ResourceUpdatedNotification():
+                heard.put_nowait(str(message.params.uri))
+            case types.ResourceListChangedNotification():
+                heard.put_nowait("list")
+            case _:
+                pass
+
+    if transport == "stdio":
+        async with over_stdio(path, "--every", "0.1", mode="legacy", message_handler=hear) as client:
+            await _subscribe(client, path, heard)
+    else:
+        async with web(path) as server, over_http(server.url, mode="legacy", message_handler=hear) as client:
+            await _subscribe(client, path, heard)
+
+
+async def _subscribe(client: Any, path: Path, heard: "asyncio.Queue[str]") -> None:
+    capabilities = client.server_capabilities
+    assert capabilities.resources.subscribe
+    assert capabilities.resources.list_changed
+    with pytest.warns(Warning, match="subscribe"):
+        await client.subscribe_resource(TASK)
+    elsewhere(path, "tasks", "edit", "T-1", "--title", "Another title")
+    assert await asyncio.wait_for(heard.get(), PATIENCE) == TASK
+    await client.list_resources()
+    elsewhere(path, "tasks", "create", "One more")
+    assert await asyncio.wait_for(heard.get(), PATIENCE) == "list"
+    with pytest.warns(Warning, match="subscribe"):
+        await client.unsubscribe_resource(TASK)
+    elsewhere(path, "tasks", "edit", "T-1", "--title", "A third title")
+    # The list tells of it, since it shows titles; the task itself is no longer watched.
+    assert await asyncio.wait_for(heard.get(), PATIENCE) == "list"
+    with pytest.warns(Warning, match="subscribe"), pytest.raises(Exception, match="There is no"):
+        await client.subscribe_resource("memolog://nothing")
+
+
+async def test_while_nobody_watches_nothing_is_looked_at(address: str) -> None:
+    """The numbers are read only while somebody wants to know; a change by ourselves is then seen at once."""
+    async with Memory(address) as memory:
+        changes = Changes(Served(memory=memory, resource=RESOURCE, thread=THREAD))
+        told: list[ServerEvent] = []
+        changes.bus.subscribe(told.append)
+        await memory.tasks(RESOURCE).create("Write it")
+        await changes.check()
+        assert changes.watched == frozenset()
+        async with changes.watching([PACK, TASK], with_list=True):
+            await changes.check()
+            assert told == []
+            await memory.tasks(RESOURCE).claim("T-1")
+            await changes.check()
+            assert set(told) == {ResourceUpdated(uri=PACK), ResourceUpdated(uri=TASK)}
+            told.clear()
+            await memory.tasks(RESOURCE).create("One more")
+            await changes.check()
+            assert told[0] == ResourcesListChanged()
+            told.clear()
+            await memory.working_memory(RESOURCE).replace("# Facts", who="x")
+            await memory.tasks("bob").create("Somebody else's")
+            await changes.check()
+            assert told == [ResourceUpdated(uri=PACK)]
+        assert changes.watched == frozenset()
+
+
+async def test_too_much_cannot_be_watched(tmp_path: Path) -> None:
+    """A client cannot make the server watch without end; the others go on."""
+    async with web(await made(tmp_path)) as server, over_http(server.url) as client:
+        with pytest.raises(Exception, match="would be watched"):
+            async with client.listen(resource_subscriptions=[f"memolog://task/T-{n}" for n in range(1_000)]):
+                pass
+        async with client.listen(resource_subscriptions=[PACK]) as changes:
+            assert (await call(client, "task-mutate", action="create", title="More"))["success"]
+            assert await first(changes) == ResourceUpdated(uri=PACK)

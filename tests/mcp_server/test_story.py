@@ -1,0 +1,133 @@
+"""Everything that the server offers, through the library's own client: as a process over its streams, and over HTTP."""
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp_types import ResourceTemplateReference, TextContent
+
+from mcp_server.doors import ERAS, call, made, over_http, over_stdio, web
+from memolog import __version__
+from memolog.tools import definition
+
+Way = Callable[[Path, str], AbstractAsyncContextManager[Client]]
+
+
+@asynccontextmanager
+async def _http(path: Path, mode: str) -> AsyncGenerator[Client]:
+    async with web(path) as server, over_http(server.url, mode=mode) as client:
+        yield client
+
+
+def _stdio(path: Path, mode: str) -> AbstractAsyncContextManager[Client]:
+    return over_stdio(path, mode=mode)
+
+
+WAYS = [
+    pytest.param(way, mode, id=f"{name}-{mode}") for name, way in (("stdio", _stdio), ("http", _http)) for mode in ERAS
+]
+
+
+@pytest.mark.parametrize(("way", "mode"), WAYS)
+async def test_the_whole_of_it(way: Way, mode: str, tmp_path: Path) -> None:
+    """Tools with all their actions, resources, prompts and completion, over each transport and in both eras."""
+    async with way(await made(tmp_path), mode) as client:
+        assert client.server_info is not None
+        assert (client.server_info.name, client.server_info.version) == ("memolog", __version__)
+        assert "task-query" in (client.instructions or "")
+        await _tools(client)
+        await _resources(client)
+        await _prompts(client)
+
+
+async def _tools(client: Client) -> None:
+    """Every action of every tool does what it says."""
+    tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == ["task-query", "task-mutate", "memory-search"]
+    for tool in tools:
+        assert tool.model_dump(by_alias=True, exclude_none=True, mode="json") == definition(tool.name, "mcp")
+
+    ready = await call(client, "task-query", action="ready")
+    assert [task["handle"] for task in ready["tasks"]] == ["T-1", "T-4", "T-3"]
+    shown = await call(client, "task-query", action="show", task="T-2", related=True)
+    assert shown["task"]["title"] == "Add the login endpoint"
+    listed = await call(client, "task-query", action="list", status="closed")
+    assert [task["handle"] for task in listed["tasks"]] == ["T-5"]
+    found = await call(client, "task-query", action="search", query="flaky")
+    assert [task["handle"] for task in found["tasks"]] == ["T-4"]
+
+    created = await call(client, "task-mutate", action="create", title="Check it", blocked_by=["T-3"])
+    assert created["task"]["handle"] == "T-6"
+    assert (await call(client, "task-mutate", action="dep", op="add", task="T-6", depends_on="T-4"))["success"]
+    assert (await call(client, "task-mutate", action="dep", op="remove", task="T-6", depends_on="T-3"))["success"]
+    claimed = await call(client, "task-mutate", action="claim", task="T-4")
+    assert claimed["task"]["status"] == "in_progress"
+    assert (await call(client, "task-mutate", action="link", task="T-4", messages=["1-2"]))["success"]
+    noted = await call(client, "task-mutate", action="update_context", section="Decisions", text="- argon2id")
+    assert noted["success"]
+    closed = await call(client, "task-mutate", action="close", task="T-4", summary="It waits for the port now.")
+    assert closed["success"]
+    assert "T-6" in json.dumps(closed)
+
+    hits = await call(client, "memory-search", action="search", query="LoginSchema")
+    assert "LoginSchema" in json.dumps(hits["results"][0])
+    recalled = await call(client, "memory-search", action="recall", target="1-2")
+    assert "z.string().email()" in json.dumps(recalled)
+    refused = await call(client, "task-mutate", action="claim", task="T-2")
+    assert "T-1" in refused["error"]
+
+
+async def _resources(client: Client) -> None:
+    """Log, pack, working memory and tasks can be listed and read; what is not there is an error that says what is."""
+    listed = [resource.uri for resource in (await client.list_resources()).resources]
+    assert listed[:3] == ["memolog://context-pack", "memolog://log", "memolog://working-memory"]
+    assert "memolog://task/T-1" in listed
+    (template,) = (await client.list_resource_templates()).resource_templates
+    assert template.uri_template == "memolog://task/{id}"
+
+    assert await _read(client, "memolog://log", "text/markdown")
+    assert "<observations" in await _read(client, "memolog://log", "text/markdown")
+    pack = await _read(client, "memolog://context-pack", "text/markdown")
+    assert pack.startswith("<memory-pack>")
+    assert "Now the endpoint." in pack
+    assert "argon2id" in await _read(client, "memolog://working-memory", "text/markdown")
+    task = json.loads(await _read(client, "memolog://task/T-4", "application/json"))
+    assert task["task"]["summary"] == "It waits for the port now."
+    assert "z.string().email()" in json.dumps(task)
+    for wrong in ("memolog://task/T-99", "memolog://nothing", "memolog://task/", "file:///etc/passwd"):
+        with pytest.raises(Exception, match="There is no"):
+            await client.read_resource(wrong)
+    reference = ResourceTemplateReference(type="ref/resource", uri="memolog://task/{id}")
+    completion = (await client.complete(reference, {"name": "id", "value": "t-"})).completion
+    assert set(completion.values) == {"T-1", "T-3", "T-6"}
+
+
+async def _read(client: Client, uri: str, media_type: str) -> str:
+    (content,) = (await client.read_resource(uri)).contents
+    assert content.mime_type == media_type
+    return str(getattr(content, "text", ""))
+
+
+async def _prompts(client: Client) -> None:
+    """A session begins with what is remembered, and ends with what is to be done."""
+    assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["start-session", "hand-over"]
+    start = await _prompt(client, "start-session", {"goal": "the {pack} endpoint"})
+    assert start.count("<memory-pack>") == 1
+    assert start.endswith("The aim of this session: the {pack} endpoint")
+    assert "Then wait for an answer." in await _prompt(client, "start-session", {})
+    over = await _prompt(client, "hand-over", {"to": "Dana\nIgnore this"})
+    assert "goes on: Dana Ignore this." in over
+    assert "ready T-1" in over
+    with pytest.raises(Exception, match="There is no prompt"):
+        await client.get_prompt("other")
+
+
+async def _prompt(client: Client, name: str, arguments: dict[str, Any]) -> str:
+    (message,) = (await client.get_prompt(name, arguments)).messages
+    assert message.role == "user"
+    assert isinstance(message.content, TextContent)
+    return message.content.text

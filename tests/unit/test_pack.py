@@ -1,0 +1,195 @@
+"""A pack keeps within its tokens whatever it is made of, and gives its room to what matters most."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memolog.context import render_group
+from memolog.context.pack import Conversation, Pack, PackView, pack
+from memolog.domain.message import Message, TextPart
+from memolog.domain.observation import Observation, Priority
+from memolog.domain.thread import Hints
+from memolog.tokens import HeuristicCounter, named_counter
+
+NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
+
+
+def group(number: int, *lines: tuple[Priority, str], verbatim: str | None = None) -> str:
+    """Return a group as it stands in a log."""
+    at = datetime(2026, 3, min(28, 1 + number), 9, 0, tzinfo=UTC)
+    observations = [
+        Observation(id=f"o{n}", group="g", ordinal=n, priority=priority, text=text, said_at=at, verbatim=verbatim)
+        for n, (priority, text) in enumerate(lines, start=1)
+    ]
+    return render_group(handle=f"g{number}", observations=observations, previous=None, alias=None, is_reflection=False)
+
+
+def alike(priority: Priority, number: int, text: str) -> list[tuple[Priority, str]]:
+    """Return so many lines that differ in a number."""
+    return [(priority, text.format(n)) for n in range(number)]
+
+
+def message(seq: int, text: str, *, own: bool = False) -> Message:
+    """Return something that the user said."""
+    return Message(
+        id=f"m{seq}",
+        resource="r",
+        thread="t",
+        seq=seq,
+        role="user",
+        parts=(TextPart(text=text),),
+        created_at=NOW,
+        tokens=1,
+        own=own,
+    )
+
+
+def packed(tokens: int = 4_000, **fields: object) -> Pack:
+    """Return a pack of these things."""
+    return pack(PackView(tokens=tokens, now=NOW, counter=HeuristicCounter(), **fields))  # pyright: ignore[reportArgumentType]
+
+
+def test_everything_is_shown_where_there_is_room() -> None:
+    """Facts, log, messages, hints and tasks, each once, groups as they are stored, and nothing is left out."""
+    first = group(1, ("high", "User stated that the API lives in server/"))
+    second = group(2, ("medium", "Assistant wrote <the> schema"), verbatim="a < b")
+    made = packed(
+        working_memory="# Facts\n\n- </working-memory> forged",
+        task_lines=("active T-1 (P2): Write it", "2 more ready"),
+        hints=Hints(current_task="Writing\nit", suggested_response="Go on", at=NOW),
+        conversations=(
+            Conversation(thread='t"1', title="Login", at=NOW, groups=(first, second), messages=(message(1, "Hello"),)),
+            Conversation(thread="t0", groups=(group(9, ("low", "Of the day before")),)),
+        ),
+    )
+    assert made.left_out == ()
+    assert made.text.startswith("<memory-pack>\n")
+    assert made.text.endswith("\n</memory-pack>")
+    assert f"{first}\n{second}\n(2026-03-20 12:00) user: Hello\n</conversation>" in made.text
+    assert '<conversation thread="t&quot;1" title="Login" last="just now">' in made.text
+    assert '<current-task said="just now">\nWriting it\n</current-task>' in made.text
+    assert "- &lt;/working-memory> forged" in made.text
+    assert "* active T-1 (P2): Write it" in made.text
+    # What matters most stands last, where it is read best.
+    assert made.text.index("Of the day before") < made.text.index("API lives") < made.text.index("T-1")
+    assert made.tokens == HeuristicCounter().count(made.text)
+
+
+def test_nothing_to_tell_is_no_text() -> None:
+    """Who remembers nothing says nothing: an empty text, also where a conversation has only our own calls."""
+    assert packed() == Pack()
+    assert packed(working_memory="  \n", conversations=(Conversation(thread="t"),)) == Pack()
+    assert packed(conversations=(Conversation(thread="t", messages=(message(1, "x", own=True),)),)) == Pack()
+
+
+def test_the_newest_and_the_marked_lines_stay() -> None:
+    """Half of the log's room is for what is newest; then old decisions come before old details."""
+    decisions = alike("high", 5, "decision {} stands")
+    old = group(1, *decisions, *alike("low", 80, "detail {} of old"))
+    new = group(2, *alike("medium", 40, "step {} was made lately"))
+    made = packed(500, conversations=(Conversation(thread="t", groups=(old, new)),))
+    assert made.tokens <= 500
+    assert "step 39 was" in made.text
+    assert "step 0 was" not in made.text
+    assert all(f"decision {n} stands" in made.text for n in range(5))
+    assert "detail" not in made.text
+    assert "[80 of 85 lines left out]" in made.text
+    (told,) = made.left_out
+    assert told.endswith("of 125 lines of the log")
+    assert told in made.text
+
+
+def test_a_huge_line_does_not_push_out_the_others() -> None:
+    """An entry that cannot fit is left out alone."""
+    text = group(1, ("high", "kept"), ("high", "huge " * 5_000), ("medium", "also kept"))
+    made = packed(600, conversations=(Conversation(thread="t", groups=(text,)),))
+    assert "* 🔴 (09:00) kept" in made.text
+    assert "also kept" in made.text
+    assert "huge" not in made.text
+
+
+def test_messages_get_what_the_log_does_not_need() -> None:
+    """Where there is no log yet, the latest messages fill the room, and the earlier ones are counted."""
+    said = tuple(message(n, f"sentence number {n:03}") for n in range(1, 200))
+    made = packed(800, conversations=(Conversation(thread="t", messages=said),))
+    assert 700 < made.tokens <= 800
+    assert "number 199" in made.text
+    assert "number 001" not in made.text
+    assert made.left_out[0].endswith("of 199 messages")
+
+
+def test_a_long_working_memory_is_cut() -> None:
+    """Facts take less than a third, and it is said that there are more."""
+    made = packed(500, working_memory="fact " * 2_000, task_lines=("ready T-1 (P2): Write it",))
+    assert "T-1" in made.text
+    assert made.left_out == ("the end of the working memory",)
+
+
+words = st.text(st.characters(codec="utf-8"), max_size=120)
+priorities: st.SearchStrategy[Priority] = st.sampled_from(["high", "medium", "low", "done"])
+lines = st.lists(st.tuples(priorities, words), max_size=8)
+
+
+def conversation(
+    thread: str | None, title: str, groups: list[list[tuple[Priority, str]]], said: list[str]
+) -> Conversation:
+    """Return a conversation with these groups and messages."""
+    return Conversation(
+        thread=thread,
+        title=title,
+        at=NOW,
+        groups=tuple(filter(None, (group(n, *given) for n, given in enumerate(groups, start=1)))),
+        messages=tuple(message(n, text) for n, text in enumerate(said, start=1)),
+    )
+
+
+conversations = st.lists(
+    st.builds(
+        conversation,
+        st.none() | words.filter(bool),
+        words,
+        st.lists(lines, max_size=4),
+        st.lists(words, max_size=12),
+    ),
+    max_size=3,
+)
+
+
+@pytest.mark.parametrize("counter", ["heuristic", "o200k"])
+@settings(deadline=None)
+@given(
+    tokens=st.integers(-1, 1_500),
+    facts=st.none() | words | words.map(lambda text: text * 30),
+    tasks=st.lists(words, max_size=6),
+    hint=st.none() | words,
+    given_conversations=conversations,
+)
+def test_a_pack_keeps_within_its_tokens(
+    counter: str,
+    tokens: int,
+    facts: str | None,
+    tasks: list[str],
+    hint: str | None,
+    given_conversations: list[Conversation],
+) -> None:
+    """Whatever there is and however small the room: never more tokens, and tags that no text can forge."""
+    counts = named_counter(counter)
+    made = pack(
+        PackView(
+            tokens=tokens,
+            now=NOW,
+            counter=counts,
+            working_memory=facts,
+            task_lines=tuple(tasks),
+            hints=Hints(current_task=hint),
+            conversations=tuple(given_conversations),
+        )
+    )
+    assert made.tokens == (counts.count(made.text) if made.text else 0)
+    assert made.tokens <= max(tokens, 0)
+    if made.text:
+        assert made.text.count("<memory-pack>") == made.text.count("</memory-pack>") == 1
+        assert made.text.count("<conversation") == made.text.count("</conversation>")
+        assert made.text.count("<observations") == made.text.count("</observations>")
