@@ -108,13 +108,17 @@ def _verbs(command: Any, words: tuple[str, ...]) -> Iterator[list[str]]:
     usage = " ".join(
         ["memolog", name, *(f"{item.name.upper()}" if item.required else f"[{item.name.upper()}]" for item in inputs)]
     )
-    lines = [f"### {name}", "", command.help, "", "```sh", usage, command.epilog.split("Example: ", 1)[1], "```", ""]
+    lines = [f"### {name}", "", command.help, "", "```sh", usage, *_examples(command), "```", ""]
     rows = [
         f"| {_spelt(item)} | {(item.help or '').rstrip('.')} |" for item in command.params if item.name not in SHARED
     ]
     if rows:
         lines += ["| takes | meaning |", "| --- | --- |", *rows, ""]
     yield lines
+
+
+def _examples(command: Any) -> list[str]:
+    return [line.removeprefix("Example: ") for line in command.epilog.splitlines() if line.startswith("Example: ")]
 
 
 def _spelt(item: Any) -> str:
