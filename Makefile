@@ -9,6 +9,7 @@
 #   make bench-NAME  one benchmark of bench/, a table and a last line of JSON
 #   make report-corpus what becomes of each reply of the corpus: faults and what is kept; ARGS=--json
 #   make docs        write the pages and the picture of docs/ that follow from the code
+#   make site        write the documentation as a site into site/, without a network
 #   make clean       remove what the other targets made
 #   make lock        resolve the versions again into both constraints files
 
@@ -24,7 +25,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long sim report-corpus check format docs lock clean
+.PHONY: help setup demo test test-long sim report-corpus check format docs site lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -72,7 +73,13 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/diagrams.py
 	$(BIN)/python docs/picture.py
+
+# The variable silences an announcement of the tool; it reads files and fetches nothing.
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "written to site/: open site/index.html, or for its search: $(BIN)/python -m http.server --directory site"
 
 bench-%: $(STAMP)
 	$(BIN)/python bench/bench_$(subst -,_,$*).py $(ARGS)
@@ -87,4 +94,4 @@ lock: $(STAMP)
 	$(COMPILE) --group build --constraint constraints.txt --output-file constraints-core.txt
 
 clean:
-	rm -rf $(VENV) .bench .hypothesis .ruff_cache .pytest_cache
+	rm -rf $(VENV) .bench site .hypothesis .ruff_cache .pytest_cache
