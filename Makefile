@@ -4,40 +4,49 @@
 #   make test-long   the same tests with their full counts
 #   make check       format, lint and types
 #   make format      format, and apply the fixes that are safe
-#   make setup       only set up .venv, pinned by constraints.txt
+#   make setup       only set up .venv, pinned by constraints.txt (for the demo constraints-core.txt is enough)
 #   make sim RUNS=2000 many agents and random faults in virtual time, from SEED=0 on; SEED=n alone replays one, line by line
 #   make bench-NAME  one benchmark of bench/, a table and a last line of JSON
 #   make report-corpus what becomes of each reply of the corpus: faults and what is kept; ARGS=--json
 #   make docs        write the pages and the picture of docs/ that follow from the code
+#   make site        write the documentation as a site into site/, without a network
 #   make clean       remove what the other targets made
-#   make lock        resolve the versions again into constraints.txt
+#   make lock        resolve the versions again into both constraints files
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The library by itself, which is soon there; and all that its tests need.
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.ready
+INSTALL := $(BIN)/python -m pip install --quiet --quiet
 TESTS ?= tests
 # Two workers suit the two cores that the suite is sized for.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long sim report-corpus check format docs lock clean
+.PHONY: help setup demo test test-long sim report-corpus check format docs site lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints-core.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Memolog needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once, until the constraints change)"
-	@$(BIN)/python -m pip install --quiet --quiet --require-hashes --requirement constraints.txt
-	@$(BIN)/python -m pip install --quiet --quiet --no-deps --no-build-isolation --editable .
+	@$(INSTALL) --require-hashes --requirement constraints-core.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $(CORE)
+
+$(STAMP): $(CORE) constraints.txt
+	@echo "adding what checks and tests need"
+	@$(INSTALL) --require-hashes --requirement constraints.txt
 	@touch $(STAMP)
 
-demo: $(STAMP)
+demo: $(CORE)
 	@$(BIN)/python -m memolog.apps.demo
 
 test: check
@@ -64,15 +73,25 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/diagrams.py
 	$(BIN)/python docs/picture.py
+
+# The variable silences an announcement of the tool; it reads files and fetches nothing.
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "written to site/: open site/index.html, or for its search: $(BIN)/python -m http.server --directory site"
 
 bench-%: $(STAMP)
 	$(BIN)/python bench/bench_$(subst -,_,$*).py $(ARGS)
 
+# The core is resolved within what was just resolved for everything, so that the two never differ.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links --upgrade pyproject.toml
+
 lock: $(STAMP)
-	$(BIN)/python -m pip install --quiet --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --upgrade --all-extras --group dev pyproject.toml --output-file constraints.txt
+	$(INSTALL) uv
+	$(COMPILE) --all-extras --group dev --output-file constraints.txt
+	$(COMPILE) --group build --constraint constraints.txt --output-file constraints-core.txt
 
 clean:
-	rm -rf $(VENV) .bench .hypothesis .ruff_cache .pytest_cache
+	rm -rf $(VENV) .bench site .hypothesis .ruff_cache .pytest_cache

@@ -10,6 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 import typer.main
+from api_page import api_page
 
 from memolog.apps.cli.main import app
 from memolog.apps.cli.verb import EXIT_CODES
@@ -58,15 +59,7 @@ def architecture_page() -> str:
 
 def _rules() -> str:
     names = [rule.decision.__name__ for rule in RULES]
-    chart = ["```mermaid", "flowchart TD", "  state([state · configuration · now]) --> r1"]
-    for number, rule in enumerate(RULES, start=1):
-        name = rule.decision.__name__
-        if number == len(RULES):
-            chart.append(f'  r{number}["{name}"]')
-            break
-        chart.append(f'  r{number}{{"{rule.when}?"}} -- yes --> d{number}["{name}"]')
-        chart.append(f"  r{number} -- no --> r{number + 1}")
-    chart.append("```")
+    chart = ["![The rules in their order, each with its question and its decision](diagrams/rules.svg)"]
     table = ["", "| # | when | decision | how it is told |", "| --- | --- | --- | --- |"]
     for number, rule in enumerate(RULES, start=1):
         doc = (inspect.getdoc(rule.test) or "").splitlines()[0]
@@ -108,13 +101,17 @@ def _verbs(command: Any, words: tuple[str, ...]) -> Iterator[list[str]]:
     usage = " ".join(
         ["memolog", name, *(f"{item.name.upper()}" if item.required else f"[{item.name.upper()}]" for item in inputs)]
     )
-    lines = [f"### {name}", "", command.help, "", "```sh", usage, command.epilog.split("Example: ", 1)[1], "```", ""]
+    lines = [f"### {name}", "", command.help, "", "```sh", usage, *_examples(command), "```", ""]
     rows = [
         f"| {_spelt(item)} | {(item.help or '').rstrip('.')} |" for item in command.params if item.name not in SHARED
     ]
     if rows:
         lines += ["| takes | meaning |", "| --- | --- |", *rows, ""]
     yield lines
+
+
+def _examples(command: Any) -> list[str]:
+    return [line.removeprefix("Example: ") for line in command.epilog.splitlines() if line.startswith("Example: ")]
 
 
 def _spelt(item: Any) -> str:
@@ -124,6 +121,7 @@ def _spelt(item: Any) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "api.md": api_page,
     "architecture.md": architecture_page,
     "cli.md": cli_page,
     "configuration.md": configuration_page,

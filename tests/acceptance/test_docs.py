@@ -1,12 +1,15 @@
 """The documentation is true: its snippets run, its generated pages are fresh, its links lead somewhere."""
 
-import importlib.util
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import memolog
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -34,24 +37,67 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def made_by(name: str) -> Any:
+    """Return a module of the docs folder, which is no package."""
+    return importlib.import_module(name)
+
+
+@pytest.fixture
+def _docs_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+
+
+@pytest.mark.usefixtures("_docs_importable")
 def test_generated_pages_are_fresh() -> None:
     """A page that follows from the code is what the code says now; `make docs` writes it."""
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    stale = [name for name, page in generate.PAGES.items() if (ROOT / "docs" / name).read_text("utf-8") != page()]
-    assert stale == []
+    pages = made_by("generate").PAGES
+    assert len(pages) > 3
+    assert [name for name, page in pages.items() if (ROOT / "docs" / name).read_text("utf-8") != page()] == []
 
 
-def test_the_first_minute_prints_what_it_says(tmp_path: Path) -> None:
-    """The output below the README's first snippet is its output."""
-    page = (ROOT / "README.md").read_text("utf-8")
-    snippet = SNIPPET.findall(page)[0]
-    done = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert len(done.stdout.splitlines()) > 3
-    assert f"```text\n{done.stdout}```" in page
+@pytest.mark.usefixtures("_docs_importable")
+def test_diagrams_are_fresh() -> None:
+    """A diagram is what its description says now, nothing else is in their folder, and each is shown somewhere."""
+    diagrams = made_by("diagrams").DIAGRAMS
+    folder = ROOT / "docs" / "diagrams"
+    assert sorted(diagrams) == sorted(path.name for path in folder.iterdir())
+    assert [name for name, made in diagrams.items() if (folder / name).read_text("utf-8") != made()] == []
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    assert [name for name in diagrams if f"diagrams/{name}" not in text] == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    """Each name that `memolog` offers has one entry, with its words; each method of the memory too."""
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    entries = re.findall(r"^### (\w+)\n\n(.*?)(?=^#|\Z)", page, re.MULTILINE | re.DOTALL)
+    names = [name for name, _ in entries]
+    assert len(names) == len(set(names))
+    assert set(memolog.__all__) - set(names) == set()
+    assert [name for name, body in entries if len(re.sub("```.*?```", "", body, flags=re.DOTALL).split()) < 2] == []
+    methods = {name for name in vars(memolog.Memory) if not name.startswith("_")}
+    assert methods - set(re.findall(r"^#### Memory\.(\w+)$", page, re.MULTILINE)) == set()
+
+
+PRINTING = re.compile(r"^```python\n(.*?)^```\n\nIt prints[^`]*?\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PRINTED = [
+    pytest.param(code, output, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, (code, output) in enumerate(PRINTING.findall(page.read_text("utf-8")), start=1)
+]
+
+
+@pytest.mark.parametrize(("code", "output"), PRINTED)
+def test_snippets_print_what_the_page_says(code: str, output: str, tmp_path: Path) -> None:
+    """Where a page shows what a snippet prints, it is what the snippet prints."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == output
+
+
+def test_the_first_minute_shows_its_output() -> None:
+    """The README's first snippet is followed by what it prints."""
+    (code, output) = PRINTING.findall((ROOT / "README.md").read_text("utf-8"))[0]
+    assert code == SNIPPET.findall((ROOT / "README.md").read_text("utf-8"))[0]
+    assert len(output.splitlines()) > 3
 
 
 def test_what_models_cost_is_what_the_formula_says(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 
@@ -67,26 +68,44 @@ def test_what_counts_as_a_machine_path(folder: str) -> None:
 # ---------------------------------------------------------------- requirements
 
 
-def requirements() -> list[str]:
+CONSTRAINTS = ("constraints.txt", "constraints-core.txt")
+
+
+def requirements(name: str) -> list[str]:
     """Return the requirements of the constraints, each on one line with its hashes."""
-    text = (REPOSITORY / "constraints.txt").read_text("utf-8").replace("\\\n", " ")
+    text = (REPOSITORY / name).read_text("utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def test_every_requirement_is_pinned_and_hashed() -> None:
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_every_requirement_is_pinned_and_hashed(name: str) -> None:
     """What is installed is exactly what was resolved."""
-    assert requirements() != []
+    assert requirements(name) != []
     exact = re.compile(r"^[\w.\-\[\],]+==\S+(?: ;[^#]*?)?(?:\s+--hash=sha256:[0-9a-f]{64})+$")
-    assert [line[:60] for line in requirements() if not exact.match(line)] == []
+    assert [line[:60] for line in requirements(name) if not exact.match(line)] == []
 
 
-def test_no_addresses_in_the_constraints() -> None:
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_no_addresses_in_the_constraints(name: str) -> None:
     """The constraints name versions, not places."""
-    text = (REPOSITORY / "constraints.txt").read_text("utf-8")
+    text = (REPOSITORY / name).read_text("utf-8")
     assert [
         line for line in text.splitlines() if "://" in line or line.lstrip().startswith(("-i ", "--index", "--find"))
     ] == []
+
+
+def test_the_demo_installs_what_the_tests_install() -> None:
+    """The small set is a part of the large one, to the last hash, and holds every dependency of the library itself."""
+
+    def pinned(name: str) -> dict[str, frozenset[str]]:
+        return {line.split()[0]: frozenset(re.findall("--hash=(\\S+)", line)) for line in requirements(name)}
+
+    small, large = pinned("constraints-core.txt"), pinned("constraints.txt")
+    assert {name: hashes for name, hashes in small.items() if large.get(name) != hashes} == {}
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["build"]]
+    assert {re.split("[<>=]", item)[0] for item in wanted} <= {name.split("==")[0] for name in small}
 
 
 # ---------------------------------------------------------------- documents and targets

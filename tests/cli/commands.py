@@ -33,8 +33,13 @@ def help_of(words: tuple[str, ...]) -> str:
     return done.out
 
 
-def example_of(words: tuple[str, ...]) -> list[str]:
-    """Return the arguments of the example in the help text of a command."""
+def examples_of(words: tuple[str, ...]) -> list[list[str]]:
+    """Return the arguments of each example in the help text of a command."""
     found = EXAMPLE.findall(help_of(words))
-    assert len(found) == 1, f"memolog {' '.join(words)} --help has no example"
-    return shlex.split(found[0])
+    assert found, f"memolog {' '.join(words)} --help has no example"
+    return [shlex.split(line) for line in found]
+
+
+def examples() -> list[tuple[tuple[str, ...], list[str]]]:
+    """Return every example of every command, with the words that name the command."""
+    return [(words, arguments) for words in names() for arguments in examples_of(words)]

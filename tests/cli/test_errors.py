@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import example_of, names
+from cli.commands import examples
 from cli.world import run
 from memolog.apps.cli.verb import EXIT_CODES, exit_code
 from memolog.domain.errors import (
@@ -32,6 +32,12 @@ MISTAKES = [
     pytest.param(1, "wm diff 1 99", "99", id="unknown version"),
     # What was asked cannot be understood or taken.
     pytest.param(2, "diff 0 99", "There is no generation 99", id="unknown generation"),
+    pytest.param(2, "revert 99", "There is no generation 99", id="revert to an unknown generation"),
+    pytest.param(2, "uncompact", "not clear what is to be undone", id="no batch"),
+    pytest.param(2, "uncompact 1-4 --all", "not clear what is to be undone", id="one batch and all"),
+    pytest.param(1, "uncompact 7-9", "There is no batch 7-9", id="unknown batch"),
+    pytest.param(2, "export x.jsonl --thread notes", "--markdown", id="a thread exported by itself"),
+    pytest.param(2, "export backup.db --markdown", "backup.db exists already", id="Markdown over a file"),
     pytest.param(2, "as-of yesterday-ish", "'yesterday-ish' is no moment", id="no moment"),
     pytest.param(2, "log --priority urgent", "no priority", id="no priority"),
     pytest.param(2, "search x --source rumour", "rumour", id="no source"),
@@ -105,11 +111,12 @@ _NEED_NONE = {"init", "import", "restore", "demo", "bench", "config"}
 
 
 @pytest.mark.parametrize(
-    "words", [pytest.param(words, id=" ".join(words)) for words in names() if words[0] not in _NEED_NONE]
+    "arguments",
+    [pytest.param(line, id=" ".join(line)) for words, line in examples() if words[0] not in _NEED_NONE],
 )
-def test_a_missing_database_is_never_made(words: tuple[str, ...], folder: Path) -> None:
+def test_a_missing_database_is_never_made(arguments: list[str], folder: Path) -> None:
     """No verb makes a database out of a misspelt name, but for those that are there to make one."""
-    done = run(*example_of(words), "--db", "misspelt.db")
+    done = run(*arguments, "--db", "misspelt.db")
     assert done.code == 3
     assert "There is no database misspelt.db" in done.err
     assert not (folder / "misspelt.db").exists()

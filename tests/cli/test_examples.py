@@ -5,13 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import example_of, help_of, names
+from cli.commands import examples, help_of, names
 from cli.world import run
 
 COMMANDS = [pytest.param(words, id=" ".join(words)) for words in names()]
+EXAMPLES = [pytest.param(words, arguments, id=" ".join(arguments)) for words, arguments in examples()]
 ASKED = (
     *("demo", "init", "status", "threads", "log", "context", "search", "recall", "observe", "buffer", "activate"),
-    *("reflect", "compact", "history", "diff", "as-of", "watch", "cost", "import", "export", "forget", "backup"),
+    *(
+        "reflect",
+        "compact",
+        "compactions",
+        "uncompact",
+        "history",
+        "diff",
+        "as-of",
+        "revert",
+        "watch",
+        "cost",
+        "import",
+        "export",
+        "forget",
+        "backup",
+    ),
     *("restore", "doctor", "config", "bench"),
     *(f"tasks {verb}" for verb in ("list", "ready", "show", "create", "claim", "close", "link", "search")),
     *(f"wm {verb}" for verb in ("show", "set", "edit", "versions", "diff", "restore")),
@@ -23,20 +39,19 @@ def test_every_verb_that_was_asked_for_is_there() -> None:
     assert set(ASKED) - {" ".join(words) for words in names()} == set()
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_example_works(words: tuple[str, ...], folder: Path) -> None:
-    """The example of the help text does what it says on a database that has been used, and says something."""
-    arguments = example_of(words)
+@pytest.mark.parametrize(("words", "arguments"), EXAMPLES)
+def test_example_works(words: tuple[str, ...], arguments: list[str], folder: Path) -> None:
+    """An example of the help text does what it says on a database that has been used, and says something."""
     assert tuple(arguments[: len(words)]) == words
     done = run(*arguments)
     assert done.code == 0, done.err + done.out
     assert done.out.strip()
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_json_is_one_document(words: tuple[str, ...], folder: Path) -> None:
+@pytest.mark.parametrize(("words", "arguments"), EXAMPLES)
+def test_json_is_one_document(words: tuple[str, ...], arguments: list[str], folder: Path) -> None:
     """With --json nothing but JSON is on standard output, and nothing at all on the error stream."""
-    done = run(*example_of(words), "--json")
+    done = run(*arguments, "--json")
     assert done.code == 0, done.err + done.out
     # Events come one a line: whoever watches does not wait for the last.
     documents = done.out.splitlines() if words == ("watch",) else [done.out]

@@ -48,3 +48,17 @@ def test_a_backup_comes_back(folder: Path) -> None:
     assert len(run("tasks", "list", "--json", "--db", restored["kept"]).document["items"]) == count
     assert run("backup", "now.db").code == 2
     assert run("backup", "now.db", "--overwrite").code == 0
+
+
+def test_a_log_as_markdown(folder: Path) -> None:
+    """The log of one thread is a page for people, in a file or on standard output; it is no export."""
+    done = run("export", "notes.md", "--markdown", "--thread", "notes", "--json").document
+    page = (folder / "notes.md").read_text("utf-8")
+    assert (done["thread"], done["bytes"]) == ("notes", len(page.encode()))
+    lines = run("log", "--thread", "notes", "--json").document["observations"]
+    assert lines
+    assert all(line["text"] in page for line in lines)
+    assert run("export", "-", "--markdown", "--thread", "notes").out == page
+    assert run("export", "notes.md", "--markdown", "--thread", "notes").code == 2
+    assert run("export", "notes.md", "--markdown", "--thread", "atlas", "--overwrite").code == 0
+    assert (folder / "notes.md").read_text("utf-8") != page

@@ -89,6 +89,7 @@ async def _build(path: Path) -> None:
         await _talk(memory, clock, "notes", SUBJECTS[1:2])
         await memory.observe("notes", RESOURCE)
         await _retract(memory)
+        await memory.compact("notes", RESOURCE)
         for _ in range(4):
             await _talk(memory, clock, "atlas", SUBJECTS)
             clock.advance(days=1)

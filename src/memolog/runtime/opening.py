@@ -9,6 +9,7 @@ from memolog.config import Config
 from memolog.context.dates import is_zone
 from memolog.domain.errors import ConfigError, InputError
 from memolog.domain.message import NewMessage
+from memolog.prompt.without_secrets import without_secrets
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.store.store import Store, StoreOptions
 from memolog.store.store import open_store as open_with
@@ -18,7 +19,7 @@ __all__ = ["check_turn", "open_store", "store_options"]
 
 _COUNTER = HeuristicCounter()
 # Fixed when the database is opened: a turn cannot have its own.
-_FIXED = frozenset({"busy_timeout", "durability", "max_message_bytes", "pool_size", "statement_timeout"})
+_FIXED = frozenset({"busy_timeout", "durability", "max_message_bytes", "pool_size", "redact_raw", "statement_timeout"})
 
 
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
@@ -39,6 +40,7 @@ def store_options(config: Config) -> StoreOptions:
         pool_size=config.pool_size,
         max_message_bytes=config.max_message_bytes,
         read_only=config.read_only,
+        clean=without_secrets if config.redact_raw else None,
     )
 
 

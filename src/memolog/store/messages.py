@@ -32,13 +32,16 @@ from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Messages", "Saved", "Totals", "Weigh"]
+__all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh"]
 
 q = load_queries("messages")
 threads = load_queries("threads")
 
 Weigh: TypeAlias = Callable[[NewMessage], int]
 """Counts the tokens of a message."""
+
+Clean: TypeAlias = Callable[[NewMessage], NewMessage]
+"""Takes out of a message what must not be stored; returns the very same one where there is nothing."""
 
 Values: TypeAlias = dict[str, Any]
 
@@ -74,9 +77,17 @@ class _Ready:
 class Messages:
     """The messages of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], weigh: Weigh, max_bytes: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        new_id: Callable[[], str],
+        weigh: Weigh,
+        max_bytes: int,
+        clean: Clean | None = None,
+    ) -> None:
         self._engine, self._clock, self._new_id = engine, clock, new_id
-        self._weigh, self._max_bytes = weigh, max_bytes
+        self._weigh, self._max_bytes, self._clean = weigh, max_bytes, clean
 
     # ------------------------------------------------------------ saving
 
@@ -114,6 +125,8 @@ class Messages:
 
     def _ready(self, message: NewMessage, now: int, turn: str | None) -> _Ready:
         parts = check_message(message)
+        if self._clean is not None and (cleaned := self._clean(message)) is not message:
+            message, parts = cleaned, check_message(cleaned)
         is_fresh = message.id is None
         message_id = self._new_id() if message.id is None else check_id("message", message.id)
         # Most texts are ASCII and far below the limit: only then is the exact size worth an encoding.

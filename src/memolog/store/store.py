@@ -27,7 +27,7 @@ from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
-from memolog.store.messages import Messages, Saved, Weigh
+from memolog.store.messages import Clean, Messages, Saved, Weigh
 from memolog.store.postgres_address import PostgresOptions
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
@@ -66,6 +66,8 @@ class StoreOptions:
     pool_size: int = 10
     max_message_bytes: int = 100_000_000
     read_only: bool = False
+    clean: Clean | None = None
+    """What takes secrets out of messages before they are stored, where `redact_raw` is set."""
 
 
 class Store:
@@ -85,7 +87,7 @@ class Store:
         self.new_id = new_id
         self.options = options
         self.threads = Threads(engine, clock, new_id)
-        self.messages = Messages(engine, clock, new_id, weigh, options.max_message_bytes)
+        self.messages = Messages(engine, clock, new_id, weigh, options.max_message_bytes, options.clean)
         self.leases = Leases(engine, clock)
         self.ledger = Ledger(engine, clock)
         self._recent = Recent()

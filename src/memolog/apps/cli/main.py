@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from memolog.apps.cli import (
+    compacting,
     finding,
     forgetting,
     looking,
@@ -57,7 +58,20 @@ def options(
 _tasks = typer.Typer(no_args_is_help=True, help="Task memory: what is to be done, what blocks what, who works on it.")
 for group in (tasks, task_changes):
     _tasks.add_typer(group.app)
-for group in (setting_up, looking, finding, steering, past, watching, moving, forgetting, mending, measuring, serving):
+for group in (
+    setting_up,
+    looking,
+    finding,
+    steering,
+    compacting,
+    past,
+    watching,
+    moving,
+    forgetting,
+    mending,
+    measuring,
+    serving,
+):
     app.add_typer(group.app)
 app.add_typer(_tasks, name="tasks")
 app.add_typer(working_memory.app, name="wm")

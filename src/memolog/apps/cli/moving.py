@@ -3,12 +3,14 @@
 Knows files and how reports are shown. Formats are the library's. Nothing that exists is overwritten without being told to.
 """
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memolog.apps.cli.opening import chosen_resource, chosen_thread
 from memolog.apps.cli.telling import fields, told
 from memolog.apps.cli.verb import Answer, Call, verb
 from memolog.domain.codec import encode
@@ -29,26 +31,49 @@ _Whose = Annotated[str | None, typer.Option("--resource", "-r", help="Only their
 _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Also if the file exists.")]
 
 
-@verb(app, needs="database", example="memolog export all.jsonl")
+@verb(
+    app,
+    needs="database",
+    example="memolog export all.jsonl\nmemolog export atlas.md --markdown --resource alice --thread atlas",
+)
 async def export(
     call: Call,
     file: Annotated[str, typer.Argument(help="Where to write it, or - for standard output.")],
     resource: _Whose = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The log of one thread, for people to read.")] = False,
+    thread: Annotated[
+        str | None, typer.Option("--thread", "-t", help="Whose log, with --markdown; the latest if none is named.")
+    ] = None,
     overwrite: _Overwrite = False,
 ) -> Answer:
     """Write everything, or all of one resource, as JSON lines. `import` reads them back, exactly and without a model."""
+    if file == "-" and call.as_json:
+        raise InputError("Standard output holds either the export or the report.", then="Name a file, or drop --json.")
+    if thread is not None and not markdown:
+        raise InputError("A thread is not exported by itself.", then="Add --markdown for its log, or drop --thread.")
+    if file != "-":
+        _refuse_existing(Path(file), overwrite=overwrite)
+    if markdown:
+        return await _export_markdown(call, file, resource, thread)
     if file == "-":
-        if call.as_json:
-            raise InputError(
-                "Standard output holds either the export or the report.", then="Name a file, or drop --json."
-            )
         await call.memory.export(sys.stdout, resource=resource)
         return Answer(data=None, is_printed=True)
-    _refuse_existing(Path(file), overwrite=overwrite)
     with call.progress(f"exporting to {file}"):
         report = await call.memory.export(file, resource=resource)
     lines = [("written to", file), ("resources", ", ".join(report.resources)), *_counted(report.lines)]
     return Answer(data={"file": file, **encode(report)}, show=lambda: fields(lines))
+
+
+async def _export_markdown(call: Call, file: str, resource: str | None, thread: str | None) -> Answer:
+    whose = await chosen_resource(call.store, resource)
+    which = await chosen_thread(call.store, whose, thread)
+    text = await call.memory.export_markdown(which, whose)
+    if file == "-":
+        print(text, end="")
+        return Answer(data=None, is_printed=True)
+    size = await asyncio.to_thread(Path(file).write_bytes, text.encode("utf-8", "replace"))
+    data = {"file": file, "resource": whose, "thread": which, "bytes": size}
+    return Answer(data=data, show=lambda: told(f"Written to {file}: the log of {which}, {size:,} bytes."))
 
 
 @verb(app, needs="database", writes=True, makes=True, name="import", example="memolog import alice.jsonl --db copy.db")

@@ -1,6 +1,6 @@
-"""Verbs about the log's past: history, diff, as-of.
+"""Verbs about the log's past: history, diff, as-of, revert.
 
-Knows how generations are shown and compared. Changes nothing.
+Knows how generations are shown and compared. What a reverted log keeps of what came since is the library's.
 """
 
 from difflib import unified_diff
@@ -58,10 +58,7 @@ async def diff(
     snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
     present = snapshot.log.generation
     new = present if new is None else new
-    if max(old, new) > present:
-        raise InputError(
-            f"There is no generation {max(old, new)}.", why=f"The newest is {present}.", then="See `memolog history`."
-        )
+    _refuse_unknown(max(old, new), present)
     before = await call.store.logs.groups_at(snapshot.log.pk, old, entries=_ALL_ENTRIES)
     after = await call.store.logs.groups_at(snapshot.log.pk, new, entries=_ALL_ENTRIES)
     names = f"generation {old}", f"generation {new}"
@@ -112,3 +109,26 @@ async def as_of(
     return Answer(
         data=data, show=lambda: show_groups(groups, f"There was no log at {when(at)}."), code=0 if groups else 1
     )
+
+
+@verb(app, writes=True, example="memolog revert 1")
+async def revert(
+    call: Call,
+    generation: Annotated[int, typer.Argument(help="The generation that is to come back.", min=0)],
+) -> Answer:
+    """Bring an earlier generation of the log back, with all that was observed since, as a new generation."""
+    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
+    _refuse_unknown(generation, snapshot.log.generation)
+    made = await call.memory.restore(call.thread, call.resource, generation)
+    words = (
+        f"Generation {made.number} is {generation} with what came since: "
+        f"{made.tokens_after:,} tokens, before {made.tokens_before:,}."
+    )
+    return Answer(data=made, show=lambda: told(words))
+
+
+def _refuse_unknown(generation: int, newest: int) -> None:
+    if generation > newest:
+        raise InputError(
+            f"There is no generation {generation}.", why=f"The newest is {newest}.", then="See `memolog history`."
+        )

@@ -1,20 +1,16 @@
-"""Verbs that move the memory on by hand: observe, buffer, activate, reflect, compact.
+"""Verbs that move the memory on by hand: observe, buffer, activate, reflect.
 
 Knows which call each verb is. When and why these happen by themselves is decided elsewhere.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from memolog.apps.cli.looking import show_status
-from memolog.apps.cli.telling import clean, told
 from memolog.apps.cli.verb import Answer, Call, verb
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from memolog.domain.compaction import Compacted
     from memolog.runtime.status import Status
 
 __all__ = ["app"]
@@ -59,22 +55,3 @@ async def reflect(call: Call) -> Answer:
 def _told_status(status: "Status") -> Answer:
     """Answer with a status: what was asked for did not happen where the model or the database fails."""
     return Answer(data=status, show=lambda: show_status(status), code=3 if status.health == "failing" else 0)
-
-
-@verb(app, writes=True, example="memolog compact --thread atlas --keep 10")
-async def compact(
-    call: Call,
-    keep: Annotated[int, typer.Option("--keep", help="How many of the newest messages stay as they are.", min=0)] = 0,
-) -> Answer:
-    """Let summaries stand for old messages, in contexts and in the index. Raw text stays; recall shows it."""
-    with call.progress(f"compacting {call.thread}"):
-        made = await call.memory.compact(call.thread, call.resource, keep=keep)
-    return Answer(data=made, show=lambda: _show_compacted(made), code=0 if made.messages else 1)
-
-
-def _show_compacted(made: "Compacted") -> "RenderableType":
-    if not made.messages:
-        return told("There was nothing to compact.", "dim")
-    groups = f" The log covers it: {', '.join(made.groups)}." if made.groups else ""
-    text = told(f"{made.messages} messages in {len(made.compactions)} batches.{groups}\n", "bold")
-    return text.append(clean(made.summary), style="default")

@@ -178,7 +178,7 @@ def verb(
     """Make a coroutine a command of the application, with the options that all have.
 
     `needs` says what is found and opened for it (an `address` is not opened), `writes` that it changes the database, `makes`
-    that the database may be new.
+    that the database may be new. Each line of `example` is one.
     """
 
     def register(work: Work) -> Work:
@@ -192,9 +192,8 @@ def verb(
         command.__annotations__ = {item.name: item.annotation for item in options}
         command.__signature__ = inspect.Signature(options)  # pyright: ignore[reportFunctionMemberAccess]
         summary = (work.__doc__ or "").split(". ", 1)[0].split(":", 1)[0].rstrip(".")
-        app.command(name or work.__name__.replace("_", "-"), epilog=f"\b\nExample: {example}", short_help=summary)(
-            command
-        )
+        shown = "\n".join(f"Example: {line}" for line in example.splitlines())
+        app.command(name or work.__name__.replace("_", "-"), epilog=f"\b\n{shown}", short_help=summary)(command)
         return work
 
     return register

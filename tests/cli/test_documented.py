@@ -1,0 +1,40 @@
+"""What the documentation shows of the command line can be typed."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cli.world import run
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# The reference is made from the commands, and its examples are run for themselves. The rest makes or needs what is not here.
+ELSEWHERE = {ROOT / "docs" / "cli.md"}
+NOT_HERE = {"demo"}
+
+
+def blocks() -> list[object]:
+    """Return the lines of every shell block that begin with our command, block by block."""
+    found: list[object] = []
+    for page in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]):
+        for number, block in enumerate(
+            BLOCK.findall(page.read_text("utf-8")) if page not in ELSEWHERE else (), start=1
+        ):
+            lines = [shlex.split(line, comments=True) for line in block.splitlines()]
+            ours = [words[1:] for words in lines if words[:1] == ["memolog"] and words[1] not in NOT_HERE]
+            if ours:
+                found.append(pytest.param(ours, id=f"{page.relative_to(ROOT)}-{number}"))
+    return found
+
+
+@pytest.mark.parametrize("lines", blocks())
+def test_a_block_of_the_documentation(lines: list[list[str]], folder: Path) -> None:
+    """Each line is understood and can be done, one after the other: the answer is yes, or no, but never an error."""
+    (folder / "conversations.json").write_text('[{"role": "user", "content": "Hello"}]')
+    for words in lines:
+        more = ["--seconds", "0"] if words[0] == "watch" else []
+        done = run(*words, *more)
+        assert done.code in {0, 1}, done.err + done.out
+        assert "Error" not in done.err
