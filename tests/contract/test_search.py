@@ -101,6 +101,17 @@ async def test_operators(memory: Memory) -> None:
     assert len(await found(memory, "role:nobody apple")) == 5
 
 
+async def test_a_word_that_stands_everywhere(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a word with more hits than are read the newest are found, and a word to leave out is left out of all."""
+    monkeypatch.setattr("memolog.store.searching._MOST_A_TERM", 5)
+    texts = [f"whale whale whale whale {number}" for number in range(4)] + [f"whale song {n}" for n in range(8)]
+    await say(memory, "t", *texts, "a quiet song")
+    newest = await found(memory, "whale")
+    assert newest
+    assert set(newest) <= set(texts[4:])
+    assert await found(memory, "song -whale") == ["a quiet song"]
+
+
 async def test_results_tell_where_and_why(memory: Memory, clock: FakeClock) -> None:
     """A result has its place, a marked snippet, neighbours and the parts of its score; pages continue."""
     await say(memory, "t", "one", "two", "the blue whale", "four", "five", "a whale again")

@@ -3,10 +3,10 @@
 Knows the steps and the shape of the answer. The index is the store's, the ranking is `search/`'s.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, cast
+from typing import Literal
 
 from memolog.config import Config
 from memolog.domain.codec import unpack
@@ -135,13 +135,21 @@ async def _with_phrases(store: Store, resource: str, scored: Sequence[Scored], q
     for start in range(0, min(len(scored), _MOST_READ), _READ_AT_ONCE):
         some = scored[start : start + _READ_AT_ONCE]
         rows = await store.searching.rows(resource, [one.key for one in some])
-        for one in some:
-            if one.key in rows:
-                text = phrase_of(_read(one.key, rows[one.key])[0])
-                good = all(phrase in text for phrase in query.phrases)
-                if good and not any(phrase in text for phrase in query.without_phrases):
-                    kept.append(one)
+        kept += [one for one in some if one.key in rows and _holds(_searched(one.key, rows[one.key]), query)]
     return kept
+
+
+def _holds(text: str, query: Query) -> bool:
+    """Tell whether the phrases of a query stand in a text, and those that must not stand there do not."""
+    # Most texts lack one of the words, which is seen much sooner than in which order they stand.
+    if text.isascii():
+        plain = text.lower()
+        if not all(word in plain for phrase in query.phrases for word in phrase.split()):
+            return False
+    words = phrase_of(text)
+    return all(phrase in words for phrase in query.phrases) and not any(
+        phrase in words for phrase in query.without_phrases
+    )
 
 
 # ---------------------------------------------------------------- results
@@ -167,36 +175,55 @@ async def _page(
     return results, at
 
 
-def _read(key: int, row: Row) -> tuple[str, str]:
-    """Return the text of a hit, and the one that the words were found in."""
+def _searched(key: int, row: Row) -> str:
+    """Return the text that the words of a hit were found in."""
     if key > 0:
-        message = message_from_row(row)
-        text = text_of_parts(message.parts)
-        return (text or message.search or ""), (text if message.search is None else message.search)
+        return _texts_of(message_from_row(row))[1]
+    return _other_text(key, row)
+
+
+def _texts_of(message: Message) -> tuple[str, str]:
+    """Return the text of a message, and the one that the words were found in."""
+    text = text_of_parts(message.parts)
+    return (text or message.search or ""), (text if message.search is None else message.search)
+
+
+def _other_text(key: int, row: Row) -> str:
     if place_of(key).kind == TASK:
-        text = text_of_task(unpack(row[4]) or "", unpack(row[5]) or "", unpack(row[6]), ())
-        return text, text
-    text = "\n".join(filter(None, (unpack(row[4]), unpack(row[5]))))
-    return text, text
+        return text_of_task(unpack(row[4]) or "", unpack(row[5]) or "", unpack(row[6]), ())
+    return "\n".join(filter(None, (unpack(row[4]), unpack(row[5]))))
 
 
 def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
-    content, searched = _read(one.key, row)
-    made = _of_message if one.key > 0 else _of_task if place_of(one.key).kind == TASK else _of_observation
-    result = cast("Callable[[Row], SearchResult]", made)(row)
-    snippet = marker.snippet(searched)
-    return replace(result, rank=rank, score=round(one.score, 6), content=content, snippet=snippet, parts=one.parts)
+    score = round(one.score, 6)
+    if one.key > 0:
+        return _of_message(one, message_from_row(row), rank, score, marker)
+    text = _other_text(one.key, row)
+    is_task = place_of(one.key).kind == TASK
+    return SearchResult(
+        id=row[0],
+        source="task" if is_task else row[1],
+        rank=rank,
+        score=score,
+        content=text,
+        snippet=marker.snippet(text),
+        at=from_micros(row[2]),
+        state=row[3],
+        thread=None if is_task else row[6],
+        task=row[0] if is_task else None,
+        parts=one.parts,
+    )
 
 
-def _of_message(row: Row) -> SearchResult:
-    message = message_from_row(row)
+def _of_message(one: Scored, message: Message, rank: int, score: float, marker: Marker) -> SearchResult:
+    content, searched = _texts_of(message)
     return SearchResult(
         id=message.id,
         source="compacted" if message.level else "raw",
-        rank=0,
-        score=0.0,
-        content="",
-        snippet="",
+        rank=rank,
+        score=score,
+        content=content,
+        snippet=marker.snippet(searched),
         at=message.created_at,
         thread=message.thread,
         seq=message.seq,
@@ -204,34 +231,7 @@ def _of_message(row: Row) -> SearchResult:
         speaker=message.speaker,
         task=message.task,
         message=message,
-    )
-
-
-def _of_observation(row: Row) -> SearchResult:
-    return SearchResult(
-        id=row[0],
-        source=row[1],
-        rank=0,
-        score=0.0,
-        content="",
-        snippet="",
-        at=from_micros(row[2]),
-        state=row[3],
-        thread=row[6],
-    )
-
-
-def _of_task(row: Row) -> SearchResult:
-    return SearchResult(
-        id=row[0],
-        source="task",
-        rank=0,
-        score=0.0,
-        content="",
-        snippet="",
-        at=from_micros(row[2]),
-        state=row[3],
-        task=row[0],
+        parts=one.parts,
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nlargest
 from typing import Final, TypeAlias
 
 from memolog.search.keys import PLACE, USER, first_key_of, place_of, thread_of
@@ -74,18 +75,31 @@ class _Scale:
 
     def add(self, posting: Posting, factor: float, into: dict[int, float], only: set[int] | None = None) -> None:
         """Add the scores of a term to the documents that hold it, or only to some of these."""
-        said, others, known = self.messages[0], self.others[0], into.get
-        for key in posting.keys if only is None else only:
-            worth = said[key & 0xFF] if key > 0 else others[-key & 0x1FF]
-            into[key] = known(key, 0.0) + factor * worth
+        _add(posting.keys if only is None else only, self.messages[0], self.others[0], factor, into)
         for step, keys in ((1, posting.often), (2, posting.very_often)):
+            # It was added as one that occurs less often.
+            said, less = self.messages[step], self.messages[step - 1]
             for key in keys if only is None else only.intersection(keys):
-                # It was added as one that occurs less often.
-                into[key] += factor * (self.of(key, step) - self.of(key, step - 1))
+                if key > 0:
+                    into[key] += factor * (said[key & 0xFF] - less[key & 0xFF])
+                else:
+                    into[key] += factor * (self.of(key, step) - self.of(key, step - 1))
 
     def of(self, key: int, step: int) -> float:
         """Return what a term gives in one document."""
         return self.messages[step][key & 0xFF] if key > 0 else self.others[step][-key & 0x1FF]
+
+
+def _add(
+    keys: Iterable[int], said: Sequence[float], others: Sequence[float], factor: float, into: dict[int, float]
+) -> None:
+    """Add what the last bits of each key are worth."""
+    if into:
+        known = into.get
+        for key in keys:
+            into[key] = known(key, 0.0) + factor * (said[key & 0xFF] if key > 0 else others[-key & 0x1FF])
+    else:
+        into.update({key: factor * (said[key & 0xFF] if key > 0 else others[-key & 0x1FF]) for key in keys})
 
 
 @lru_cache(64)
@@ -196,9 +210,10 @@ def _summed(
 
 def _are_ahead(own: Mapping[int, float], most: float, prefer: int) -> bool:
     """Tell whether enough hits, of the class that is preferred, have more than any other could get."""
-    ahead = (key for key, score in own.items() if score > most)
-    found = sum(1 for key in ahead if prefer < 0 or (key > 0 and key & 3 == prefer))
-    return found >= _CLOSELY
+    ahead = [key for key, score in own.items() if score > most]
+    if prefer >= 0 and len(ahead) >= _CLOSELY:
+        ahead = [key for key in ahead if key > 0 and key & 3 == prefer]
+    return len(ahead) >= _CLOSELY
 
 
 def _best(own: Mapping[int, float], prefer: int, bonus: float) -> list[int]:
@@ -206,9 +221,9 @@ def _best(own: Mapping[int, float], prefer: int, bonus: float) -> list[int]:
     scores = list(own.values())
     if prefer >= 0:
         scores = [score + bonus if key & 3 == prefer and key > 0 else score for key, score in own.items()]
-    # Numbers alone are sorted many times faster than pairs: the pairs below the last that counts are never made.
-    last = sorted(scores, reverse=True)[_CLOSELY - 1] if len(scores) > _CLOSELY else 0.0
-    best = sorted(((score, key) for score, key in zip(scores, own, strict=True) if score >= last), reverse=True)
+    # Numbers alone are compared many times faster than pairs: the pairs below the last that counts are never made.
+    last = nlargest(_CLOSELY, scores)[-1] if len(scores) > _CLOSELY else 0.0
+    best = sorted([(score, key) for score, key in zip(scores, own, strict=True) if score >= last], reverse=True)
     return [key for _, key in best[:_CLOSELY]]
 
 
@@ -219,7 +234,7 @@ def _placed(
     by_place: dict[int, dict[str, float]] = {}
     thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
     for posting, factor in weighed:
-        term, often, very = posting.term, set(posting.often), set(posting.very_often)
+        term, often, very = posting.term, frozenset(posting.often), frozenset(posting.very_often)
         for thread, keys in _by_thread(posting.keys, threads):
             times = 0.0
             for key in keys:
@@ -238,13 +253,15 @@ def _placed(
 
 def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
     """Yield the keys that stand in some threads, thread by thread."""
-    at = 0
+    at, count = 0, len(keys)
     for thread in threads:
         at = bisect_left(keys, first_key_of(thread), at)
-        end = bisect_left(keys, first_key_of(thread + 1), at)
-        if at < end:
-            yield thread, keys[at:end]
-        at = end
+        if at == count:
+            break
+        end = first_key_of(thread + 1)
+        if keys[at] < end:
+            first, at = at, bisect_left(keys, end, at)
+            yield thread, keys[first:at]
 
 
 def _neighbours(key: int) -> Iterator[int]:

@@ -26,6 +26,7 @@ _THREAD_K1 = 1.2
 _THREAD_B = 0.75
 """The textbook values: threads are as long as the texts that they were found for."""
 _BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(NEAR, start=1) for side in (-1, 1))
+_SAYS_MUCH: Final = frozenset({ASSISTANT, TOOL})
 _NOTHING: Final[Mapping[str, float]] = {}
 
 
@@ -180,7 +181,7 @@ class _Look:
         thread_lengths: Mapping[int, tuple[int, int]],
         speakers: frozenset[str],
     ) -> None:
-        self.found, self.query, self.speakers = found, query, speakers
+        self.found, self.speakers = found, speakers
         self.own_max = found.best or 1.0
         self.near = {key: _near(key // PLACE, found.by_place) for key in details if key > 0}
         self.near_max = max(self.near.values(), default=0.0) or 1.0
@@ -197,48 +198,48 @@ class _Look:
         }
         self.prefer = _preferred(query)
         self.wanted = sum(found.idf.values())
+        self.asks_for = NUMBER * query.asks_number | TIME * query.asks_time | NAMES_SOMETHING * query.asks_name
+        self.spans = [window.in_micros() for window in query.windows]
 
     def parts(self, key: int, detail: Detail, own: float, around: float) -> dict[str, float]:
         """Return the parts of a document's score; `own` and `around` are shares of the best."""
-        parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (detail.at - self.oldest)}
+        at, traits, speaker = detail
+        parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (at - self.oldest)}
         if key > 0:
-            place = key // PLACE
-            if place in self.asked:
-                parts["reply"] = self.asked[place]
+            reply = self.asked.get(key // PLACE)
+            if reply is not None:
+                parts["reply"] = reply
             if own:
                 parts["early"] = WEIGHTS.early * own / (1 + seq_of(key))
             parts["thread"] = self.thread_share * self.threads.get(thread_of(key), 0.0)
         if self.prefer < 0:
             parts["covers"] = WEIGHTS.covers * self._covered(key)
         else:
-            self._by_question(parts, key, detail.traits)
-        if self.speakers and detail.speaker in self.speakers:
+            self._by_class(parts, key & 3 if key > 0 else -1, traits)
+        if speaker is not None and speaker in self.speakers:
             parts["speaker"] = WEIGHTS.speaker + WEIGHTS.speaker_near * around
-        if self.query.windows:
-            parts["date"] = WEIGHTS.date * closeness(detail.at, self.query.windows)
-        if own and detail.traits:
-            self._by_traits(parts, detail.traits, own)
+        if self.spans:
+            parts["date"] = WEIGHTS.date * closeness(at, self.spans)
+        if self.asks_for & traits and own:
+            self._by_traits(parts, traits, own)
         return parts
 
-    def _by_question(self, parts: dict[str, float], key: int, traits: int) -> None:
+    def _by_class(self, parts: dict[str, float], kind: int, traits: int) -> None:
         # An observation tells what was said, whoever said it; a tool's output says nothing by itself.
-        kind = key & 3 if key > 0 else -1
-        if kind == TOOL:
-            return
         if kind == self.prefer:
             parts["asked"] = WEIGHTS.asked
-        elif key < 0:
+        elif kind < 0:
             parts["asked"] = WEIGHTS.asked / 2
-        if traits & STATES and kind != ASSISTANT:
+        if traits & STATES and kind not in _SAYS_MUCH:
             parts["states"] = WEIGHTS.states
 
     def _by_traits(self, parts: dict[str, float], traits: int, own: float) -> None:
-        query = self.query
-        if query.asks_number and traits & NUMBER:
+        matching = traits & self.asks_for
+        if matching & NUMBER:
             parts["number"] = WEIGHTS.number * own
-        if query.asks_time and traits & TIME:
+        if matching & TIME:
             parts["time"] = WEIGHTS.time * own
-        if query.asks_name and traits & NAMES_SOMETHING:
+        if matching & NAMES_SOMETHING:
             parts["name"] = WEIGHTS.name * own
 
     def _covered(self, key: int) -> float:
@@ -252,13 +253,16 @@ def _near(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
     get = by_place.get
     mine = get(place, _NOTHING)
     best: dict[str, float] = {}
+    known = best.get
     for distance, share in _BESIDE:
         there = get(place + distance)
         if there is not None:
             for term, score in there.items():
-                if term not in mine and (term not in best or score * share > best[term]):
-                    best[term] = score * share
-    return sum(best.values())
+                if term not in mine:
+                    worth = score * share
+                    if worth > known(term, 0.0):
+                        best[term] = worth
+    return sum(best.values()) if best else 0.0
 
 
 def _threads(drafted: Draft, lengths: Mapping[int, tuple[int, int]]) -> dict[int, float]:
