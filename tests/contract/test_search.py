@@ -395,6 +395,13 @@ async def test_any_text_is_a_query(memory: Memory) -> None:
         assert answer.total >= len(answer.results)
 
 
+@pytest.mark.parametrize("query", ["task:\ud800 whale", 'thread:"a\x00b" whale', "whale task:role:\udfff\x1f"])
+async def test_what_no_id_can_be_is_words(memory: Memory, query: str) -> None:
+    """A filter by what no engine takes as text is no filter."""
+    await say(memory, "t", "the blue whale")
+    assert await found(memory, query) == ["the blue whale"]
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -175,7 +175,8 @@ class _Found:
             return True
         known = {"role": ROLES, "source": SOURCES}.get(key)
         value = value.lower() if known else value
-        if not value or (known and value not in known):
+        # No id holds what cannot be printed.
+        if not value or not value.isprintable() or (known and value not in known):
             return False
         self.values[key].append(value)
         return True
