@@ -101,6 +101,17 @@ async def test_operators(memory: Memory) -> None:
     assert len(await found(memory, "role:nobody apple")) == 5
 
 
+async def test_a_quoted_title_in_a_question(memory: Memory) -> None:
+    """In a question quotes name something: who holds the words in this order comes first, and others follow."""
+    await say(memory, "t", "I read The Lean Startup", "a startup that is lean, read about it", "a cat")
+    both = ["I read The Lean Startup", "a startup that is lean, read about it"]
+    assert (await found(memory, 'What did I read, "The Lean Startup"?'))[:2] == both
+    assert await found(memory, '"The Lean Startup" read') == both[:1]
+    assert both[0] not in await found(memory, 'What did I read, "The Lean Startup"? -"I read"')
+    answer = await memory.search('What did I read, "The Lean Startup"?', RESOURCE, explain=True)
+    assert abs(sum(answer.results[0].parts.values()) - answer.results[0].score) < 1e-5
+
+
 async def test_a_word_that_stands_everywhere(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a word with more hits than are read the newest are found, and a word to leave out is left out of all."""
     monkeypatch.setattr("memolog.store.searching._MOST_A_TERM", 5)

@@ -17,7 +17,7 @@ from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
 from memolog.prompt.redact import NO_REDACTION, REDACTION
 from memolog.search.keys import TASK, place_of
 from memolog.search.query import Query, parse, phrase_of
-from memolog.search.ranking import Scored
+from memolog.search.ranking import Ranked, Scored, best_of_threads
 from memolog.search.snippets import Marker
 from memolog.search.texts import text_of_parts, text_of_task
 from memolog.store import Store
@@ -61,10 +61,12 @@ async def search_memory(
         return SearchAnswer(results=(), total=0, behind=behind)
     found = await store.searching.search(resource, query, explain=wanted.explain)
     scored: Sequence[Scored] = found.scored
+    if query.named:
+        scored = await _favouring(store, resource, found.scored, query)
     if query.phrases or query.without_phrases:
         scored = await _with_phrases(store, resource, scored, query)
     if wanted.by == "thread":
-        scored = _best_of_threads(scored)
+        scored = best_of_threads(scored, found.scored.threads)
     results, reached = await _page(store, resource, scored, start, found, wanted)
     return SearchAnswer(
         results=tuple(results),
@@ -117,17 +119,14 @@ def _narrowed(query: Query, wanted: Wanted) -> Query | None:
     return query
 
 
-def _best_of_threads(scored: Iterable[Scored]) -> list[Scored]:
-    """Return the best message of each thread; what belongs to no thread is left out."""
-    best: dict[int, Scored] = {}
-    for one in scored:
-        thread = place_of(one.key).thread
-        if thread:
-            best.setdefault(thread, one)
-    return list(best.values())
-
-
 # ---------------------------------------------------------------- phrases
+
+
+async def _favouring(store: Store, resource: str, scored: Ranked, query: Query) -> Ranked:
+    """Raise those of the best hits that hold what a question quotes."""
+    keys = [one.key for one in scored[:_READ_AT_ONCE]]
+    rows = await store.searching.rows(resource, keys)
+    return scored.favouring({key for key, row in rows.items() if _holds(_searched(key, row), query.named)})
 
 
 async def _with_phrases(store: Store, resource: str, scored: Sequence[Scored], query: Query) -> list[Scored]:
@@ -135,21 +134,23 @@ async def _with_phrases(store: Store, resource: str, scored: Sequence[Scored], q
     for start in range(0, min(len(scored), _MOST_READ), _READ_AT_ONCE):
         some = scored[start : start + _READ_AT_ONCE]
         rows = await store.searching.rows(resource, [one.key for one in some])
-        kept += [one for one in some if one.key in rows and _holds(_searched(one.key, rows[one.key]), query)]
+        for one in some:
+            if one.key in rows:
+                text = _searched(one.key, rows[one.key])
+                if _holds(text, query.phrases) and not any(_holds(text, (not_it,)) for not_it in query.without_phrases):
+                    kept.append(one)
     return kept
 
 
-def _holds(text: str, query: Query) -> bool:
-    """Tell whether the phrases of a query stand in a text, and those that must not stand there do not."""
+def _holds(text: str, phrases: Sequence[str]) -> bool:
+    """Tell whether all of some phrases stand in a text."""
     # Most texts lack one of the words, which is seen much sooner than in which order they stand.
     if text.isascii():
         plain = text.lower()
-        if not all(word in plain for phrase in query.phrases for word in phrase.split()):
+        if not all(word in plain for phrase in phrases for word in phrase.split()):
             return False
     words = phrase_of(text)
-    return all(phrase in words for phrase in query.phrases) and not any(
-        phrase in words for phrase in query.without_phrases
-    )
+    return all(phrase in words for phrase in phrases)
 
 
 # ---------------------------------------------------------------- results
