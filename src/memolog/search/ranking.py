@@ -47,9 +47,9 @@ class Weights:
     date: float = 0.7
     reply: float = 0.25
     number: float = 0.15
-    time: float = 0.2
+    time: float = 0.1
     name: float = 0.05
-    states: float = 0.1
+    states: float = 0.05
     early: float = 0.35
     """The first to speak of something is asked for more often than what came of it."""
     covers: float = 0.5
