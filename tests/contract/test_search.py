@@ -101,6 +101,28 @@ async def test_operators(memory: Memory) -> None:
     assert len(await found(memory, "role:nobody apple")) == 5
 
 
+async def test_a_quoted_title_in_a_question(memory: Memory) -> None:
+    """In a question quotes name something: who holds the words in this order comes first, and others follow."""
+    await say(memory, "t", "I read The Lean Startup", "a startup that is lean, read about it", "a cat")
+    both = ["I read The Lean Startup", "a startup that is lean, read about it"]
+    assert (await found(memory, 'What did I read, "The Lean Startup"?'))[:2] == both
+    assert await found(memory, '"The Lean Startup" read') == both[:1]
+    assert both[0] not in await found(memory, 'What did I read, "The Lean Startup"? -"I read"')
+    answer = await memory.search('What did I read, "The Lean Startup"?', RESOURCE, explain=True)
+    assert abs(sum(answer.results[0].parts.values()) - answer.results[0].score) < 1e-5
+
+
+async def test_a_word_that_stands_everywhere(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a word with more hits than are read the newest are found, and a word to leave out is left out of all."""
+    monkeypatch.setattr("memolog.store.searching._MOST_A_TERM", 5)
+    texts = [f"whale whale whale whale {number}" for number in range(4)] + [f"whale song {n}" for n in range(8)]
+    await say(memory, "t", *texts, "a quiet song")
+    newest = await found(memory, "whale")
+    assert newest
+    assert set(newest) <= set(texts[4:])
+    assert await found(memory, "song -whale") == ["a quiet song"]
+
+
 async def test_results_tell_where_and_why(memory: Memory, clock: FakeClock) -> None:
     """A result has its place, a marked snippet, neighbours and the parts of its score; pages continue."""
     await say(memory, "t", "one", "two", "the blue whale", "four", "five", "a whale again")
@@ -382,6 +404,13 @@ async def test_any_text_is_a_query(memory: Memory) -> None:
         query = "".join(chance.choices(PIECES, k=chance.randrange(0, 24)))
         answer = await memory.search(query, RESOURCE, limit=3)
         assert answer.total >= len(answer.results)
+
+
+@pytest.mark.parametrize("query", ["task:\ud800 whale", 'thread:"a\x00b" whale', "whale task:role:\udfff\x1f"])
+async def test_what_no_id_can_be_is_words(memory: Memory, query: str) -> None:
+    """A filter by what no engine takes as text is no filter."""
+    await say(memory, "t", "the blue whale")
+    assert await found(memory, query) == ["the blue whale"]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 Knows the steps and the shape of the answer. The index is the store's, the ranking is `search/`'s.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, cast
+from typing import Literal
 
 from memolog.config import Config
 from memolog.domain.codec import unpack
@@ -17,7 +17,7 @@ from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
 from memolog.prompt.redact import NO_REDACTION, REDACTION
 from memolog.search.keys import TASK, place_of
 from memolog.search.query import Query, parse, phrase_of
-from memolog.search.ranking import Scored
+from memolog.search.ranking import Ranked, Scored, best_of_threads
 from memolog.search.snippets import Marker
 from memolog.search.texts import text_of_parts, text_of_task
 from memolog.store import Store
@@ -61,10 +61,12 @@ async def search_memory(
         return SearchAnswer(results=(), total=0, behind=behind)
     found = await store.searching.search(resource, query, explain=wanted.explain)
     scored: Sequence[Scored] = found.scored
+    if query.named:
+        scored = await _favouring(store, resource, found.scored, query)
     if query.phrases or query.without_phrases:
         scored = await _with_phrases(store, resource, scored, query)
     if wanted.by == "thread":
-        scored = _best_of_threads(scored)
+        scored = best_of_threads(scored, found.scored.threads)
     results, reached = await _page(store, resource, scored, start, found, wanted)
     return SearchAnswer(
         results=tuple(results),
@@ -117,17 +119,14 @@ def _narrowed(query: Query, wanted: Wanted) -> Query | None:
     return query
 
 
-def _best_of_threads(scored: Iterable[Scored]) -> list[Scored]:
-    """Return the best message of each thread; what belongs to no thread is left out."""
-    best: dict[int, Scored] = {}
-    for one in scored:
-        thread = place_of(one.key).thread
-        if thread:
-            best.setdefault(thread, one)
-    return list(best.values())
-
-
 # ---------------------------------------------------------------- phrases
+
+
+async def _favouring(store: Store, resource: str, scored: Ranked, query: Query) -> Ranked:
+    """Raise those of the best hits that hold what a question quotes."""
+    keys = [one.key for one in scored[:_READ_AT_ONCE]]
+    rows = await store.searching.rows(resource, keys)
+    return scored.favouring({key for key, row in rows.items() if _holds(_searched(key, row), query.named)})
 
 
 async def _with_phrases(store: Store, resource: str, scored: Sequence[Scored], query: Query) -> list[Scored]:
@@ -137,11 +136,21 @@ async def _with_phrases(store: Store, resource: str, scored: Sequence[Scored], q
         rows = await store.searching.rows(resource, [one.key for one in some])
         for one in some:
             if one.key in rows:
-                text = phrase_of(_read(one.key, rows[one.key])[0])
-                good = all(phrase in text for phrase in query.phrases)
-                if good and not any(phrase in text for phrase in query.without_phrases):
+                text = _searched(one.key, rows[one.key])
+                if _holds(text, query.phrases) and not any(_holds(text, (not_it,)) for not_it in query.without_phrases):
                     kept.append(one)
     return kept
+
+
+def _holds(text: str, phrases: Sequence[str]) -> bool:
+    """Tell whether all of some phrases stand in a text."""
+    # Most texts lack one of the words, which is seen much sooner than in which order they stand.
+    if text.isascii():
+        plain = text.lower()
+        if not all(word in plain for phrase in phrases for word in phrase.split()):
+            return False
+    words = phrase_of(text)
+    return all(phrase in words for phrase in phrases)
 
 
 # ---------------------------------------------------------------- results
@@ -167,36 +176,55 @@ async def _page(
     return results, at
 
 
-def _read(key: int, row: Row) -> tuple[str, str]:
-    """Return the text of a hit, and the one that the words were found in."""
+def _searched(key: int, row: Row) -> str:
+    """Return the text that the words of a hit were found in."""
     if key > 0:
-        message = message_from_row(row)
-        text = text_of_parts(message.parts)
-        return (text or message.search or ""), (text if message.search is None else message.search)
+        return _texts_of(message_from_row(row))[1]
+    return _other_text(key, row)
+
+
+def _texts_of(message: Message) -> tuple[str, str]:
+    """Return the text of a message, and the one that the words were found in."""
+    text = text_of_parts(message.parts)
+    return (text or message.search or ""), (text if message.search is None else message.search)
+
+
+def _other_text(key: int, row: Row) -> str:
     if place_of(key).kind == TASK:
-        text = text_of_task(unpack(row[4]) or "", unpack(row[5]) or "", unpack(row[6]), ())
-        return text, text
-    text = "\n".join(filter(None, (unpack(row[4]), unpack(row[5]))))
-    return text, text
+        return text_of_task(unpack(row[4]) or "", unpack(row[5]) or "", unpack(row[6]), ())
+    return "\n".join(filter(None, (unpack(row[4]), unpack(row[5]))))
 
 
 def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
-    content, searched = _read(one.key, row)
-    made = _of_message if one.key > 0 else _of_task if place_of(one.key).kind == TASK else _of_observation
-    result = cast("Callable[[Row], SearchResult]", made)(row)
-    snippet = marker.snippet(searched)
-    return replace(result, rank=rank, score=round(one.score, 6), content=content, snippet=snippet, parts=one.parts)
+    score = round(one.score, 6)
+    if one.key > 0:
+        return _of_message(one, message_from_row(row), rank, score, marker)
+    text = _other_text(one.key, row)
+    is_task = place_of(one.key).kind == TASK
+    return SearchResult(
+        id=row[0],
+        source="task" if is_task else row[1],
+        rank=rank,
+        score=score,
+        content=text,
+        snippet=marker.snippet(text),
+        at=from_micros(row[2]),
+        state=row[3],
+        thread=None if is_task else row[6],
+        task=row[0] if is_task else None,
+        parts=one.parts,
+    )
 
 
-def _of_message(row: Row) -> SearchResult:
-    message = message_from_row(row)
+def _of_message(one: Scored, message: Message, rank: int, score: float, marker: Marker) -> SearchResult:
+    content, searched = _texts_of(message)
     return SearchResult(
         id=message.id,
         source="compacted" if message.level else "raw",
-        rank=0,
-        score=0.0,
-        content="",
-        snippet="",
+        rank=rank,
+        score=score,
+        content=content,
+        snippet=marker.snippet(searched),
         at=message.created_at,
         thread=message.thread,
         seq=message.seq,
@@ -204,34 +232,7 @@ def _of_message(row: Row) -> SearchResult:
         speaker=message.speaker,
         task=message.task,
         message=message,
-    )
-
-
-def _of_observation(row: Row) -> SearchResult:
-    return SearchResult(
-        id=row[0],
-        source=row[1],
-        rank=0,
-        score=0.0,
-        content="",
-        snippet="",
-        at=from_micros(row[2]),
-        state=row[3],
-        thread=row[6],
-    )
-
-
-def _of_task(row: Row) -> SearchResult:
-    return SearchResult(
-        id=row[0],
-        source="task",
-        rank=0,
-        score=0.0,
-        content="",
-        snippet="",
-        at=from_micros(row[2]),
-        state=row[3],
-        task=row[0],
+        parts=one.parts,
     )
 
 

@@ -20,6 +20,10 @@ class Window(NamedTuple):
     first: datetime
     end: datetime
 
+    def in_micros(self) -> tuple[int, int]:
+        """Return both moments in microseconds since 1970."""
+        return to_micros(self.first), to_micros(self.end)
+
 
 _MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june", "july"),
@@ -64,11 +68,11 @@ def windows_in(text: str, now: datetime) -> tuple[Window, ...]:
     return tuple(found)
 
 
-def closeness(at: int, windows: Sequence[Window]) -> float:
-    """Return 1 for a moment (microseconds) inside one of the windows, and less the further outside it lies."""
-    if not windows:
+def closeness(at: int, spans: Sequence[tuple[int, int]]) -> float:
+    """Return 1 for a moment (microseconds) inside one of the spans, and less the further outside it lies."""
+    if not spans:
         return 0.0
-    outside = min(max(to_micros(first) - at, at - to_micros(end), 0) for first, end in windows)
+    outside = min(max(first - at, at - end, 0) for first, end in spans)
     return math.exp(-outside / _DAY_MICROS / _FORGIVEN_DAYS)
 
 

@@ -77,6 +77,7 @@ class Query:
 
     wishes: tuple[Wish, ...] = ()
     phrases: tuple[str, ...] = ()
+    """Words that must stand in this order."""
     without: tuple[Wish, ...] = ()
     without_phrases: tuple[str, ...] = ()
     roles: frozenset[str] = frozenset()
@@ -93,6 +94,8 @@ class Query:
     asks_name: bool = False
     spoken: frozenset[str] = field(default_factory=frozenset[str])
     """The plain words, folded: a speaker's name may be among them."""
+    named: tuple[str, ...] = ()
+    """Words that better stand in this order: who asks about "a title" is not sure that it was quoted."""
 
 
 def parse(text: str, now: datetime) -> Query:
@@ -103,9 +106,12 @@ def parse(text: str, now: datetime) -> Query:
         found.take(piece)
     # Questions are short: in a long text the words say what is wanted, not the way it is put.
     plain = " ".join(found.plain)[:_LOOKED_AT]
+    phrases = tuple(found.phrases[:_MOST_SPECIAL])
+    asks_about_phrases = bool(phrases) and bool(_QUESTION.search(" ".join(found.unquoted)[:_LOOKED_AT]))
     return Query(
         wishes=_wishes(found, plain),
-        phrases=tuple(found.phrases[:_MOST_SPECIAL]),
+        phrases=() if asks_about_phrases else phrases,
+        named=phrases if asks_about_phrases else (),
         without=tuple(_wish(word) for word in found.without[:_MOST_SPECIAL]),
         without_phrases=tuple(found.without_phrases[:_MOST_SPECIAL]),
         roles=frozenset(found.values["role"]),
@@ -130,6 +136,7 @@ class _Found:
     def __init__(self, now: datetime) -> None:
         self.now = now
         self.plain: list[str] = []
+        self.unquoted: list[str] = []
         self.phrases: list[str] = []
         self.without: list[Word] = []
         self.without_phrases: list[str] = []
@@ -161,6 +168,7 @@ class _Found:
             self.prefixes += [folded(last)] if last else []
         else:
             self.plain.append(plain)
+            self.unquoted.append(plain)
 
     def _filter(self, key: str, value: str) -> bool:
         """Take a filter; False if its value makes no sense: then it is words like any others."""
@@ -175,7 +183,8 @@ class _Found:
             return True
         known = {"role": ROLES, "source": SOURCES}.get(key)
         value = value.lower() if known else value
-        if not value or (known and value not in known):
+        # No id holds what cannot be printed.
+        if not value or not value.isprintable() or (known and value not in known):
             return False
         self.values[key].append(value)
         return True

@@ -8,7 +8,8 @@ Every list of scores is divided by its maximum before it is weighed: BM25 has no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -16,16 +17,16 @@ from typing import Final, NamedTuple, overload
 
 from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
 from memolog.search.dates import closeness
-from memolog.search.drafting import NEAR, OTHERS_IN_THREAD, Draft, Posting, Stats, draft
+from memolog.search.drafting import OTHERS_IN_THREAD, Draft, Posting, Stats, draft
 from memolog.search.keys import ASSISTANT, PLACE, TOOL, USER, seq_of, thread_of
 from memolog.search.query import Query
 
-__all__ = ["WEIGHTS", "Detail", "Ranked", "Scored", "Weights", "drafted", "rank"]
+__all__ = ["WEIGHTS", "Detail", "Ranked", "Scored", "Weights", "best_of_threads", "drafted", "rank"]
 
 _THREAD_K1 = 1.2
 _THREAD_B = 0.75
 """The textbook values: threads are as long as the texts that they were found for."""
-_BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(NEAR, start=1) for side in (-1, 1))
+_SAYS_MUCH: Final = frozenset({ASSISTANT, TOOL})
 _NOTHING: Final[Mapping[str, float]] = {}
 
 
@@ -46,16 +47,20 @@ class Weights:
     date: float = 0.7
     reply: float = 0.25
     number: float = 0.15
-    time: float = 0.2
+    time: float = 0.1
     name: float = 0.05
-    states: float = 0.1
+    states: float = 0.05
     early: float = 0.35
     """The first to speak of something is asked for more often than what came of it."""
     covers: float = 0.5
     """Who gives words instead of a question wants all of them; half of the own words' weight lets a long text with all of them
     pass a short one with some."""
+    phrase: float = 1.0
+    """Words in the order in which a question quotes them: as much as its own words. With 0.3 the figures are the same."""
     recent: float = 0.02
     """Breaks near-ties and nothing more."""
+    session: float = 0.5
+    """What a whole thread is worth beside its best message, where threads are what is asked for. Of 0.2, 0.5 and 1 the best."""
 
 
 WEIGHTS: Final = Weights()
@@ -84,9 +89,12 @@ class Ranked(Sequence[Scored]):
     The others are put in order when somebody asks for them: most pages end before.
     """
 
-    def __init__(self, closely: Sequence[Scored] = (), drafted: Draft | None = None) -> None:
-        """Take what was looked at closely, and the draft that holds the rest."""
+    def __init__(
+        self, closely: Sequence[Scored] = (), drafted: Draft | None = None, threads: Mapping[int, float] | None = None
+    ) -> None:
+        """Take what was looked at closely, the draft that holds the rest, and what each of the best threads is worth."""
         self._closely = closely
+        self.threads: Mapping[int, float] = threads or {}
         self._drafted = drafted
         seen = {one.key for one in closely}
         self._length = len(closely)
@@ -112,6 +120,18 @@ class Ranked(Sequence[Scored]):
         if end is not None and 0 <= end <= len(self._closely):
             return self._closely[index]
         return [*self._closely, *self._others][index]
+
+    def favouring(self, keys: AbstractSet[int]) -> Ranked:
+        """Return the same hits, with some of the best raised: they hold what the question quotes."""
+        closely: list[Scored] = []
+        for one in self._closely:
+            raised = one
+            if one.key in keys:
+                parts = {**one.parts, "phrase": WEIGHTS.phrase} if one.parts else _NOTHING
+                raised = Scored(one.score + WEIGHTS.phrase, one.key, parts)
+            closely.append(raised)
+        closely.sort(key=itemgetter(0, 1), reverse=True)
+        return Ranked(closely, self._drafted, self.threads)
 
     @cached_property
     def _others(self) -> list[Scored]:
@@ -166,7 +186,7 @@ def rank(
             parts = look.parts(key, detail, own / look.own_max, around / look.near_max)
             scored.append(Scored(sum(parts.values()), key, parts if explain else _NOTHING))
     scored.sort(key=itemgetter(0, 1), reverse=True)
-    return Ranked(scored, found)
+    return Ranked(scored, found, look.threads)
 
 
 class _Look:
@@ -180,12 +200,11 @@ class _Look:
         thread_lengths: Mapping[int, tuple[int, int]],
         speakers: frozenset[str],
     ) -> None:
-        self.found, self.query, self.speakers = found, query, speakers
+        self.found, self.speakers = found, speakers
         self.own_max = found.best or 1.0
-        self.near = {key: _near(key // PLACE, found.by_place) for key in details if key > 0}
+        self.near = {key: found.near.get(key // PLACE, 0.0) for key in details if key > 0}
         self.near_max = max(self.near.values(), default=0.0) or 1.0
         self.threads = _threads(found, thread_lengths)
-        self.thread_share = WEIGHTS.thread / (max(self.threads.values(), default=0.0) or 1.0)
         moments = [detail.at for detail in details.values()]
         self.oldest = min(moments)
         self.recent_share = WEIGHTS.recent / ((max(moments) - self.oldest) or 1)
@@ -197,48 +216,48 @@ class _Look:
         }
         self.prefer = _preferred(query)
         self.wanted = sum(found.idf.values())
+        self.asks_for = NUMBER * query.asks_number | TIME * query.asks_time | NAMES_SOMETHING * query.asks_name
+        self.spans = [window.in_micros() for window in query.windows]
 
     def parts(self, key: int, detail: Detail, own: float, around: float) -> dict[str, float]:
         """Return the parts of a document's score; `own` and `around` are shares of the best."""
-        parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (detail.at - self.oldest)}
+        at, traits, speaker = detail
+        parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (at - self.oldest)}
         if key > 0:
-            place = key // PLACE
-            if place in self.asked:
-                parts["reply"] = self.asked[place]
+            reply = self.asked.get(key // PLACE)
+            if reply is not None:
+                parts["reply"] = reply
             if own:
                 parts["early"] = WEIGHTS.early * own / (1 + seq_of(key))
-            parts["thread"] = self.thread_share * self.threads.get(thread_of(key), 0.0)
+            parts["thread"] = WEIGHTS.thread * self.threads.get(thread_of(key), 0.0)
         if self.prefer < 0:
             parts["covers"] = WEIGHTS.covers * self._covered(key)
         else:
-            self._by_question(parts, key, detail.traits)
-        if self.speakers and detail.speaker in self.speakers:
+            self._by_class(parts, key & 3 if key > 0 else -1, traits)
+        if speaker is not None and speaker in self.speakers:
             parts["speaker"] = WEIGHTS.speaker + WEIGHTS.speaker_near * around
-        if self.query.windows:
-            parts["date"] = WEIGHTS.date * closeness(detail.at, self.query.windows)
-        if own and detail.traits:
-            self._by_traits(parts, detail.traits, own)
+        if self.spans:
+            parts["date"] = WEIGHTS.date * closeness(at, self.spans)
+        if self.asks_for & traits and own:
+            self._by_traits(parts, traits, own)
         return parts
 
-    def _by_question(self, parts: dict[str, float], key: int, traits: int) -> None:
+    def _by_class(self, parts: dict[str, float], kind: int, traits: int) -> None:
         # An observation tells what was said, whoever said it; a tool's output says nothing by itself.
-        kind = key & 3 if key > 0 else -1
-        if kind == TOOL:
-            return
         if kind == self.prefer:
             parts["asked"] = WEIGHTS.asked
-        elif key < 0:
+        elif kind < 0:
             parts["asked"] = WEIGHTS.asked / 2
-        if traits & STATES and kind != ASSISTANT:
+        if traits & STATES and kind not in _SAYS_MUCH:
             parts["states"] = WEIGHTS.states
 
     def _by_traits(self, parts: dict[str, float], traits: int, own: float) -> None:
-        query = self.query
-        if query.asks_number and traits & NUMBER:
+        matching = traits & self.asks_for
+        if matching & NUMBER:
             parts["number"] = WEIGHTS.number * own
-        if query.asks_time and traits & TIME:
+        if matching & TIME:
             parts["time"] = WEIGHTS.time * own
-        if query.asks_name and traits & NAMES_SOMETHING:
+        if matching & NAMES_SOMETHING:
             parts["name"] = WEIGHTS.name * own
 
     def _covered(self, key: int) -> float:
@@ -247,22 +266,8 @@ class _Look:
         return sum(self.found.idf[term] for term in here) / self.wanted if self.wanted else 0.0
 
 
-def _near(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
-    """Return what the terms are worth that stand nearby and not in the document itself, each where it counts most."""
-    get = by_place.get
-    mine = get(place, _NOTHING)
-    best: dict[str, float] = {}
-    for distance, share in _BESIDE:
-        there = get(place + distance)
-        if there is not None:
-            for term, score in there.items():
-                if term not in mine and (term not in best or score * share > best[term]):
-                    best[term] = score * share
-    return sum(best.values())
-
-
 def _threads(drafted: Draft, lengths: Mapping[int, tuple[int, int]]) -> dict[int, float]:
-    """Return BM25 of each thread taken as one text."""
+    """Return BM25 of each thread taken as one text, as a share of the best."""
     sizes = {thread: users + OTHERS_IN_THREAD * others for thread, (users, others) in lengths.items()}
     average = sum(sizes.values()) / len(sizes) if sizes else 1.0
     found: dict[int, float] = {}
@@ -271,4 +276,20 @@ def _threads(drafted: Draft, lengths: Mapping[int, tuple[int, int]]) -> dict[int
         found[thread] = sum(
             drafted.idf[term] * times * (_THREAD_K1 + 1) / (times + norm) for term, times in counts.items()
         )
-    return found
+    best = max(found.values(), default=0.0) or 1.0
+    return {thread: score / best for thread, score in found.items()}
+
+
+def best_of_threads(scored: Iterable[Scored], threads: Mapping[int, float]) -> list[Scored]:
+    """Return the best message of each thread, the best threads first; what belongs to no thread is left out."""
+    best: dict[int, Scored] = {}
+    for one in scored:
+        if one.key > 0:
+            best.setdefault(thread_of(one.key), one)
+    found: list[Scored] = []
+    for thread, one in best.items():
+        session = WEIGHTS.session * threads.get(thread, 0.0)
+        parts = {**one.parts, "session": session} if one.parts else _NOTHING
+        found.append(Scored(one.score + session, one.key, parts))
+    # Of equals, the one whose message came first.
+    return sorted(found, key=itemgetter(0), reverse=True)

@@ -4,9 +4,10 @@ Knows words and terms. Never longer than asked for by more than one word.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
-from memolog.search.words import Word, normal, terms_of_word, words_of, words_with_places
+from memolog.search.words import Word, normal, terms_of_word, words_of
 
 __all__ = ["Marker"]
 
@@ -22,7 +23,8 @@ class Marker:
     def __init__(self, terms: Mapping[str, float]) -> None:
         """Take what was looked for, and how rare it is."""
         self._terms = terms
-        self._known: dict[Word, tuple[float, str] | None] = {}
+        self._seen: set[Word] = set()
+        self._marked: dict[Word, tuple[float, str]] = {}
 
     def snippet(self, text: str, length: int = _LENGTH) -> str:
         """Return the stretch of a text where the rarest terms stand closest together, each hit between « and »."""
@@ -40,20 +42,31 @@ class Marker:
 
     def _hits(self, text: str) -> list[tuple[int, int, str, float]]:
         """Return where the terms stand: first and last character, the term, and its weight."""
-        known = self._known
+        marked, words = self._marked, words_of(text)
         # Most words are no hit, and most texts repeat words: only the different ones are looked at.
-        here = frozenset(words_of(text))
-        for word in here - known.keys():
-            worth = [(self._terms[term], term) for term in terms_of_word(normal(word)) if term in self._terms]
-            known[word] = max(worth) if worth else None
-        marked = {word: worth for word in here if (worth := known[word]) is not None}
-        if not marked:
-            return []
-        return [
-            (at, at + len(word), marked[word][1], marked[word][0])
-            for at, word in words_with_places(text)
-            if word in marked
-        ]
+        here = set(words)
+        self._look_at(here.difference(self._seen), is_ascii=text.isascii())
+        found: list[tuple[int, int, str, float]] = []
+        if marked.keys().isdisjoint(here):
+            return found
+        at, find = 0, text.index
+        for word in words:
+            # Between two words there is nothing that a word could be found in.
+            at = find(word, at)
+            if word in marked:
+                worth, term = marked[word]
+                found.append((at, at + len(word), term, worth))
+            at += len(word)
+        return found
+
+    def _look_at(self, words: AbstractSet[Word], *, is_ascii: bool) -> None:
+        terms = self._terms
+        wanted = terms.keys()
+        for word in words:
+            of_word = terms_of_word(word if is_ascii else normal(word))
+            if not wanted.isdisjoint(of_word):
+                self._marked[word] = max((terms[term], term) for term in of_word if term in terms)
+        self._seen |= words
 
 
 def _start(hits: list[tuple[int, int, str, float]], length: int) -> int:

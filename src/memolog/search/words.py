@@ -26,7 +26,6 @@ __all__ = [
     "normal",
     "terms_of_word",
     "words_of",
-    "words_with_places",
 ]
 
 UNSPACED: Final = (
@@ -71,12 +70,6 @@ def folded(word: str) -> str:
 def words_of(text: str) -> list[Word]:
     """Return the words of a normal text, in order."""
     return _ASCII.findall(text) if text.isascii() else [hit[0] for hit in _ANY.finditer(text)]
-
-
-def words_with_places(text: str) -> Iterator[tuple[int, Word]]:
-    """Yield the words of a text, in order, and where each begins."""
-    for hit in (_ASCII if text.isascii() else _ANY).finditer(text):
-        yield hit.start(), hit[0]
 
 
 @lru_cache(_REMEMBERED)

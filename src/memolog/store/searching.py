@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from memolog.domain.message import ROLES
 from memolog.domain.moments import to_micros
@@ -54,6 +54,15 @@ class Found:
     terms: dict[str, float] = field(default_factory=dict[str, float])
     """What was looked for, rarest first, and how rare it is."""
     left_out: tuple[str, ...] = ()
+
+
+class _Listed(NamedTuple):
+    """A term that occurs, and the keys of the documents that hold it, as they were read."""
+
+    term: str
+    weight: float
+    keys: str
+    occurs: int
 
 
 class Searching:
@@ -124,24 +133,24 @@ def _terms(
     scope_pk: int, wishes: Iterable[Wish], bounds: tuple[int, int]
 ) -> Script[tuple[list[Posting], tuple[str, ...]]]:
     """Return where the terms occur, rarest first, as many as the budget allows, and those that are too common."""
-    found: dict[str, Posting] = {}
+    found: dict[str, _Listed] = {}
     for wish in wishes:
-        for posting in (yield from _wished(scope_pk, wish, bounds)):
-            known = found.get(posting.term)
-            if known is None or known.weight < posting.weight:
-                found[posting.term] = posting
+        for listed in (yield from _wished(scope_pk, wish, bounds)):
+            known = found.get(listed.term)
+            if known is None or known.weight < listed.weight:
+                found[listed.term] = listed
     chosen: list[Posting] = []
     left = _MOST_ROWS
-    for posting in sorted(found.values(), key=lambda one: (len(one.keys), one.term)):
-        count = len(posting.keys)
-        if count > left or (chosen and count > _MOST_A_TERM):
+    for listed in sorted(found.values(), key=lambda one: (one.occurs, one.term)):
+        if listed.occurs > left or (chosen and listed.occurs > _MOST_A_TERM):
             break
-        chosen.append(posting)
-        left -= count
+        # Most of the work is reading lists: of a term that is too common only its first is read, and not looked into.
+        chosen.append((yield from _read_out(scope_pk, listed, bounds)))
+        left -= listed.occurs
     return chosen, tuple(sorted(set(found) - {posting.term for posting in chosen}))
 
 
-def _wished(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[Posting]]:
+def _wished(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[_Listed]]:
     """Return the terms of one word that occur at all; one that does not occur is looked for inside other words."""
     if wish.prefix is not None:
         rows = yield q.words_with_prefix(
@@ -155,7 +164,7 @@ def _wished(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[P
         terms = yield from _inside(scope_pk, wish.word.lower(), bounds)
     elif not any(term.term.startswith("=") for term in terms):
         # Nobody wrote it as one word: then its parts are the words that are meant.
-        terms = [replace(term, weight=1.0) for term in terms]
+        terms = [term._replace(weight=1.0) for term in terms]
     return terms
 
 
@@ -175,7 +184,7 @@ def _weighed(terms: tuple[str, ...]) -> list[tuple[str, float]]:
     return [(term, 1.0) for term in (pairs if len(terms) > 1 and pairs else terms)]
 
 
-def _inside(scope_pk: int, piece: str, bounds: tuple[int, int]) -> Script[list[Posting]]:
+def _inside(scope_pk: int, piece: str, bounds: tuple[int, int]) -> Script[list[_Listed]]:
     """Return the terms of words that contain a piece."""
     if len(piece) < _SHORTEST_INSIDE:
         return []
@@ -189,22 +198,30 @@ def _quoted(scope_pk: int, term: str) -> str:
     return f'"{scope_pk:x}:{term}"'
 
 
-def _postings(scope_pk: int, weighed: Iterable[tuple[str, float]], bounds: tuple[int, int]) -> Script[list[Posting]]:
+def _postings(scope_pk: int, weighed: Iterable[tuple[str, float]], bounds: tuple[int, int]) -> Script[list[_Listed]]:
     """Return where terms occur; one that does not is left out. One more than may be used tells that there are too many."""
-    found: list[Posting] = []
+    found: list[_Listed] = []
+    first, last = bounds
     for term, weight in dict(weighed).items():
-        rows = yield q.hits(
-            once=_quoted(scope_pk, term),
-            often=_quoted(scope_pk, f"{term}^"),
-            very_often=_quoted(scope_pk, f"{term}^^"),
-            first=bounds[0],
-            last=bounds[1],
-            most=_MOST_A_TERM + 1,
-        )
-        once, often, very_often = map(_keys, rows[0])
-        if once:
-            found.append(Posting(term=term, weight=weight, keys=once, often=often, very_often=very_often))
+        rows = yield q.hits(term=_quoted(scope_pk, term), first=first, last=last, most=_MOST_A_TERM + 1)
+        listed: str = rows[0][0] or "[]"
+        if len(listed) > len("[]"):
+            found.append(_Listed(term, weight, listed, listed.count(",") + 1))
     return found
+
+
+def _read_out(scope_pk: int, listed: _Listed, bounds: tuple[int, int]) -> Script[Posting]:
+    """Return a term with the documents that hold it, and those that hold it often."""
+    term, keys = listed.term, _keys(listed.keys)
+    rows = yield q.often_hits(
+        often=_quoted(scope_pk, f"{term}^"),
+        very_often=_quoted(scope_pk, f"{term}^^"),
+        # A list that was cut short begins later than the bounds do.
+        first=max(bounds[0], keys[0]),
+        last=bounds[1],
+    )
+    often, very_often = map(_keys, rows[0])
+    return Posting(term=term, weight=listed.weight, keys=keys, often=often, very_often=very_often)
 
 
 def _of_tasks(posting: Posting) -> Posting:
@@ -279,8 +296,8 @@ def _unwanted(scope_pk: int, query: Query) -> Script[set[int]]:
     """Return the keys of documents that hold a word that must not be there."""
     unwanted: set[int] = set()
     for wish in query.without:
-        for posting in (yield from _postings(scope_pk, [(wish.terms[0], 1.0)], (FIRST, LAST))):
-            unwanted.update(posting.keys)
+        rows = yield q.hits(term=_quoted(scope_pk, wish.terms[0]), first=FIRST, last=LAST, most=LAST)
+        unwanted.update(_keys(rows[0][0]))
     return unwanted
 
 
@@ -298,7 +315,7 @@ def _details(drafted: Draft) -> Script[dict[int, Detail]]:
         rows += yield q.details(docs=drafted.closely)
     if drafted.places:
         rows += yield q.details_of_places(places=drafted.places)
-    return {row[0]: Detail(row[1], row[2], row[3]) for row in rows}
+    return {doc: Detail(at, traits, speaker) for doc, at, traits, speaker in rows}
 
 
 def _thread_lengths(drafted: Draft) -> Script[dict[int, tuple[int, int]]]:

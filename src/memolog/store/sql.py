@@ -61,7 +61,7 @@ class Step:
             # Powers of two keep the number of different texts, and so of prepared statements, small.
             length = 1 << max(0, len(items) - 1).bit_length()
             items += [items[-1] if items else None] * (length - len(items))
-            values.update({f"{name}_{index}": item for index, item in enumerate(items)})
+            values.update(zip(_singles(name, length), items, strict=True))
             lengths.append((name, length))
         return tuple(lengths), values
 
@@ -129,13 +129,19 @@ def _statement(name: str, text: str) -> Statement:
 
 
 @cache
+def _singles(name: str, length: int) -> tuple[str, ...]:
+    """Return the names that the items of a list go by."""
+    return tuple(f"{name}_{index}" for index in range(length))
+
+
+@cache
 def _expand(statement: Statement, lengths: tuple[tuple[str, int], ...]) -> tuple[str, tuple[str, ...]]:
     """Return the text with each list spelled out as single parameters, and the names of all."""
     sizes, names = dict(lengths), list[str]()
 
     def spell(hit: re.Match[str]) -> str:
         name, is_list = hit[1], hit[2]
-        singles = [f"{name}_{index}" for index in range(sizes.get(name, 1))] if is_list else [name]
+        singles = _singles(name, sizes.get(name, 1)) if is_list else (name,)
         names.extend(single for single in singles if single not in names)
         return ", ".join(f":{single}" for single in singles)
 

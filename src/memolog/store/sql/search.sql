@@ -104,17 +104,19 @@ ORDER BY word
 LIMIT :limit
 
 -- hits --
--- Where a term occurs, where it occurs often, and where very often; the newest first, should there be too many. A list of a
--- thousand keys in one text is read several times as fast as a thousand rows.
+-- Where a term occurs; the newest first, should there be too many. A list of a thousand keys in one text is read several times as
+-- fast as a thousand rows.
+SELECT json_group_array(rowid) FROM (
+  SELECT rowid FROM search_index(:term) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+
+-- often_hits --
+-- Where a term occurs often, and where very often.
 SELECT (
   SELECT json_group_array(rowid) FROM (
-    SELECT rowid FROM search_index(:once) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+    SELECT rowid FROM search_index(:often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC) AS found
 ), (
   SELECT json_group_array(rowid) FROM (
-    SELECT rowid FROM search_index(:often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
-), (
-  SELECT json_group_array(rowid) FROM (
-    SELECT rowid FROM search_index(:very_often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+    SELECT rowid FROM search_index(:very_often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC) AS found
 )
 
 -- details --

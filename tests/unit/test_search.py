@@ -1,0 +1,93 @@
+"""Search without a database: scoring that passes over common words, snippets, threads and quoted titles."""
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from memolog.search import drafting
+from memolog.search.drafting import Draft, Posting, Stats, draft
+from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_other
+from memolog.search.query import parse
+from memolog.search.ranking import WEIGHTS, Scored, best_of_threads
+from memolog.search.snippets import Marker
+
+NOW = datetime(2026, 3, 14, tzinfo=UTC)
+
+
+def postings(chance: random.Random) -> tuple[list[Posting], Stats]:
+    """Return terms from rare to common over some thousand documents, as an index would hold them."""
+    keys = [
+        key_of_message(thread, seq, chance.randrange(1, 400), chance.choice((USER, ASSISTANT)))
+        for thread in range(1, 200)
+        for seq in range(1, 21)
+    ]
+    keys += [key_of_other(number, chance.randrange(1, 60), TASK) for number in range(1, 200)]
+    found: list[Posting] = []
+    for number, count in enumerate((3, 150, 300, 900, 2_000)):
+        held = sorted(chance.sample(keys, count))
+        often = sorted(chance.sample(held, count // 10))
+        very_often = sorted(chance.sample(often, count // 30))
+        found.append(Posting(term=f"t{number}", weight=1.0, keys=held, often=often, very_often=very_often))
+    kinds = (USER, ASSISTANT, TASK)
+    return found, Stats(documents=dict.fromkeys(kinds, 1_400), lengths=dict.fromkeys(kinds, 140_000))
+
+
+@pytest.mark.parametrize("prefer", [-1, USER])
+@pytest.mark.parametrize("seed", range(8))
+def test_common_words_are_passed_over_and_nothing_is_lost(
+    seed: int, prefer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best hits, their scores and their number are those of scoring every hit of every word."""
+    terms, stats = postings(random.Random(seed))
+
+    def drafted() -> Draft:
+        return draft(terms, stats, prefer=prefer, bonus=0.9, around=True)
+
+    quick = drafted()
+    monkeypatch.setattr(drafting, "_LONG_LIST", 10**9)
+    whole = drafted()
+    assert quick.passed
+    assert not whole.passed
+    assert quick.closely == whole.closely
+    assert quick.total == whole.total
+    assert quick.everything() == pytest.approx(whole.own)
+    assert {key: quick.own[key] for key in quick.closely} == pytest.approx(
+        {key: whole.own[key] for key in whole.closely}
+    )
+
+
+def test_only_whole_words_are_marked() -> None:
+    """A word inside another one is no hit, before or after one that is."""
+    marker = Marker({"art": 2.0, "book": 1.0})
+    assert marker.snippet("A party. Art! smart-art; books") == "A party. «Art»! «smart-art»; «books»"
+    assert marker.snippet("nothing here") == "nothing here"
+    assert marker.snippet("Ärger mit der art") == "Ärger mit der «art»"
+
+
+def test_threads_come_by_their_best_message_and_by_all_that_they_say() -> None:
+    """Of two threads with nearly the same best message, the one that is about the matter comes first."""
+    one, two = key_of_message(1, 1, 5, USER), key_of_message(2, 1, 5, USER)
+    scored = [
+        Scored(1.0, one, {"own": 1.0}),
+        Scored(0.9, two),
+        Scored(0.8, one + 256),
+        Scored(0.7, key_of_other(7, 5, TASK)),
+    ]
+    first, second = best_of_threads(scored, {1: 0.1, 2: 1.0})
+    assert (first.key, second.key) == (two, one)
+    assert sum(second.parts.values()) == pytest.approx(second.score) == pytest.approx(1.0 + 0.1 * WEIGHTS.session)
+
+
+@pytest.mark.parametrize(
+    ("text", "must", "better"),
+    [
+        ('When did Jon read "The Lean Startup"?', (), (" the lean startup ",)),
+        ('"my old dog"', (" my old dog ",), ()),
+        ('"my old dog" vet', (" my old dog ",), ()),
+    ],
+)
+def test_what_a_question_quotes_is_a_preference(text: str, must: tuple[str, ...], better: tuple[str, ...]) -> None:
+    """Quotes narrow, but not in a question: there they name something."""
+    query = parse(text, NOW)
+    assert (query.phrases, query.named) == (must, better)
