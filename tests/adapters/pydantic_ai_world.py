@@ -7,13 +7,21 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, DeltaToolCalls, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from adapters.kit import Prompts
 
-__all__ = ["Answer", "Script", "cancelled", "edge_of", "rendered", "words"]
+__all__ = ["Answer", "Script", "cancelled", "edge_of", "rendered", "saying", "words"]
 
 Answer = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 
@@ -53,6 +61,7 @@ class Script:
         self.requests: list[list[ModelMessage]] = []
         self.infos: list[AgentInfo] = []
         self.asked = asyncio.Event()
+        self.breaks = True
         self.model = FunctionModel(self._whole, stream_function=self._stream, model_name="scripted")
 
     def echo(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -65,10 +74,13 @@ class Script:
         """Return the newest words of the user; empty after results of tools."""
         last, edge = messages[-1], edge_of(messages)
         assert isinstance(last, ModelRequest)
-        if any(isinstance(part, ToolReturnPart) for part in last.parts):
-            return ""
-        prompts = [part for part in last.parts if isinstance(part, UserPromptPart) and part is not edge]
-        return words(prompts[-1]) if prompts else ""
+        said = ""
+        for part in last.parts:
+            if isinstance(part, UserPromptPart) and part is not edge:
+                said = words(part)
+            elif isinstance(part, ToolReturnPart):
+                said = ""
+        return said
 
     async def _hear(self, messages: list[ModelMessage], info: AgentInfo) -> None:
         self.requests.append(list(messages))
@@ -77,7 +89,7 @@ class Script:
         if "hang" in self.said(messages):
             self.asked.set()
             await asyncio.Event().wait()
-        if "break" in self.said(messages):
+        if self.breaks and "break" in self.said(messages):
             raise RuntimeError("the provider is down")
 
     async def _whole(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -93,6 +105,17 @@ class Script:
             assert isinstance(part, TextPart)
             for word in part.content.split(" "):
                 yield f"{word} "
+
+
+def saying(*parts: ModelResponsePart) -> Answer:
+    """Return an answer that is always the same, even the same object."""
+    response = ModelResponse(list(parts))
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del messages, info
+        return response
+
+    return answer
 
 
 async def cancelled(script: Script, run: Awaitable[object]) -> None:

@@ -15,5 +15,6 @@ if find_spec("pydantic_ai") is None:
     )
 
 from memolog.adapters.pydantic_ai.capability import Child, MemoryCapability, child_memory, discard_turn
+from memolog.adapters.pydantic_ai.conversations import MemoryConversations
 
-__all__ = ["Child", "MemoryCapability", "child_memory", "discard_turn"]
+__all__ = ["Child", "MemoryCapability", "MemoryConversations", "child_memory", "discard_turn"]

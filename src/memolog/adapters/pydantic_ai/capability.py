@@ -106,12 +106,13 @@ class MemoryCapability(AbstractCapability[Any]):
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         """Return the copy that one run has to itself."""
-        place = self._place(ctx)
-        settings = {**(self.settings or {})}
+        settings: dict[str, Any] = {**(self.settings or {})}
         if self.mode is not None:
             settings["mode"] = self.mode
+        place = self._place(ctx)
         if place.read_only:
             settings["read_only"] = True
+        place = replace(place, read_only=bool(settings.get("read_only")))
         zone = _chosen(self.zone, ctx) if self.zone is not None else None
         turn = place.memory.turn(place.thread, place.resource, zone=zone, settings=settings or None)
         copy = replace(self)
@@ -132,22 +133,25 @@ class MemoryCapability(AbstractCapability[Any]):
         """Hold the turn open as long as the run goes on, and save what it leaves, however it ends."""
         del ctx
         run = self._run
-        async with run.turn:
-            try:
-                result = await handler()
-            except BaseException as error:
-                # A run that is cancelled is given no more time, but a word that was said is kept.
-                with anyio.CancelScope(shield=True):
-                    await self._end(run, error)
-                raise
-            await self._end(run, None)
-            return result
+        await run.turn.__aenter__()
+        try:
+            result = await handler()
+        except BaseException as error:
+            # A run that is cancelled is given no more time, but a word that was said is kept.
+            with anyio.CancelScope(shield=True):
+                await self._leave(run, error)
+            raise
+        await self._leave(run, None)
+        return result
 
-    async def _end(self, run: MemoryRun, error: BaseException | None) -> None:
-        if run.is_stopped or isinstance(error, self.discard_on):
-            await run.turn.discard()
-        else:
-            await run.keep()
+    async def _leave(self, run: MemoryRun, error: BaseException | None) -> None:
+        try:
+            if run.is_stopped or isinstance(error, self.discard_on):
+                await run.turn.discard()
+            else:
+                await run.keep()
+        finally:
+            await run.turn.__aexit__(type(error) if error else None, error, None)
 
     # ------------------------------------------------------------ the moments in it
 

@@ -74,8 +74,9 @@ class MemoryRun:
         return await self.turn.prepare(*asked, model=model)
 
     async def keep(self) -> None:
-        """Save what is new, without asking for a context."""
-        await self._record(list(self._new()))
+        """Save what is new, without asking for a context; of a run that a guard has stopped nothing more is saved."""
+        if not self.is_stopped:
+            await self._record(list(self._new()))
 
     async def _record(self, new: Sequence[_New]) -> None:
         for one in new:
