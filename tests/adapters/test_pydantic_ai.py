@@ -1,6 +1,8 @@
 """A Pydantic AI agent with memory: what is kept, what the model is shown, and what happens when something goes wrong."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +38,7 @@ from pydantic_ai.models.function import AgentInfo
 
 from adapters.kit import brief, check_pairs, stored
 from adapters.pydantic_ai_world import Answer, Script, cancelled, edge_of, saying, words
-from memolog import Config, FilePart, InputError, Memory, ToolResultPart, UserMessage
+from memolog import Config, FilePart, InputError, Memory, StoreError, ToolResultPart, UserMessage
 from memolog import TextPart as OurText
 from memolog.adapters.pydantic_ai import MemoryCapability
 
@@ -525,3 +527,53 @@ async def test_nothing_is_left_running(tmp_path: Path) -> None:
     await cancelled(script, agent.run("hang", conversation_id="t1"))
     await memory.aclose()
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+# ---------------------------------------------------------------- as a user meets it
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """The program in `examples/` runs by itself, and again on what it left."""
+    program = Path(__file__).parents[2] / "examples" / "pydantic_ai_agent.py"
+    for _ in range(2):
+        done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "4,096" in done.stdout.rsplit("> What is the rate limit?", maxsplit=1)[1]
+
+
+def test_a_missing_library_is_told() -> None:
+    """Whoever has not installed the library is told which extra to install."""
+    code = "import sys; sys.modules['pydantic_ai'] = None; import memolog.adapters.pydantic_ai"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert 'pip install "memolog[pydantic-ai]"' in done.stderr
+
+
+async def test_strict_memory_raises() -> None:
+    """Whoever asks for errors gets them."""
+    memory = Memory("postgresql://127.0.0.1:1/none", config=Config(strict=True))
+    with pytest.raises(StoreError):
+        await agent_with(memory, Script()).run("hello", conversation_id="t1")
+
+
+def test_memory_cannot_be_loaded_later(tmp_path: Path) -> None:
+    """What was said before a model loads it would be missing."""
+    with pytest.raises(InputError, match="later"):
+        MemoryCapability(Memory(str(tmp_path / "m.db")), "alice", defer_loading=True)
+
+
+def test_runs_without_a_loop(tmp_path: Path) -> None:
+    """Programs without `await` have memory too."""
+    memory = Memory(str(tmp_path / "m.db"))
+    script = Script()
+    agent = agent_with(memory, script)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        agent.run_sync("one", conversation_id="t1")
+        agent.run_sync("two", conversation_id="t1")
+        assert len(script.requests[-1]) == 3
+        loop.run_until_complete(memory.aclose())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -74,6 +74,13 @@ class MemoryCapability(AbstractCapability[Any]):
     run: MemoryRun | None = field(default=None, init=False, repr=False, compare=False)
     """What is known of the run at hand; each run has a copy of its own."""
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be: memory that a model loads half-way has missed what was said before."""
+        if self.defer_loading:
+            raise InputError(
+                "Memory cannot be loaded later.", then="Leave out `defer_loading`; `tools=False` hides the tools."
+            )
+
     @classmethod
     def get_serialization_name(cls) -> str | None:
         """Return None: an open memory cannot be written into a file."""
