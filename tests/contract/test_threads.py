@@ -6,6 +6,7 @@ import pytest
 
 from conftest import FakeClock, OpenStore, counts
 from contract.raw_sql import add_group, add_log, add_run, run_sql, set_state, thread_pk
+from memolog.domain.codec import JsonObject
 from memolog.domain.errors import InputError, NotJson, ThreadExists, ThreadNotFound
 from memolog.domain.message import AssistantMessage, NewMessage, TextPart, UserMessage
 from memolog.domain.thread import Hints
@@ -163,6 +164,25 @@ async def test_an_update_changes_what_is_given(store: Store, clock: FakeClock) -
     emptied = await store.threads.update("alice", "t", metadata={}, overrides={"c": [3]})
     assert (emptied.metadata, emptied.overrides) == ({}, {"c": [3]})
     assert emptied == await store.threads.get("alice", "t")
+
+
+async def test_metadata_changes_by_a_function_of_what_is_stored(store: Store) -> None:
+    """Callers that each change a part of it lose nothing of each other's, and one that raises changes nothing."""
+    await store.threads.create("alice", "t", metadata={"kept": True})
+
+    async def count_up() -> None:
+        await store.threads.update("alice", "t", metadata=lambda old: {**old, "count": old.get("count", 0) + 1})
+
+    await asyncio.gather(*(count_up() for _ in range(10)))
+    assert (await store.threads.get("alice", "t")).metadata == {"kept": True, "count": 10}
+
+    def refuse(old: JsonObject) -> JsonObject:
+        raise LookupError(str(old["count"]))
+
+    with pytest.raises(LookupError, match="10"):
+        await store.threads.update("alice", "t", title="new", metadata=refuse)
+    after = await store.threads.get("alice", "t")
+    assert (after.title, after.metadata["count"]) == (None, 10)
 
 
 async def test_a_refused_update_changes_nothing(store: Store) -> None:

@@ -119,10 +119,14 @@ class Threads:
         thread: str,
         *,
         title: str | _Unchanged | None = UNCHANGED,
-        metadata: JsonObject | None = None,
+        metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
         overrides: JsonObject | None = None,
     ) -> Thread:
-        """Change the title, the metadata or the overrides; what is not given stays."""
+        """Change the title, the metadata or the overrides; what is not given stays.
+
+        Metadata may be a function of what is stored, for those who change a part of it: nobody writes in between, and what
+        it raises leaves everything as it was.
+        """
         check_id("resource", resource)
         check_id("thread", thread)
 
@@ -132,7 +136,7 @@ class Threads:
             new = replace(
                 old,
                 title=old.title if isinstance(title, _Unchanged) else title,
-                metadata=old.metadata if metadata is None else metadata,
+                metadata=_changed(old.metadata, metadata),
                 overrides=old.overrides if overrides is None else overrides,
             )
             yield q.update_thread(
@@ -219,6 +223,12 @@ class Threads:
             return gone[0][0]
 
         return await self._engine.write(script, name="threads.delete")
+
+
+def _changed(old: JsonObject, new: JsonObject | Callable[[JsonObject], JsonObject] | None) -> JsonObject:
+    if new is None:
+        return old
+    return new(old) if callable(new) else new
 
 
 def _get(resource: str, thread: str) -> Script[Thread]:

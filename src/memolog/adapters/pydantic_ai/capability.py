@@ -1,0 +1,269 @@
+"""Memory as a capability of a Pydantic AI agent.
+
+Knows the moments of a run: what is new is saved before the model is asked and each answer as soon as it is in the history, the
+request is made of the context, and a run that ends, fails or is left half-way saves what it still holds. What is to be kept,
+shown or observed is decided below, by the turn.
+"""
+
+import contextlib
+from collections.abc import Callable, Generator, Mapping
+from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+import anyio
+from pydantic_ai import AgentRunResult, RunContext
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities.abstract import AgentNode, NodeResult, WrapRunHandler, WrapToolExecuteHandler
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset
+
+from memolog.adapters.pydantic_ai.request import is_resuming, with_context
+from memolog.adapters.pydantic_ai.run import MemoryRun, Place
+from memolog.adapters.pydantic_ai.tools import READING, WRITING, make_toolset
+from memolog.domain.errors import InputError
+from memolog.runtime.memory import Memory
+from memolog.runtime.tools import Tools
+from memolog.tools.definitions import guidance
+
+__all__ = ["Child", "MemoryCapability", "child_memory", "discard_turn"]
+
+Child: TypeAlias = Literal["own", "shared", "read_only"]
+"""What a run inside another run does: have a thread of its own, share the thread of the outer one, or only read that."""
+
+Chosen: TypeAlias = str | Callable[[RunContext[Any]], str]
+"""A text, or a function of the run's context that returns it, such as `lambda ctx: ctx.deps.user_id`."""
+
+_ID: Final = "memolog"
+# The run whose tool is being called: a run that begins in there is its child.
+_OUTER: ContextVar[Place | None] = ContextVar("memolog_outer_run", default=None)
+
+
+@dataclass
+class MemoryCapability(AbstractCapability[Any]):
+    """Gives an agent a long memory: `Agent(…, capabilities=[MemoryCapability(memory, "alice")])`.
+
+    The conversation id of a run is the thread: `agent.run("…", conversation_id="t1")`.
+    """
+
+    memory: Memory
+    resource: Chosen
+    """Whose memory it is."""
+
+    _: KW_ONLY
+
+    thread: Chosen | None = None
+    """Which thread; the run's conversation id if it is not given."""
+    child: Child = "own"
+    """What a run does that another run's tool has started."""
+    mode: str | None = None
+    """What to look for when observing: `explore`, `bug_fixing`, `research` and so on."""
+    settings: Mapping[str, Any] | None = None
+    """Settings that differ from the memory's configuration in these runs."""
+    zone: Chosen | None = None
+    """Where the user is, such as `Europe/Lisbon`."""
+    tools: bool = True
+    """Whether the model is offered the three tools, with guidance on how to use them."""
+    discard_on: tuple[type[BaseException], ...] = ()
+    """The errors by which guards stop a run: nothing of such a run stays."""
+    id: str | None = _ID
+    place: Place | None = field(default=None, repr=False, compare=False)
+    """Where a child's memory is, fixed by the run that spawned it."""
+    run: MemoryRun | None = field(default=None, init=False, repr=False, compare=False)
+    """What is known of the run at hand; each run has a copy of its own."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be: memory that a model loads half-way has missed what was said before."""
+        if self.defer_loading:
+            raise InputError(
+                "Memory cannot be loaded later.", then="Leave out `defer_loading`; `tools=False` hides the tools."
+            )
+
+    @classmethod
+    def get_serialization_name(cls) -> str | None:
+        """Return None: an open memory cannot be written into a file."""
+        return None
+
+    # ------------------------------------------------------------ what the agent gets
+
+    def get_instructions(self) -> str | None:
+        """Return how to use the tools."""
+        return guidance() if self.tools else None
+
+    def get_toolset(self) -> AbstractToolset[Any] | None:
+        """Return the tools; a run that may only read gets none that writes."""
+        if not self.tools:
+            return None
+        is_reading = self.run is not None and self.run.place.read_only
+        return make_toolset(self._tools, READING if is_reading else WRITING, self.id)
+
+    def _tools(self) -> Tools:
+        place = self._run.place
+        return place.memory.tools(place.resource, thread=place.thread)
+
+    @property
+    def _run(self) -> MemoryRun:
+        if self.run is None:
+            raise InputError("This memory has no run.", then="Give it to an agent, and run the agent.")
+        return self.run
+
+    # ------------------------------------------------------------ a run
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
+        """Return the copy that one run has to itself."""
+        settings: dict[str, Any] = {**(self.settings or {})}
+        if self.mode is not None:
+            settings["mode"] = self.mode
+        place = self._place(ctx)
+        if place.read_only:
+            settings["read_only"] = True
+        place = replace(place, read_only=bool(settings.get("read_only")))
+        zone = _chosen(self.zone, ctx) if self.zone is not None else None
+        turn = place.memory.turn(place.thread, place.resource, zone=zone, settings=settings or None)
+        copy = replace(self)
+        copy.run = MemoryRun(place, turn, ctx.run_id)
+        return copy
+
+    def _place(self, ctx: RunContext[Any]) -> Place:
+        if self.place is not None:
+            return _inside(self.place, self.child, ctx)
+        resource = _chosen(self.resource, ctx)
+        outer = _OUTER.get()
+        if self.thread is None and outer is not None and (outer.memory, outer.resource) == (self.memory, resource):
+            return _inside(outer, self.child, ctx)
+        thread = _chosen(self.thread, ctx) if self.thread is not None else ctx.conversation_id or str(ctx.run_id)
+        return Place(memory=self.memory, resource=resource, thread=thread, read_only=self.memory.config.read_only)
+
+    async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
+        """Hold the turn open as long as the run goes on, and save what it leaves, however it ends."""
+        del ctx
+        run = self._run
+        await run.turn.__aenter__()
+        try:
+            result = await handler()
+        except BaseException as error:
+            # A run that is cancelled is given no more time, but a word that was said is kept.
+            with anyio.CancelScope(shield=True):
+                await self._leave(run, error)
+            raise
+        await self._leave(run, None)
+        return result
+
+    async def _leave(self, run: MemoryRun, error: BaseException | None) -> None:
+        try:
+            if run.is_stopped or isinstance(error, self.discard_on):
+                await run.turn.discard()
+            else:
+                await run.keep()
+        finally:
+            await run.turn.__aexit__(type(error) if error else None, error, None)
+
+    # ------------------------------------------------------------ the moments in it
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Look at the history as it grows: if a later hook fails, the end of the run saves what is in it."""
+        self._run.look(ctx.messages)
+        return request_context
+
+    async def prepare_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Save what is new and make the request of the context, for the model that is about to answer."""
+        if is_resuming(request_context):
+            return request_context
+        model = request_context.model_id or request_context.model.model_name
+        context = await self._run.prepare(ctx.messages, model)
+        return with_context(request_context, context)
+
+    async def before_node_run(self, ctx: RunContext[Any], *, node: "AgentNode[Any]") -> "AgentNode[Any]":
+        """Save an answer before its tools are called."""
+        self._run.look(ctx.messages)
+        await self._run.keep()
+        return node
+
+    async def after_node_run(
+        self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"
+    ) -> "NodeResult[Any]":
+        """Save an answer as soon as it is in the history."""
+        del node
+        self._run.look(ctx.messages)
+        await self._run.keep()
+        return result
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: WrapToolExecuteHandler,
+    ) -> Any:
+        """Let runs that a tool starts know whose children they are."""
+        del ctx, call, tool_def
+        with _outer(self._run.place):
+            return await handler(args)
+
+
+@contextlib.contextmanager
+def _outer(place: Place) -> Generator[None]:
+    token = _OUTER.set(place)
+    try:
+        yield
+    finally:
+        _OUTER.reset(token)
+
+
+def _chosen(value: Chosen, ctx: RunContext[Any]) -> str:
+    return value if isinstance(value, str) else value(ctx)
+
+
+def _inside(outer: Place, child: Child, ctx: RunContext[Any]) -> Place:
+    """Return the place of a run inside another one."""
+    match child:
+        case "shared":
+            return outer
+        case "read_only":
+            return replace(outer, read_only=True)
+        case "own":
+            # A conversation of its own for each spawn, unless the caller names one; the outer one's is not meant.
+            name = ctx.conversation_id if ctx.conversation_id not in {None, outer.thread} else _name(ctx)
+            return replace(outer, thread=f"{outer.thread}/{name}")
+
+
+def _name(ctx: RunContext[Any]) -> str:
+    return (ctx.agent.name if ctx.agent is not None else None) or "child"
+
+
+# ---------------------------------------------------------------- for tools and hooks
+
+
+def child_memory(
+    ctx: RunContext[Any], child: Child = "own", *, mode: str | None = None, tools: bool = True, **options: Any
+) -> MemoryCapability:
+    """Return the memory to give to an agent that this run spawns: `helper.run(…, capabilities=[child_memory(ctx)])`.
+
+    It works for the same resource, in a thread of its own, in this one, or in this one without writing. `mode` is what to look
+    for when observing it; further options are those of the capability.
+    """
+    outer = _running(ctx)
+    place = outer.place
+    return MemoryCapability(place.memory, place.resource, child=child, mode=mode, tools=tools, place=place, **options)
+
+
+def discard_turn(ctx: RunContext[Any]) -> None:
+    """Let nothing of this run stay in memory: for a guard that stops a run without an error."""
+    _running(ctx).is_stopped = True
+
+
+def _running(ctx: RunContext[Any]) -> MemoryRun:
+    for capability in ctx.capabilities.values():
+        if isinstance(capability, MemoryCapability) and capability.run is not None:
+            return capability.run
+    raise InputError(
+        "This run has no memory.", then="Give its agent a MemoryCapability, or pass one to `run(capabilities=[…])`."
+    )

@@ -1,0 +1,208 @@
+"""Conversations of Pydantic AI, kept whole in the memory's own database.
+
+Knows the library's five primitives: a record a conversation, and entries that each hold one message and name the one before it.
+This is where a program gets its own messages back exactly as they were; remembering is what the capability does. So entries are
+kept beside the memory, not in it: nothing here is searched, observed or shown.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, cast
+
+from pydantic_ai.conversation import Conversation, ConversationTypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+from memolog.adapters.pydantic_ai.messages import dumped
+from memolog.adapters.pydantic_ai.parts import KEY, Json
+from memolog.domain.codec import JsonObject
+from memolog.domain.errors import NotFound, ThreadExists
+from memolog.domain.message import Message, NewMessage, UnknownPart
+from memolog.runtime.memory import Memory
+from memolog.store import Store
+
+__all__ = ["MemoryConversations"]
+
+_BESIDE: Final = "#conversations"
+_PAGE: Final = 200
+# Entries are nobody's words, and cost nothing but their place.
+_QUIET: Final = {"observe": False}
+_PLAIN: Final = ("head_id", "scope", "forked_from", "forked_at", "branches", "revision")
+
+
+class MemoryConversations(ConversationStore):
+    """A `ConversationStore` in a memory's database, for one resource.
+
+    Deleting a conversation deletes its messages too, unless a fork still needs them.
+    """
+
+    def __init__(self, memory: Memory, resource: str) -> None:
+        """Name the memory, and whose conversations they are."""
+        self._memory, self._resource = memory, f"{resource}{_BESIDE}"
+
+    async def _store(self) -> Store:
+        return (await self._memory.open()).store
+
+    # ------------------------------------------------------------ records
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return the record of a conversation, or None."""
+        store = await self._store()
+        try:
+            thread = await store.threads.get(self._resource, conversation_id)
+        except NotFound:
+            return None
+        return _record(conversation_id, thread.metadata)
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
+        """Return the records, those saved last first."""
+        store = await self._store()
+        found: list[ConversationRecord] = []
+        page = None
+        while page is None or page.next is not None:
+            page = await store.threads.list(self._resource, limit=_PAGE, after=page.next if page else None)
+            records = (_record(thread.id, thread.metadata) for thread in page.items)
+            found += (record for record in records if record is not None and scope in {None, record.scope})
+        return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store new entries, then the record if it still is at the revision that the caller knows.
+
+        Entries of a save that lost a race are left behind: no record leads to them.
+        """
+        name = record.conversation_id
+        store = await self._store()
+        stored = await self.read_record(name)
+        if (stored.revision if stored else None) != expected_revision:
+            raise ConversationConflict(name)
+        if record.head_id is not None and record.head_id not in {entry.id for entry in new_entries}:
+            try:
+                await self._row(record.head_id)
+            except LookupError as error:
+                raise ConversationConflict(name) from error
+        with contextlib.suppress(ThreadExists):
+            await store.threads.create(self._resource, name, overrides=_QUIET)
+        if new_entries:
+            await store.messages.save(self._resource, name, [_row_of(entry) for entry in new_entries])
+        await store.threads.update(self._resource, name, metadata=_change(name, expected_revision, record))
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Delete a record, and its entries unless another conversation was forked from them."""
+        store = await self._store()
+        try:
+            await store.threads.update(
+                self._resource, conversation_id, metadata=_change(conversation_id, expected_revision, None)
+            )
+        except NotFound as error:
+            raise ConversationConflict(conversation_id) from error
+        if not await self._is_needed(conversation_id):
+            with contextlib.suppress(NotFound):
+                await store.threads.delete(self._resource, conversation_id)
+
+    async def _is_needed(self, thread: str) -> bool:
+        for record in await self.read_records():
+            if record.forked_from is None:
+                continue
+            for tip in (record.head_id, *record.branches):
+                if any(row.thread == thread for row in await self._line(tip)):
+                    return True
+        return False
+
+    # ------------------------------------------------------------ entries
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """Return one entry."""
+        return _entry(await self._row(entry_id))
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        """Return the entries that lead to this one, the oldest first."""
+        return [_entry(row) for row in await self._line(head_id, limit)]
+
+    async def _row(self, entry_id: str) -> Message:
+        store = await self._store()
+        try:
+            return (await store.messages.get(self._resource, entry_id))[0]
+        except NotFound as error:
+            raise LookupError(entry_id) from error
+
+    async def _line(self, head_id: str | None, limit: int | None = None) -> list[Message]:
+        """Follow the entries back to the first, reading a conversation at a time: a fork continues in another."""
+        known: dict[str, Message] = {}
+        line: list[Message] = []
+        at = head_id
+        while at is not None and (limit is None or len(line) < limit):
+            if at not in known:
+                row = await self._row(at)
+                store = await self._store()
+                known |= {one.id: one for one in await store.messages.after(self._resource, row.thread)}
+            line.append(known[at])
+            at = cast("str | None", known[at].metadata.get("parent"))
+        line.reverse()
+        return line
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _row_of(entry: ConversationEntry) -> NewMessage:
+    part = UnknownPart(data=dumped(entry.message))
+    return NewMessage(role="system", parts=(part,), id=entry.id, own=True, metadata={"parent": entry.parent_id})
+
+
+def _entry(row: Message) -> ConversationEntry:
+    # One that was pruned or forgotten has no parts any more: the error is a LookupError, as the library expects.
+    part = cast("UnknownPart", row.parts[0])
+    message = ModelMessagesTypeAdapter.validate_python([part.data])[0]
+    return ConversationEntry(id=row.id, parent_id=cast("str | None", row.metadata.get("parent")), message=message)
+
+
+def _change(name: str, expected: str | None, record: ConversationRecord | None) -> Any:
+    """Return the change of a thread's metadata from one revision to the next; it refuses any other."""
+
+    def change(old: JsonObject) -> JsonObject:
+        stored = cast("Json | None", old.get(KEY))
+        if (stored["revision"] if stored else None) != expected:
+            raise ConversationConflict(name)
+        rest = {key: value for key, value in old.items() if key != KEY}
+        return rest if record is None else {**rest, KEY: _data(record)}
+
+    return change
+
+
+def _data(record: ConversationRecord) -> Json:
+    carried = Conversation(
+        usage=record.usage,
+        conversation_id=record.conversation_id,
+        deferred_tool_requests=record.deferred_tool_requests,
+    )
+    data = cast("Json", ConversationTypeAdapter.dump_python(carried, mode="json"))
+    plain = {name: getattr(record, name) for name in _PLAIN}
+    kept = {name: data[name] for name in ("usage", "deferred_tool_requests")}
+    return {**kept, **plain, "updated_at": record.updated_at.isoformat(), "format_version": record.format_version}
+
+
+def _record(name: str, metadata: JsonObject) -> ConversationRecord | None:
+    data = cast("Json | None", metadata.get(KEY))
+    if data is None:
+        return None
+    held = {"usage": data["usage"], "deferred_tool_requests": data["deferred_tool_requests"], "conversation_id": name}
+    carried = ConversationTypeAdapter.validate_python(held)
+    return ConversationRecord(
+        conversation_id=name,
+        usage=carried.usage,
+        deferred_tool_requests=carried.deferred_tool_requests,
+        updated_at=datetime.fromisoformat(data["updated_at"]),
+        **{field: data[field] for field in _PLAIN},
+    )

@@ -1,0 +1,579 @@
+"""A Pydantic AI agent with memory: what is kept, what the model is shown, and what happens when something goes wrong."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import (
+    Agent,
+    BinaryImage,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelRetry,
+    RunContext,
+    capture_run_messages,
+)
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.exceptions import CallDeferred, RunTimedOut
+from pydantic_ai.messages import (
+    CachePoint,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo
+
+from adapters.kit import brief, check_pairs, stored
+from adapters.pydantic_ai_world import Answer, Script, cancelled, edge_of, saying, words
+from memolog import Config, FilePart, InputError, Memory, StoreError, ToolResultPart, UserMessage
+from memolog import TextPart as OurText
+from memolog.adapters.pydantic_ai import MemoryCapability
+
+PNG = BinaryImage(b"\x89PNG\xff\xfe\x00", media_type="image/png")
+
+
+@pytest.fixture
+async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
+    """Return a memory of this test alone."""
+    async with Memory(str(tmp_path / "memolog.db")) as one:
+        yield one
+
+
+def agent_with(memory: Memory, script: Script, **options: Any) -> Agent[Any, Any]:
+    """Return an agent whose memory is alice's."""
+    capability = MemoryCapability(memory, "alice")
+    return Agent(script.model, capabilities=[capability, *options.pop("capabilities", ())], **options)
+
+
+async def said(memory: Memory, thread: str = "t1", resource: str = "alice") -> list[str]:
+    """Return what is stored of a thread, in lines."""
+    return brief(await stored(memory, resource, thread))
+
+
+def calling(*calls: ModelResponsePart, then: str = "done") -> Answer:
+    """Return an answer that calls tools once, then says something."""
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del info
+        is_answered = any(isinstance(part, ToolReturnPart) for part in messages[-1].parts)
+        return ModelResponse([TextPart(then)] if is_answered else list(calls))
+
+    return answer
+
+
+# ---------------------------------------------------------------- five lines
+
+
+async def test_a_second_run_knows_the_first(memory: Memory) -> None:
+    """A conversation id is all that two runs need to share."""
+    script = Script()
+    agent = agent_with(memory, script, instructions="Be kind.", system_prompt="Be brief.")
+    await agent.run("my cat is Mia", conversation_id="t1")
+    await agent.run("who is my cat?", conversation_id="t1")
+    assert await said(memory) == [
+        "user: my cat is Mia",
+        "assistant: you said: my cat is Mia",
+        "user: who is my cat?",
+        "assistant: you said: who is my cat?",
+    ]
+    kinds = [[part.part_kind for part in message.parts] for message in script.requests[1]]
+    assert kinds == [["system-prompt", "user-prompt"], ["text"], ["user-prompt", "user-prompt"]]
+    await agent.run("elsewhere", conversation_id="t2")
+    assert len(script.requests[2]) == 1
+
+
+async def test_the_order_of_a_request(memory: Memory) -> None:
+    """The caller's instructions come first, then the log, then messages, then the edge behind a cache mark."""
+    script = Script()
+    agent = agent_with(memory, script, instructions="Be kind.")
+    agent.instructions(lambda: "Always new.")
+    await agent.run("the API lives in server/ and the limit is 4,096", conversation_id="t1")
+    await memory.observe("t1", "alice")
+    await agent.run("where is it?", conversation_id="t1")
+    instructions = script.infos[1].instructions or ""
+    places = [instructions.index(text) for text in ("Be kind.", "memory-search", "server/", "Always new.")]
+    assert places == sorted(places)
+    edge = edge_of(script.requests[1])
+    assert edge is not None
+    assert isinstance(edge.content[0], CachePoint)
+    assert "where is it?" in words(script.requests[1][-1].parts[-2])  # pyright: ignore[reportArgumentType]
+
+
+async def test_the_library_keeps_its_own_history_clean(memory: Memory) -> None:
+    """Neither the log nor the edge is written into what a run returns."""
+    script = Script()
+    agent = agent_with(memory, script, instructions="Be kind.")
+    await agent.run("the API lives in server/", conversation_id="t1")
+    await memory.observe("t1", "alice")
+    result = await agent.run("where?", conversation_id="t1")
+    text = result.all_messages_json().decode()
+    assert "server/" in (script.infos[1].instructions or "")
+    assert "server/" not in text
+    assert "<now>" not in text
+    assert [message.kind for message in result.all_messages()] == ["request", "response"]
+
+
+async def test_whose_memory_it_is_may_follow_from_the_run(memory: Memory) -> None:
+    """A resource, a thread and a zone may be functions of the run's context."""
+
+    @dataclass
+    class Deps:
+        user: str
+
+    script = Script()
+    capability = MemoryCapability(
+        memory, lambda ctx: ctx.deps.user, thread=lambda ctx: f"mail-{ctx.conversation_id}", zone="Asia/Tokyo"
+    )
+    agent = Agent(script.model, deps_type=Deps, capabilities=[capability])
+    runs = [agent.run(f"I am {user}", deps=Deps(user), conversation_id="t1") for user in ("ann", "bob", "cleo")]
+    await asyncio.gather(*runs)
+    for user in ("ann", "bob", "cleo"):
+        assert await said(memory, "mail-t1", user) == [f"user: I am {user}", f"assistant: you said: I am {user}"]
+    edge = edge_of(script.requests[0])
+    assert edge is not None
+    assert "Asia/Tokyo" in words(edge)
+
+
+async def test_usage_is_reported(memory: Memory) -> None:
+    """What a provider reports goes to the ledger, cached tokens apart."""
+    script = Script()
+    await agent_with(memory, script).run("hello", conversation_id="t1")
+    usage = (await memory.status("t1", "alice")).usage
+    assert usage.requests == 1
+    assert usage.input_tokens > 0
+    assert usage.cache_read_tokens > 0
+    assert usage.output_tokens == 9
+
+
+# ---------------------------------------------------------------- what the caller supplies
+
+
+async def test_supplied_history_is_not_saved_again(memory: Memory) -> None:
+    """A caller who hands on the messages of earlier runs changes nothing."""
+    agent = agent_with(memory, Script())
+    first = await agent.run("one", conversation_id="t1")
+    second = await agent.run("two", message_history=first.all_messages())
+    await agent.run("three", conversation=second.conversation)
+    expected = [line for word in ("one", "two", "three") for line in (f"user: {word}", f"assistant: you said: {word}")]
+    assert await said(memory) == expected
+
+
+async def test_a_new_thread_begins_with_the_history_it_is_given(memory: Memory) -> None:
+    """Memory that is added to a conversation under way misses nothing of it, and takes it over only once."""
+    script = Script()
+    before = await Agent(script.model, system_prompt="Be brief.").run("one", conversation_id="t1")
+    agent = agent_with(memory, script, system_prompt="Be brief.")
+    after = await agent.run("two", message_history=before.all_messages())
+    assert await said(memory) == [
+        *("user: one", "assistant: you said: one"),
+        *("user: two", "assistant: you said: two"),
+    ]
+    await agent.run("three", message_history=[*before.all_messages(), *after.new_messages()])
+    assert len(await said(memory)) == 6
+    assert [len(message.parts) for message in script.requests[-1]] == [2, 1, 1, 1, 2]
+
+
+async def test_a_request_that_failed_is_asked_again(memory: Memory) -> None:
+    """A run that goes on with the request of a failed one does not say it twice."""
+    script = Script()
+    agent = agent_with(memory, script)
+    with capture_run_messages() as messages, pytest.raises(RuntimeError):
+        await agent.run("break it", conversation_id="t1")
+    script.answer, script.breaks = saying(TextPart("mended")), False
+    result = await agent.run(message_history=messages)
+    assert result.output == "mended"
+    assert await said(memory) == ["user: break it", "assistant: mended"]
+
+
+async def test_a_request_of_the_caller_is_saved(memory: Memory) -> None:
+    """A request that only the history holds is what is asked."""
+    agent = agent_with(memory, Script())
+    history = [ModelRequest([UserPromptPart("from a queue")])]
+    await agent.run(message_history=history, conversation_id="t1")
+    assert await said(memory) == ["user: from a queue", "assistant: you said: from a queue"]
+
+
+async def test_a_history_that_is_rewritten_is_saved_once(memory: Memory) -> None:
+    """Hooks may trim the history while a run goes on."""
+    script = Script(calling(ToolCallPart("look", {}, "c1")))
+    trim = ProcessHistory(lambda messages: messages[-1:])
+    agent = agent_with(memory, script, capabilities=[trim])
+    agent.tool_plain(name="look")(lambda: "seen")
+    for number in range(3):
+        script.answer = calling(ToolCallPart("look", {}, f"c{number}"))
+        await agent.run(f"turn {number}", conversation_id="t1")
+    lines = await said(memory)
+    assert len(lines) == 12
+    assert lines[:4] == ["user: turn 0", "call c0: look", "result c0", "assistant: done"]
+
+
+async def test_the_same_answer_twice_is_two_answers(memory: Memory) -> None:
+    """A model may say the same words, even as the same object."""
+    agent = agent_with(memory, Script(saying(TextPart("again"))), retries=3)
+    seen: list[str] = []
+
+    @agent.output_validator
+    def third(output: str) -> str:
+        seen.append(output)
+        if len(seen) < 3:
+            raise ModelRetry("once more")
+        return output
+
+    await agent.run("say it", conversation_id="t1")
+    lines = await said(memory)
+    assert lines.count("assistant: again") == 3
+    assert [line.split(":")[0] for line in lines] == ["user", "assistant", "system", "assistant", "system", "assistant"]
+
+
+# ---------------------------------------------------------------- when something goes wrong
+
+
+async def test_a_failing_run_keeps_what_was_said(memory: Memory) -> None:
+    """The words of the user are saved before the model is asked."""
+    agent = agent_with(memory, Script())
+    with pytest.raises(RuntimeError):
+        await agent.run("break now", conversation_id="t1")
+    assert await said(memory) == ["user: break now"]
+
+
+async def test_a_cancelled_run_keeps_what_was_said(memory: Memory) -> None:
+    """Cancelled from outside, or by its own deadline."""
+    script = Script()
+    agent = agent_with(memory, script)
+    await cancelled(script, agent.run("hang on", conversation_id="t1"))
+    with pytest.raises(RunTimedOut):
+        await agent.run("hang again", conversation_id="t1", timeout=0.05)
+    assert await said(memory) == ["user: hang on", "user: hang again"]
+
+
+async def test_a_tool_that_raises_leaves_its_call(memory: Memory) -> None:
+    """The call is kept, and the next request shows it with a result, as providers demand."""
+    script = Script(calling(ToolCallPart("fail", {}, "c1")))
+    agent = agent_with(memory, script)
+
+    @agent.tool_plain
+    def fail() -> str:
+        raise ValueError("no disk")
+
+    with pytest.raises(ValueError, match="no disk"):
+        await agent.run("try", conversation_id="t1")
+    assert await said(memory) == ["user: try", "call c1: fail"]
+    script.answer = script.echo
+    await agent.run("and now?", conversation_id="t1")
+    kinds = [part.part_kind for message in script.requests[-1] for part in message.parts]
+    assert kinds == ["user-prompt", "tool-call", "tool-return", "user-prompt", "user-prompt"]
+
+
+async def test_a_hook_that_fails_before_the_model_is_asked(memory: Memory) -> None:
+    """What was said is kept also if nobody ever asked the model."""
+
+    def refuse(messages: list[ModelMessage]) -> list[ModelMessage]:
+        raise OSError("rate limit")
+
+    agent = agent_with(memory, Script(), capabilities=[ProcessHistory(refuse)])
+    with pytest.raises(OSError, match="rate limit"):
+        await agent.run("hello", conversation_id="t1")
+    assert await said(memory) == ["user: hello"]
+
+
+async def test_a_stream_left_half_way_keeps_what_came(memory: Memory) -> None:
+    """Left by a break, and left by an error of the caller."""
+    agent = agent_with(memory, Script())
+    async with agent.run_stream("first words", conversation_id="t1") as stream:
+        async for _ in stream.stream_text(delta=True, debounce_by=None):
+            break
+
+    async def fail_while_reading() -> None:
+        async with agent.run_stream("second words", conversation_id="t1") as stream:
+            async for _ in stream.stream_text(delta=True, debounce_by=None):
+                raise KeyError("the caller's own")
+
+    with pytest.raises(KeyError):
+        await fail_while_reading()
+    assert await said(memory) == ["user: first words", "assistant: you ", "user: second words", "assistant: you "]
+
+
+async def test_every_way_to_run_an_agent(memory: Memory) -> None:
+    """Events, nodes by hand, and a loop that is left: each answer is there once."""
+    agent = agent_with(memory, Script())
+    async with agent.run_stream_events("events", conversation_id="t1") as events:
+        _ = [event async for event in events]
+    async with agent.iter("nodes", conversation_id="t1") as run:
+        _ = [node async for node in run]
+    async with agent.iter("left", conversation_id="t1") as run:
+        async for node in run:
+            if Agent.is_call_tools_node(node):
+                break
+    assert [line.strip() for line in await said(memory)] == [
+        *("user: events", "assistant: you said: events"),
+        *("user: nodes", "assistant: you said: nodes"),
+        *("user: left", "assistant: you said: left"),
+    ]
+
+
+async def test_another_model_answers_after_the_first_failed(memory: Memory) -> None:
+    """Each attempt is shown the same, and what was said is saved once."""
+
+    def down(*_: object) -> ModelResponse:
+        raise ConnectionError("down")
+
+    first, second = Script(down), Script()
+    model = FallbackModel(first.model, second.model, fallback_on=(ConnectionError,))
+    agent = Agent(model, capabilities=[MemoryCapability(memory, "alice")])
+    await agent.run("one", conversation_id="t1")
+    await agent.run("two", conversation_id="t1")
+    assert await said(memory) == [
+        *("user: one", "assistant: you said: one"),
+        *("user: two", "assistant: you said: two"),
+    ]
+    assert first.prompts.sent == second.prompts.sent
+
+
+async def test_a_database_that_is_gone_does_not_stop_the_agent() -> None:
+    """The agent answers from what the run itself has said."""
+    memory = Memory("postgresql://127.0.0.1:1/none")
+    script = Script(calling(ToolCallPart("look", {}, "c1")))
+    agent = agent_with(memory, script)
+    agent.tool_plain(name="look")(lambda: "seen")
+    result = await agent.run("hello", conversation_id="t1")
+    assert result.output == "done"
+    kinds = [part.part_kind for message in script.requests[-1] for part in message.parts]
+    assert kinds[:3] == ["user-prompt", "tool-call", "tool-return"]
+
+
+# ---------------------------------------------------------------- what models say and tools return
+
+
+async def test_thoughts_between_calls_are_untouched(memory: Memory) -> None:
+    """Signed blocks come back as they were and in their place, and no text ends the thought."""
+    thought = ThinkingPart("hm", signature="c2lnbmVk", provider_name="anthropic", provider_details={"k": 1})
+    script = Script(calling(thought, ToolCallPart("look", {}, "c1")))
+    agent = agent_with(memory, script)
+    agent.tool_plain(name="look")(lambda: "seen")
+    await agent.run("think", conversation_id="t1")
+    assert edge_of(script.requests[0]) is not None
+    assert script.requests[1][1].parts[0] == thought
+    assert edge_of(script.requests[1]) is None
+    await agent.run("more", conversation_id="t1")
+    assert script.requests[2][1].parts[0] == thought
+    assert edge_of(script.requests[2]) is not None
+
+
+async def test_structured_output_is_a_pair(memory: Memory) -> None:
+    """An answer by an output tool is kept as a call with its result, also after a wrong one."""
+
+    class City(BaseModel):
+        name: str
+        people: int
+
+    answers = iter([{"name": "Lagos"}, {"name": "Lagos", "people": 15_000_000}])
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del messages
+        return ModelResponse([ToolCallPart(info.output_tools[0].name, next(answers))])
+
+    agent = agent_with(memory, Script(answer), output_type=City)
+    result = await agent.run("which city?", conversation_id="t1")
+    assert result.output == City(name="Lagos", people=15_000_000)
+    rows = await stored(memory, "alice", "t1")
+    check_pairs(rows)
+    assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant", "tool"]
+    wrong, right = (row.parts[0] for row in rows if row.role == "tool")
+    assert isinstance(wrong, ToolResultPart)
+    assert wrong.is_error
+    assert isinstance(right, ToolResultPart)
+    assert not right.is_error
+
+
+async def test_files_go_both_ways(memory: Memory) -> None:
+    """Pictures that a user sends and a tool returns are stored as files and sent again as they were."""
+    script = Script(calling(ToolCallPart("shot", {}, "c1")))
+    agent = agent_with(memory, script)
+    agent.tool_plain(name="shot")(lambda: ["here", PNG])
+    await agent.run(["what is this?", PNG], conversation_id="t1")
+    rows = await stored(memory, "alice", "t1")
+    assert [type(part) for part in rows[0].parts] == [OurText, FilePart]
+    result = rows[2].parts[0]
+    assert isinstance(result, ToolResultPart)
+    assert [file.data for file in result.files] == [PNG.data]
+    script.answer = script.echo
+    await agent.run("and now?", conversation_id="t1")
+    sent = [part for message in script.requests[-1] for part in message.parts]
+    assert isinstance(sent[0], UserPromptPart)
+    assert sent[0].content == ["what is this?", PNG]
+    assert isinstance(sent[2], ToolReturnPart)
+    assert sent[2].files == [PNG]
+
+
+async def test_deferred_calls_are_answered_by_a_later_run(memory: Memory) -> None:
+    """A call that waits for a person gets its result in another run, in the same pair."""
+    script = Script(calling(ToolCallPart("pay", {"sum": 3}, "c1")))
+    agent = agent_with(memory, script, output_type=[str, DeferredToolRequests])
+
+    @agent.tool_plain
+    def pay(sum: int) -> str:  # noqa: A002
+        raise CallDeferred
+
+    first = await agent.run("pay three", conversation_id="t1")
+    assert isinstance(first.output, DeferredToolRequests)
+    assert await said(memory) == ["user: pay three", "call c1: pay"]
+    results = DeferredToolResults(calls={"c1": "paid"})
+    second = await agent.run(message_history=first.all_messages(), deferred_tool_results=results)
+    assert second.output == "done"
+    rows = await stored(memory, "alice", "t1")
+    check_pairs(rows)
+    assert brief(rows) == ["user: pay three", "call c1: pay", "result c1", "assistant: done"]
+
+
+async def test_words_that_come_while_a_tool_runs(memory: Memory) -> None:
+    """What is enqueued during a run is part of the conversation."""
+    script = Script(calling(ToolCallPart("look", {}, "c1")))
+    agent = agent_with(memory, script)
+
+    @agent.tool
+    def look(ctx: RunContext[Any]) -> str:
+        ctx.enqueue("wait, also check the tests")
+        return "seen"
+
+    await agent.run("go", conversation_id="t1")
+    assert await said(memory) == [
+        *("user: go", "call c1: look", "result c1"),
+        *("user: wait, also check the tests", "assistant: done"),
+    ]
+
+
+# ---------------------------------------------------------------- tools
+
+
+async def test_the_tools_work_for_this_resource_only(memory: Memory) -> None:
+    """A model searches and makes tasks where the run is, whatever it asks for."""
+    async with memory.turn("b1", "bob") as turn:
+        await turn.record(UserMessage("my cat is called Rex"))
+    await agent_with(memory, Script()).run("my cat is called Mia", conversation_id="t0")
+    calls = [
+        ToolCallPart("memory-search", {"action": "search", "query": "cat", "resource": "bob"}, "c1"),
+        ToolCallPart("task-mutate", {"action": "create", "title": "feed Mia"}, "c2"),
+    ]
+    script = Script(calling(*calls))
+    agent = agent_with(memory, script)
+    await agent.run("what is my cat called?", conversation_id="t1")
+    assert [tool.name for tool in script.infos[0].function_tools] == ["task-query", "task-mutate", "memory-search"]
+    found, made = (cast("Any", part).content for part in script.requests[1][-1].parts[:2])
+    assert found["success"]
+    assert "Mia" in str(found)
+    assert "Rex" not in str(found)
+    assert made["success"]
+    assert [task.title for task in (await memory.tasks("alice").list()).items] == ["feed Mia"]
+    rows = await stored(memory, "alice", "t1")
+    assert [row.own for row in rows] == [False, True, True, False]
+
+
+async def test_an_agent_may_do_without_the_tools(memory: Memory) -> None:
+    """Memory without tools adds none, and no guidance."""
+    script = Script()
+    agent = Agent(script.model, capabilities=[MemoryCapability(memory, "alice", tools=False)])
+    await agent.run("hello", conversation_id="t1")
+    assert script.infos[0].function_tools == []
+    assert "memory-search" not in (script.infos[0].instructions or "")
+
+
+# ---------------------------------------------------------------- settings
+
+
+async def test_settings_differ_for_these_runs(memory: Memory) -> None:
+    """A run may have its own settings; one that may only read leaves nothing behind."""
+    script = Script()
+    await agent_with(memory, script).run("one", conversation_id="t1")
+    reader = Agent(script.model, capabilities=[MemoryCapability(memory, "alice", settings={"read_only": True})])
+    await reader.run("two", conversation_id="t1")
+    assert [tool.name for tool in script.infos[1].function_tools] == ["task-query", "memory-search"]
+    assert await said(memory) == ["user: one", "assistant: you said: one"]
+    assert [len(message.parts) for message in script.requests[1]] == [1, 1, 2]
+
+
+async def test_wrong_settings_are_told(memory: Memory) -> None:
+    """A setting that nobody knows is refused when the run begins."""
+    agent = Agent(Script().model, capabilities=[MemoryCapability(memory, "alice", mode="dreaming")])
+    with pytest.raises(Exception, match="dreaming"):
+        await agent.run("hello", conversation_id="t1")
+
+
+async def test_a_message_that_cannot_be_stored_is_told(tmp_path: Path) -> None:
+    """What is too large for the store is the caller's to mend."""
+    async with Memory(str(tmp_path / "m.db"), config=Config(max_message_bytes=2_000)) as memory:
+        with pytest.raises(InputError, match="2,000"):
+            await agent_with(memory, Script()).run("x" * 3_000, conversation_id="t1")
+
+
+async def test_nothing_is_left_running(tmp_path: Path) -> None:
+    """After the memory is closed no task of it is in the loop."""
+    memory = Memory(str(tmp_path / "m.db"))
+    script = Script()
+    agent = agent_with(memory, script)
+    await agent.run("hello", conversation_id="t1")
+    await cancelled(script, agent.run("hang", conversation_id="t1"))
+    await memory.aclose()
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+# ---------------------------------------------------------------- as a user meets it
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """The program in `examples/` runs by itself, and again on what it left."""
+    program = Path(__file__).parents[2] / "examples" / "pydantic_ai_agent.py"
+    for _ in range(2):
+        done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "4,096" in done.stdout.rsplit("> What is the rate limit?", maxsplit=1)[1]
+
+
+def test_a_missing_library_is_told() -> None:
+    """Whoever has not installed the library is told which extra to install."""
+    code = "import sys; sys.modules['pydantic_ai'] = None; import memolog.adapters.pydantic_ai"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert 'pip install "memolog[pydantic-ai]"' in done.stderr
+
+
+async def test_strict_memory_raises() -> None:
+    """Whoever asks for errors gets them."""
+    memory = Memory("postgresql://127.0.0.1:1/none", config=Config(strict=True))
+    with pytest.raises(StoreError):
+        await agent_with(memory, Script()).run("hello", conversation_id="t1")
+
+
+def test_memory_cannot_be_loaded_later(tmp_path: Path) -> None:
+    """What was said before a model loads it would be missing."""
+    with pytest.raises(InputError, match="later"):
+        MemoryCapability(Memory(str(tmp_path / "m.db")), "alice", defer_loading=True)
+
+
+def test_runs_without_a_loop(tmp_path: Path) -> None:
+    """Programs without `await` have memory too."""
+    memory = Memory(str(tmp_path / "m.db"))
+    script = Script()
+    agent = agent_with(memory, script)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        agent.run_sync("one", conversation_id="t1")
+        agent.run_sync("two", conversation_id="t1")
+        assert len(script.requests[-1]) == 3
+        loop.run_until_complete(memory.aclose())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
