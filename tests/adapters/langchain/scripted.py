@@ -82,7 +82,7 @@ class Scripted(BaseChatModel):
         for number, word in enumerate(words):
             text = word if number == 0 else f" {word}"
             yield ChatGenerationChunk(message=AIMessageChunk(content=text))
-        calls = [
+        calls: Any = [
             {
                 "name": call["name"],
                 "args": json.dumps(call["args"]),

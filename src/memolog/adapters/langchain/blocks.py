@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
+from memolog.adapters.holes import Path, filled, holding, value_at
 from memolog.domain.message import FilePart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
 
 __all__ = ["KEY", "Block", "block_of", "carried", "part_of", "with_carried"]
@@ -18,7 +19,6 @@ KEY: Final = "langchain"
 """Under this key a part's `extra` holds what LangChain needs back."""
 
 Block: TypeAlias = str | dict[str, Any]
-Path: TypeAlias = tuple[str, ...]
 
 # What LangChain calls them, and what is assumed where a block does not say more.
 _MEDIA: Final = {
@@ -56,6 +56,10 @@ def with_carried(part: Part, **more: Any) -> Part:
     return replace(part, extra={**(part.extra or {}), KEY: {**carried(part), **more}})
 
 
+def _extra(block: dict[str, Any], **holes: Path) -> dict[str, Any]:
+    return {KEY: holding(block, **holes)}
+
+
 # ---------------------------------------------------------------- a block becomes a part
 
 
@@ -77,7 +81,7 @@ def _text(block: dict[str, Any]) -> Part | None:
         return None
     if block == {"type": "text", "text": text}:
         return TextPart(text=text)
-    return TextPart(text=text, extra=_holding(block, text=("text",)))
+    return TextPart(text=text, extra=_extra(block, text=("text",)))
 
 
 def _thinking(block: dict[str, Any]) -> Part | None:
@@ -85,15 +89,15 @@ def _thinking(block: dict[str, Any]) -> Part | None:
     if not isinstance(text, str):
         return None
     if not isinstance(signature, str):
-        return ReasoningPart(text=text, extra=_holding(block, text=("thinking",)))
+        return ReasoningPart(text=text, extra=_extra(block, text=("thinking",)))
     return ReasoningPart(
-        text=text, signature=signature, extra=_holding(block, text=("thinking",), signature=("signature",))
+        text=text, signature=signature, extra=_extra(block, text=("thinking",), signature=("signature",))
     )
 
 
 def _hidden_thinking(block: dict[str, Any]) -> Part | None:
     data = block.get("data")
-    return ReasoningPart(encrypted=data, extra=_holding(block, encrypted=("data",))) if isinstance(data, str) else None
+    return ReasoningPart(encrypted=data, extra=_extra(block, encrypted=("data",))) if isinstance(data, str) else None
 
 
 def _reasoning(block: dict[str, Any]) -> Part | None:
@@ -104,7 +108,7 @@ def _reasoning(block: dict[str, Any]) -> Part | None:
         ("signature", ("extras", "signature")),
         ("encrypted", ("encrypted_content",)),
     ):
-        if isinstance(value := _at(block, path), str):
+        if isinstance(value := value_at(block, path), str):
             values[name], holes[name] = value, path
     if not values and not isinstance(block.get("summary"), list):
         return None
@@ -115,26 +119,26 @@ def _reasoning(block: dict[str, Any]) -> Part | None:
         text=values["text"],
         signature=values.get("signature"),
         encrypted=values.get("encrypted"),
-        extra=_holding(block, **holes),
+        extra=_extra(block, **holes),
     )
 
 
 def _summaries(block: dict[str, Any]) -> list[str]:
     found = cast("list[Any]", block.get("summary") or [])
-    return [text for item in found if isinstance(text := _at(item, ("text",)), str)]
+    return [text for item in found if isinstance(text := value_at(item, ("text",)), str)]
 
 
 def _file(block: dict[str, Any]) -> Part | None:
     kind = str(block["type"])
     for path in _DATA:
-        if isinstance(text := _at(block, path), str):
+        if isinstance(text := value_at(block, path), str):
             return _from_data(block, kind, path, text)
     for path in _ADDRESS:
-        if isinstance(text := _at(block, path), str):
+        if isinstance(text := value_at(block, path), str):
             if text.startswith("data:"):
                 return _from_data(block, kind, path, text)
             media = _media_type(block, kind)
-            return FilePart(media_type=media, url=text, **_sizes(block), extra=_holding(block, url=path))
+            return FilePart(media_type=media, url=text, **_sizes(block), extra=_extra(block, url=path))
     return None
 
 
@@ -147,7 +151,7 @@ def _from_data(block: dict[str, Any], kind: str, path: Path, text: str) -> Part 
     if base64.b64encode(data).decode() != body:
         return None
     media = head.removeprefix("data:").split(";")[0] or _media_type(block, kind)
-    extra = _holding(block, data=path)
+    extra = _extra(block, data=path)
     if head:
         extra[KEY]["head"] = f"{head},"
     return FilePart(media_type=media, data=data, **_sizes(block), extra=extra)
@@ -155,15 +159,15 @@ def _from_data(block: dict[str, Any], kind: str, path: Path, text: str) -> Part 
 
 def _sizes(block: dict[str, Any]) -> dict[str, Any]:
     name = next((name for key in ("filename", "name", "title") if isinstance(name := block.get(key), str)), None)
-    detail = _at(block, ("image_url", "detail")) or block.get("detail")
+    detail = value_at(block, ("image_url", "detail")) or block.get("detail")
     return {"name": name, "detail": detail if isinstance(detail, str) else None}
 
 
 def _media_type(block: dict[str, Any], kind: str) -> str:
     for path in (("mime_type",), ("media_type",), ("source", "media_type")):
-        if isinstance(found := _at(block, path), str):
+        if isinstance(found := value_at(block, path), str):
             return found
-    if isinstance(form := _at(block, ("input_audio", "format")), str):
+    if isinstance(form := value_at(block, ("input_audio", "format")), str):
         return f"audio/{form}"
     return _MEDIA[kind]
 
@@ -185,7 +189,7 @@ def block_of(part: Part) -> Block | None:
     if kept.get("item") is True and isinstance(part, TextPart):
         return part.text
     if "block" in kept:
-        return _filled(part, kept)
+        return filled(part, kept)
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}
@@ -198,17 +202,6 @@ def block_of(part: Part) -> Block | None:
             return None
 
 
-def _filled(part: Part, kept: Mapping[str, Any]) -> Block:
-    block = _copied(kept["block"])
-    holes: Mapping[str, Any] = kept.get("at") or {}
-    for name, path in holes.items():
-        value: Any = getattr(part, name)
-        if isinstance(value, bytes):
-            value = kept.get("head", "") + base64.b64encode(value).decode()
-        _put(block, tuple(path), value)
-    return block
-
-
 def _standard_file(part: FilePart) -> Block:
     family = part.media_type.split("/")[0]
     block: dict[str, Any] = {"type": family if family in {"image", "audio", "video"} else "file"}
@@ -218,32 +211,3 @@ def _standard_file(part: FilePart) -> Block:
         block["url"] = part.url
     block["mime_type"] = part.media_type
     return {**block, "filename": part.name} if part.name and block["type"] == "file" else block
-
-
-# ---------------------------------------------------------------- holes
-
-
-def _holding(block: dict[str, Any], **holes: Path) -> dict[str, Any]:
-    """Return the extra of a part: the block with nothing where the part's own fields go, and where that is."""
-    hollow = _copied(block)
-    for path in holes.values():
-        _put(hollow, path, None)
-    return {KEY: {"block": hollow, "at": {name: list(path) for name, path in holes.items()}}}
-
-
-def _copied(block: dict[str, Any]) -> dict[str, Any]:
-    return {key: _copied(cast("Any", value)) if isinstance(value, dict) else value for key, value in block.items()}
-
-
-def _at(block: Any, path: Path) -> Any:
-    for key in path:
-        if not isinstance(block, Mapping):
-            return None
-        block = cast("Mapping[str, Any]", block).get(key)
-    return block
-
-
-def _put(block: dict[str, Any], path: Path, value: Any) -> None:
-    for key in path[:-1]:
-        block = block[key]
-    block[path[-1]] = value
