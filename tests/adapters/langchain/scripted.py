@@ -140,7 +140,7 @@ def last_question(messages: Sequence[BaseMessage]) -> str:
 
 def told(text: str, **fields: Any) -> AIMessage:
     """Return an answer."""
-    return AIMessage(text, **fields)
+    return AIMessage(**{"content": text, **fields})
 
 
 def called(name: str, id_: str, **arguments: Any) -> AIMessage:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
@@ -396,3 +397,97 @@ async def test_a_database_that_is_gone_does_not_stop_the_agent() -> None:
     with pytest.raises(StoreError):
         await agent(strict, Scripted(script=talk)).ainvoke(said(question(1)), HERE)
     await strict.aclose()
+
+
+# ---------------------------------------------------------------- other ways through the graph
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["inside", "outside"])
+async def test_a_model_that_is_asked_again(tmp_path: Path, is_first: bool) -> None:
+    """Retries on either side of memory: the question is stored once, and so is the answer."""
+    from langchain.agents.middleware import ModelRetryMiddleware
+
+    failures = [ConnectionError("down"), ConnectionError("still down")]
+
+    def script(messages: list[BaseMessage]) -> Any:
+        return failures.pop() if failures else talk(messages)
+
+    async with Memory(tmp_path / "m.db") as memory:
+        retry = ModelRetryMiddleware(max_retries=3, initial_delay=0, jitter=False)
+        memorable = MemoryMiddleware(memory)
+        order: Any = [memorable, retry] if is_first else [retry, memorable]
+        bot: Any = create_agent(Scripted(script=script), [weather], middleware=order)
+        await bot.ainvoke(said(question(7)), HERE)
+        await bot.ainvoke(said(question(8)), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(7, 9))
+
+
+async def test_an_answer_with_a_structure(tmp_path: Path) -> None:
+    """The call that carries it is answered by LangChain itself: a pair, stored once."""
+    from langchain.agents.structured_output import ToolStrategy
+    from pydantic import BaseModel
+
+    class Verdict(BaseModel):
+        """What came of it."""
+
+        good: bool
+
+    def script(messages: list[BaseMessage]) -> AIMessage:
+        return called("Verdict", f"v{len(messages)}", good=True)
+
+    async with Memory(tmp_path / "m.db") as memory:
+        bot: Any = create_agent(
+            Scripted(script=script), middleware=[MemoryMiddleware(memory)], response_format=ToolStrategy(Verdict)
+        )
+        for text in ("one", "two"):
+            done = await bot.ainvoke(said(text), HERE)
+            assert done["structured_response"] == Verdict(good=True)
+        rows = await stored(memory, "alice", "t1")
+    check_pairs(rows)
+    assert [row.role for row in rows] == ["user", "assistant", "tool"] * 2
+
+
+async def test_a_tool_whose_result_is_the_answer(tmp_path: Path) -> None:
+    """The model is not asked again, so the result is saved at the end."""
+
+    @tool(return_direct=True)
+    def look_up(word: str) -> str:
+        """Look a word up."""
+        return f"the meaning of {word}"
+
+    def script(messages: list[BaseMessage]) -> AIMessage:
+        return called("look_up", f"c{len(messages)}", word="memory")
+
+    async with Memory(tmp_path / "m.db") as memory:
+        bot: Any = create_agent(Scripted(script=script), [look_up], middleware=[MemoryMiddleware(memory)])
+        for text in ("one", "two"):
+            await bot.ainvoke(said(text), HERE)
+        rows = await stored(memory, "alice", "t1")
+    check_pairs(rows)
+    assert [row.role for row in rows] == ["user", "assistant", "tool"] * 2
+
+
+async def test_thoughts_and_pictures_reach_the_model_as_they_were(tmp_path: Path) -> None:
+    """Signed blocks between tool calls, and what the user showed, through memory and back."""
+    blocks: list[Any] = [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Rome"}},
+    ]
+
+    def script(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return told("sunny")
+        call: Any = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_call"}
+        return told("", content=blocks, tool_calls=[call])
+
+    shown = HumanMessage([{"type": "image", "base64": "iVBORw==", "mime_type": "image/png"}], id="h1")
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=script)
+        done = await agent(memory, model).ainvoke({"messages": [shown]}, HERE)
+    _, seen, thought, result, _ = model.received[1]
+    assert seen.model_dump_json() == shown.model_dump_json()
+    assert thought.content == blocks
+    assert thought.model_dump_json() == done["messages"][1].model_dump_json()
+    assert result.model_dump_json() == done["messages"][2].model_dump_json()
