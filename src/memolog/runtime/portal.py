@@ -6,6 +6,7 @@ Knows how to call and how to end. Knows nothing of memory.
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from memolog.domain.errors import InputError, StoreClosed
@@ -26,6 +27,10 @@ class Portal:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for it."""
+        return self.begin(work).result()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the loop; what it returns can be waited for, or awaited on another loop."""
         if not self._thread.is_alive():
             work.close()
             raise StoreClosed
@@ -36,7 +41,7 @@ class Portal:
                 why="It runs on the memory's own thread, which would wait for itself.",
                 then="Hand the event to another thread, and call from there.",
             )
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         """Stop the loop and join its thread."""

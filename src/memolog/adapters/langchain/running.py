@@ -1,0 +1,156 @@
+"""One run of an agent as one turn of memory.
+
+Knows which messages of the graph's state are new, saves them before the model is asked, and ends the turn. It lives in the
+state of its graph for as long as the run does. Everything here can be awaited; who drives it is not its business.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
+
+from memolog.adapters.langchain.messages import from_langchain, usage_of
+from memolog.context import Context
+from memolog.domain.errors import MemologError, MessageNotFound
+from memolog.domain.message import NewMessage, Part
+from memolog.runtime.memory import Memory
+from memolog.runtime.turn import Turn
+
+__all__ = ["Run"]
+
+_SUMMARY: Final = "summarization"
+
+
+class Run:
+    """What memory knows of one run: its turn, which messages it has seen, and whether a guard let the last answer pass."""
+
+    def __init__(
+        self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
+    ) -> None:
+        """Name the scope; `mark` is what the graph's state remembers of earlier runs."""
+        self.resource, self.thread = resource, thread
+        self._memory, self._zone = memory, zone
+        self.mark = mark
+        self._turn: Turn | None = None
+        self._seen: set[str] | None = None
+        self._saved: dict[str, tuple[Part, ...]] = {}
+        self.id = ""
+        self.is_asked = False
+        """Whether the model is to be asked, and nothing has come of it yet: a guard may stop it there."""
+        self._model: str | None = None
+
+    # ------------------------------------------------------------ steps
+
+    async def prepare(
+        self, messages: Sequence[BaseMessage], *, ephemeral: Sequence[BaseMessage] = (), model: str | None
+    ) -> Context:
+        """Save what is new in the state, and return what the model should see."""
+        new = await self._new(messages, answered=False)
+        turn = await self._open(new)
+        self._model = model
+        self._keep(new)
+        return await turn.prepare(*new, ephemeral=[from_langchain(one) for one in ephemeral], model=model)
+
+    async def record(self, messages: Sequence[BaseMessage], *, answered: bool = True) -> None:
+        """Save what is new in the state: an answer that no guard stopped, or what tools returned at the end."""
+        if not (new := await self._new(messages, answered=answered)):
+            return
+        turn = await self._open(new)
+        self._keep(new)
+        ids = {message.id for message in new}
+        told = [usage_of(one, self._model) for one in messages if isinstance(one, AIMessage) and one.id in ids]
+        await turn.record(*new, usage=next((usage for usage in reversed(told) if usage), None))
+
+    async def leave(self) -> None:
+        """End the turn; what is saved stays. The next step, if there is one, opens it again."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await turn.__aexit__(None, None, None)
+
+    async def discard(self) -> None:
+        """Withdraw all that this run saved."""
+        if self.id and self._saved:
+            turn = await self._open(())
+            self._turn = None
+            await turn.discard()
+        self.id, self._saved = "", {}
+
+    async def finish(self, messages: Sequence[BaseMessage]) -> None:
+        """End the turn as the state has it at the end; what a guard has rewritten replaces what was saved."""
+        again = [from_langchain(one) for one in messages if one.id in self._saved]
+        if any(self._saved[one.id or ""] != one.parts for one in again):
+            await self.discard()
+            self._keep(again)
+            await (await self._open(again)).record(*again)
+        await self.record(messages, answered=False)
+        await self.leave()
+
+    # ------------------------------------------------------------ inside
+
+    async def _open(self, new: Iterable[NewMessage]) -> Turn:
+        if self._turn is None:
+            turn = self._memory.turn(self.thread, self.resource, zone=self._zone)
+            # A run that was interrupted goes on as the same turn, unless the user has said something new.
+            before = "" if any(message.role == "user" for message in new) else self.mark.get("turn") or ""
+            turn.id = self.id or before
+            self._turn = await turn.__aenter__()
+            self.id = turn.id
+        return self._turn
+
+    def _keep(self, new: Iterable[NewMessage]) -> None:
+        self._saved.update({message.id: message.parts for message in new if message.id})
+
+    async def _new(self, messages: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
+        """Return what memory has not seen yet, and see it."""
+        said = [one for one in messages if _is_said(one)]
+        if self._seen is None:
+            self._seen = {one.id or "" for one in said}
+            return await self._unknown(said, answered=answered)
+        new = [one for one in said if one.id not in self._seen]
+        self._seen.update(one.id or "" for one in new)
+        return [from_langchain(one) for one in new]
+
+    async def _unknown(self, said: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
+        """Return what is new at the first step of a run: the graph's state holds the whole conversation."""
+        until = self.mark.get("until")
+        place = next((n for n, one in enumerate(said) if until and one.id == until), None)
+        if place is not None:
+            return await self._unstored(said[place + 1 :])
+        if await self._is_empty():
+            # A conversation that was held before memory came to it.
+            return [from_langchain(one) for one in said]
+        answers = [n for n, one in enumerate(said) if isinstance(one, AIMessage)]
+        start = 0 if not answers else answers[-1] + (0 if answered else 1)
+        return await self._unstored(said[start:])
+
+    async def _is_empty(self) -> bool:
+        try:
+            kit = await self._memory.open()
+            return (await kit.store.messages.totals(self.resource, self.thread)).messages == 0
+        except MemologError:
+            # Without a database nobody knows; what the user says now is what matters then.
+            return False
+
+    async def _unstored(self, candidates: Sequence[BaseMessage]) -> list[NewMessage]:
+        return [from_langchain(one) for one in candidates if not await self._is_stored(one)]
+
+    async def _is_stored(self, message: BaseMessage) -> bool:
+        """Tell whether an earlier run saved it, also if that was withdrawn or forgotten since."""
+        if not message.id:
+            return False
+        try:
+            kit = await self._memory.open()
+            await kit.store.messages.get(self.resource, message.id, thread=self.thread)
+        except MessageNotFound:
+            return False
+        except MemologError:
+            return False
+        return True
+
+
+def _is_said(message: BaseMessage) -> bool:
+    """Tell whether a message belongs to the conversation: instructions do not, nor does a summary that stands for others."""
+    is_summary = message.additional_kwargs.get("lc_source") == _SUMMARY
+    return not isinstance(message, SystemMessage | RemoveMessage) and not (
+        is_summary and isinstance(message, HumanMessage)
+    )

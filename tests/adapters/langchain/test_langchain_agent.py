@@ -1,0 +1,493 @@
+"""LangChain agents with memory: real graphs and hooks, a scripted model, a real store."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
+from adapters.langchain.scripted import Scripted, called, last_question, told, weather, without_edge
+from memolog import Config, Memory, StoreError, SyncMemory
+from memolog.adapters.langchain import MemoryMiddleware
+from memolog.domain.errors import InputError
+
+HERE: Any = {"configurable": {"thread_id": "t1", "resource": "alice"}}
+TOOL_EVERY = 7
+
+
+def talk(messages: list[BaseMessage]) -> AIMessage:
+    """Answer; every seventh question needs a tool first."""
+    question = last_question(messages)
+    number = int(question.split()[1])
+    if number % TOOL_EVERY == 0 and not isinstance(messages[-1], ToolMessage):
+        return called("weather", f"call-{number}", city=f"City{number}")
+    return told(
+        f"Answer {number}: we keep module_{number}.py and its {number} tests as they are, and go on from there."
+    )
+
+
+def question(number: int) -> str:
+    """Return what the user says."""
+    return f"Question {number} please: what about module_{number}.py, which has {number} tests and fails on Tuesdays?"
+
+
+def expected(numbers: range) -> list[str]:
+    """Return what a store must hold after these questions."""
+    lines: list[str] = []
+    for number in numbers:
+        lines.append(f"user: {question(number)}")
+        if number % TOOL_EVERY == 0:
+            lines += [f"call call-{number}: weather", f"result call-{number}"]
+        lines.append(f"assistant: {talk([HumanMessage(question(number)), ToolMessage('', tool_call_id='')]).content}")
+    return lines
+
+
+def agent(
+    memory: Memory | SyncMemory, model: Scripted, *, saver: Any = None, middleware: Any = (), **options: Any
+) -> Any:
+    """Return an agent with memory first."""
+    return create_agent(
+        model,
+        [weather],
+        system_prompt="You are brief.",
+        middleware=[MemoryMiddleware(memory, **options), *middleware],
+        checkpointer=saver,
+    )
+
+
+def said(text: str) -> dict[str, Any]:
+    """Return the input of a run."""
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+@pytest.mark.parametrize(("turns", "has_saver"), [(200, True), (80, False)], ids=["checkpointer", "alone"])
+async def test_a_long_conversation_over_a_restart(tmp_path: Path, turns: int, has_saver: bool) -> None:
+    """Thresholds are crossed, tools are called, some turns are streamed, the process starts anew half-way."""
+    prompts, saver = Prompts(), InMemorySaver() if has_saver else None
+    model = Scripted(script=talk, prompts=prompts)
+    for half in (range(1, turns // 2 + 1), range(turns // 2 + 1, turns + 1)):
+        async with Memory(tmp_path / "m.db", config=SMALL) as memory:
+            prompts.watch(memory)
+            bot = agent(memory, model, saver=saver)
+            for number in half:
+                if number % 5:
+                    await bot.ainvoke(said(question(number)), HERE)
+                else:
+                    async for _ in bot.astream(said(question(number)), HERE, stream_mode="messages"):
+                        pass
+            await memory.settled()
+            rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(1, turns + 1))
+    check_pairs(rows)
+    prompts.check(least_changes=4)
+    longest = max(len(received) for received in model.received)
+    assert longest < 150, "the log never took over"
+    assert all("You are brief." in str(received[0].content) for received in model.received)
+
+
+def test_a_thread_without_await(tmp_path: Path) -> None:
+    """The same hooks in the other colour, streaming too."""
+    prompts = Prompts()
+    model = Scripted(script=talk, prompts=prompts)
+    with SyncMemory(str(tmp_path / "m.db"), config=SMALL) as memory:
+        memory.subscribe(prompts._hear)
+        bot = agent(memory, model, saver=InMemorySaver())
+        for number in range(1, 41):
+            if number % 5:
+                bot.invoke(said(question(number)), HERE)
+            else:
+                list(bot.stream(said(question(number)), HERE, stream_mode="updates"))
+        memory.settled()
+        rows = memory._portal.call(stored(memory._memory, "alice", "t1"))
+        usage = memory.status("t1", "alice").usage
+    assert brief(rows) == expected(range(1, 41))
+    check_pairs(rows)
+    prompts.check(least_changes=1)
+    assert usage.output_tokens >= 40 * 10
+
+
+async def test_a_memory_without_await_serves_both(tmp_path: Path) -> None:
+    """A SyncMemory has a loop of its own, which callers of another loop reach too."""
+    with SyncMemory(str(tmp_path / "m.db")) as memory:
+        bot = agent(memory, Scripted(script=talk))
+        await bot.ainvoke(said(question(7)), HERE)
+        await asyncio.to_thread(bot.invoke, said(question(8)), HERE)
+        rows = await asyncio.to_thread(memory._portal.call, stored(memory._memory, "alice", "t1"))
+    assert brief(rows) == expected(range(7, 9))
+
+
+async def test_a_memory_that_must_be_awaited_says_so(tmp_path: Path) -> None:
+    """Calling without await is the caller's mistake, told before anything happens."""
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = agent(memory, Scripted(script=talk))
+        with pytest.raises(InputError, match="SyncMemory"):
+            await asyncio.to_thread(bot.invoke, said(question(1)), HERE)
+
+
+async def test_on_each_engine(address: str) -> None:
+    """A short conversation with a tool, on whatever stores it."""
+    async with Memory(address) as memory:
+        bot = agent(memory, Scripted(script=talk), saver=InMemorySaver())
+        for number in (6, 7, 8):
+            await bot.ainvoke(said(question(number)), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(6, 9))
+
+
+# ---------------------------------------------------------------- what is asked
+
+
+async def test_the_order_of_a_request(tmp_path: Path) -> None:
+    """The caller's instructions, then memory's, then what was said, then the edge: for this request alone."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=talk)
+        bot = agent(memory, model, saver=InMemorySaver())
+        await bot.ainvoke({"messages": [SystemMessage("Speak plainly."), HumanMessage(question(7), id="h7")]}, HERE)
+        state = await bot.aget_state(HERE)
+        rows = await stored(memory, "alice", "t1")
+    first, second = model.received
+    system = str(first[0].content)
+    assert system.index("You are brief.") < system.index("Speak plainly.") < system.index("memory-search")
+    assert [type(one).__name__ for one in first] == ["SystemMessage", "HumanMessage", "HumanMessage"]
+    assert [type(one).__name__ for one in second] == [
+        "SystemMessage",
+        "HumanMessage",
+        "AIMessage",
+        "ToolMessage",
+        "HumanMessage",
+    ]
+    edges = [received[-1].content for received in model.received]
+    assert without_edge(second) == second[:-1]
+    kept = [str(one.content) for one in state.values["messages"]]
+    assert not set(map(str, edges)) & set(kept)
+    assert not set(map(str, edges)) & {row.text for row in rows}
+    assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant"]
+    assert rows[0].id == "h7"
+
+
+async def test_no_words_after_a_result_where_a_provider_takes_none(tmp_path: Path) -> None:
+    """The edge is left out at later steps."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=talk)
+        await agent(memory, model, edge_after_results=False).ainvoke(said(question(7)), HERE)
+    assert isinstance(model.received[1][-1], ToolMessage)
+    assert isinstance(model.received[0][-1], HumanMessage)
+    assert model.received[0][-1].id is None
+
+
+async def test_history_of_the_caller_is_not_saved_again(tmp_path: Path) -> None:
+    """Without a checkpointer a caller hands the whole conversation in, with ids or without."""
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = agent(memory, Scripted(script=talk))
+        first = await bot.ainvoke(said(question(1)), HERE)
+        second = await bot.ainvoke({"messages": [*first["messages"], HumanMessage(question(2))]}, HERE)
+        bare = [{"role": one.type, "content": one.content} for one in second["messages"]]
+        await bot.ainvoke({"messages": [*bare, HumanMessage(question(3))]}, HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(1, 4))
+
+
+async def test_a_conversation_that_memory_comes_to_late(tmp_path: Path) -> None:
+    """What was said before is taken over once, and stays in sight."""
+    saver, model = InMemorySaver(), Scripted(script=talk)
+    bare: Any = create_agent(model, [weather], checkpointer=saver)
+    for number in (6, 7):
+        await bare.ainvoke(said(question(number)), HERE)
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = agent(memory, model, saver=saver)
+        for number in (8, 9):
+            await bot.ainvoke(said(question(number)), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(6, 10))
+    assert question(6) in [one.content for one in model.received[-1]]
+
+
+async def test_scopes_do_not_mix(tmp_path: Path) -> None:
+    """Whose memory it is comes from the run or from the middleware; without either nothing runs."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=talk)
+        bot = agent(memory, model)
+        both = [{"configurable": {"thread_id": "t1", "resource": name}} for name in ("alice", "bob")]
+        for number in range(1, 5):
+            await asyncio.gather(*(bot.ainvoke(said(question(number + n)), where) for n, where in enumerate(both)))
+        for n, name in enumerate(("alice", "bob")):
+            assert brief(await stored(memory, name, "t1")) == expected(range(1 + n, 5 + n))
+        with pytest.raises(InputError, match="resource"):
+            await bot.ainvoke(said(question(1)), {"configurable": {"thread_id": "t1"}})
+
+        def user(runtime: Any) -> str:
+            return runtime.context["user"]
+
+        named = agent(memory, model, resource=user, thread="always")
+        await named.ainvoke(said(question(1)), context={"user": "carol"})
+        assert brief(await stored(memory, "carol", "always")) == expected(range(1, 2))
+
+
+async def test_the_tools_work_and_their_scope_is_fixed(tmp_path: Path) -> None:
+    """A model finds what was said, and makes a task; what it says of a resource changes nothing."""
+
+    def script(messages: list[BaseMessage]) -> AIMessage:
+        results = [one for one in messages if isinstance(one, ToolMessage)]
+        if last_question(messages) != "use them":
+            return told("noted")
+        if not results:
+            return called("memory-search", "c1", action="search", query="heliotrope", resource="bob")
+        if len(results) == 1:
+            return called("task-mutate", "c2", action="create", title="Paint the door")
+        return told("done")
+
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=script)
+        bot = agent(memory, model)
+        await bot.ainvoke(said("my colour is heliotrope"), HERE)
+        await bot.ainvoke(said("secret heliotrope of bob"), {"configurable": {"thread_id": "t1", "resource": "bob"}})
+        done = await bot.ainvoke(said("use them"), HERE)
+        results = [str(one.content) for one in done["messages"] if isinstance(one, ToolMessage)]
+        tasks = await memory.tasks("alice").ready()
+        rows = await stored(memory, "alice", "t1")
+    assert "my colour is" in results[0]
+    assert "secret" not in results[0]
+    assert '"success":true' in results[1]
+    assert [one.task.title for one in tasks.items] == ["Paint the door"]
+    assert [row.own for row in rows if row.role == "tool"] == [True, True]
+    assert {getattr(one, "name", None) for one in model.tools_given} == {
+        "weather",
+        "task-query",
+        "task-mutate",
+        "memory-search",
+    }
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+async def test_a_failing_run_keeps_what_was_said(tmp_path: Path) -> None:
+    """A model that is down, then a tool that raises; the next run goes on, and nothing is saved twice."""
+    broken = [True]
+
+    def script(messages: list[BaseMessage]) -> Any:
+        asked = last_question(messages)
+        if asked == "now" and broken:
+            return broken.pop() and ConnectionError("the provider is down")
+        if asked == "storm" and not isinstance(messages[-1], ToolMessage):
+            return called("weather", "c1", city="nowhere")
+        return told(f"about {asked}")
+
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=script)
+        bot = agent(memory, model, saver=InMemorySaver())
+        with pytest.raises(ConnectionError):
+            await bot.ainvoke(said("now"), HERE)
+        with pytest.raises(ValueError, match="no weather"):
+            await bot.ainvoke(said("storm"), HERE)
+        await bot.ainvoke(said("later"), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == [
+        "user: now",
+        "user: storm",
+        "call c1: weather",
+        "user: later",
+        "assistant: about later",
+    ]
+    shown = [(type(one).__name__, one.content) for one in model.received[-1][1:-1]]
+    assert [name for name, _ in shown] == ["HumanMessage", "HumanMessage", "AIMessage", "ToolMessage", "HumanMessage"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_cancelled_run_keeps_what_was_said(tmp_path: Path, streams: bool) -> None:
+    """Cancelled while the model thinks, or while it speaks; nothing is left running."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=talk, stuck=asyncio.Event())
+        bot = agent(memory, model, saver=InMemorySaver())
+
+        async def run() -> None:
+            if streams:
+                async for _ in bot.astream(said(question(1)), HERE, stream_mode="messages"):
+                    pass
+            else:
+                await bot.ainvoke(said(question(1)), HERE)
+
+        running = asyncio.create_task(run())
+        await model.stuck.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        model.stuck = None
+        await bot.ainvoke(said(question(2)), HERE)
+        await memory.settled()
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == [f"user: {question(1)}", *expected(range(2, 3))]
+
+
+async def test_a_stream_that_is_left(tmp_path: Path) -> None:
+    """Whoever stops listening has said what they said."""
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = agent(memory, Scripted(script=talk), saver=InMemorySaver())
+        stream = bot.astream(said(question(1)), HERE, stream_mode="messages")
+        async for _ in stream:
+            break
+        await stream.aclose()
+        await bot.ainvoke(said(question(2)), HERE)
+        rows = await stored(memory, "alice", "t1")
+    lines = brief(rows)
+    assert lines[0] == f"user: {question(1)}"
+    assert lines[-2:] == expected(range(2, 3))
+    assert len(lines) <= 4
+
+
+async def test_an_interrupted_run_goes_on_as_one_turn(tmp_path: Path) -> None:
+    """A person approves a call, perhaps after a restart: everything is stored once, in order."""
+    from langchain.agents.middleware import HumanInTheLoopMiddleware
+
+    saver, model = InMemorySaver(), Scripted(script=talk)
+    for resume in (False, True):
+        async with Memory(tmp_path / "m.db") as memory:
+            bot = agent(
+                memory, model, saver=saver, middleware=[HumanInTheLoopMiddleware(interrupt_on={"weather": True})]
+            )
+            if resume:
+                await bot.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), HERE)
+                await bot.ainvoke(said(question(8)), HERE)
+            else:
+                assert (await bot.ainvoke(said(question(7)), HERE))["__interrupt__"]
+            rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(7, 9))
+
+
+async def test_a_call_that_langchain_cannot_read(tmp_path: Path) -> None:
+    """It is answered by LangChain itself; both are stored once, and prompts extend each other."""
+
+    def script(messages: list[BaseMessage]) -> AIMessage:
+        if len([one for one in messages if isinstance(one, AIMessage)]) == 0:
+            broken = {"name": "weather", "args": "{oh", "id": "bad", "error": "no JSON", "type": "invalid_tool_call"}
+            return told("", invalid_tool_calls=[broken])
+        return told("sorry")
+
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=script)
+        bot = agent(memory, model, saver=InMemorySaver())
+        for text in ("one", "two", "three"):
+            await bot.ainvoke(said(text), HERE)
+        rows = await stored(memory, "alice", "t1")
+    check_pairs(rows)
+    assert [type(one).__name__ for one in model.received[2][1:-1]][:4] == [
+        "HumanMessage",
+        "AIMessage",
+        "ToolMessage",
+        "HumanMessage",
+    ]
+    assert "malformed" in str(model.received[2][3].content)
+
+
+async def test_a_database_that_is_gone_does_not_stop_the_agent() -> None:
+    """Without it the agent answers what it is asked; in strict mode the error is raised."""
+    nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
+    memory, model = Memory(nowhere), Scripted(script=talk)
+    done = await agent(memory, model).ainvoke(said(question(7)), HERE)
+    assert len(done["messages"]) == 4
+    assert [type(one).__name__ for one in model.received[-1][1:4]] == ["HumanMessage", "AIMessage", "ToolMessage"]
+    await memory.aclose()
+    strict = Memory(nowhere, config=Config(strict=True))
+    with pytest.raises(StoreError):
+        await agent(strict, Scripted(script=talk)).ainvoke(said(question(1)), HERE)
+    await strict.aclose()
+
+
+# ---------------------------------------------------------------- other ways through the graph
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["inside", "outside"])
+async def test_a_model_that_is_asked_again(tmp_path: Path, is_first: bool) -> None:
+    """Retries on either side of memory: the question is stored once, and so is the answer."""
+    from langchain.agents.middleware import ModelRetryMiddleware
+
+    failures = [ConnectionError("down"), ConnectionError("still down")]
+
+    def script(messages: list[BaseMessage]) -> Any:
+        return failures.pop() if failures else talk(messages)
+
+    async with Memory(tmp_path / "m.db") as memory:
+        retry = ModelRetryMiddleware(max_retries=3, initial_delay=0, jitter=False)
+        memorable = MemoryMiddleware(memory)
+        order: Any = [memorable, retry] if is_first else [retry, memorable]
+        bot: Any = create_agent(Scripted(script=script), [weather], middleware=order)
+        await bot.ainvoke(said(question(7)), HERE)
+        await bot.ainvoke(said(question(8)), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(7, 9))
+
+
+async def test_an_answer_with_a_structure(tmp_path: Path) -> None:
+    """The call that carries it is answered by LangChain itself: a pair, stored once."""
+    from langchain.agents.structured_output import ToolStrategy
+    from pydantic import BaseModel
+
+    class Verdict(BaseModel):
+        """What came of it."""
+
+        good: bool
+
+    def script(messages: list[BaseMessage]) -> AIMessage:
+        return called("Verdict", f"v{len(messages)}", good=True)
+
+    async with Memory(tmp_path / "m.db") as memory:
+        bot: Any = create_agent(
+            Scripted(script=script), middleware=[MemoryMiddleware(memory)], response_format=ToolStrategy(Verdict)
+        )
+        for text in ("one", "two"):
+            done = await bot.ainvoke(said(text), HERE)
+            assert done["structured_response"] == Verdict(good=True)
+        rows = await stored(memory, "alice", "t1")
+    check_pairs(rows)
+    assert [row.role for row in rows] == ["user", "assistant", "tool"] * 2
+
+
+async def test_a_tool_whose_result_is_the_answer(tmp_path: Path) -> None:
+    """The model is not asked again, so the result is saved at the end."""
+
+    @tool(return_direct=True)
+    def look_up(word: str) -> str:
+        """Look a word up."""
+        return f"the meaning of {word}"
+
+    def script(messages: list[BaseMessage]) -> AIMessage:
+        return called("look_up", f"c{len(messages)}", word="memory")
+
+    async with Memory(tmp_path / "m.db") as memory:
+        bot: Any = create_agent(Scripted(script=script), [look_up], middleware=[MemoryMiddleware(memory)])
+        for text in ("one", "two"):
+            await bot.ainvoke(said(text), HERE)
+        rows = await stored(memory, "alice", "t1")
+    check_pairs(rows)
+    assert [row.role for row in rows] == ["user", "assistant", "tool"] * 2
+
+
+async def test_thoughts_and_pictures_reach_the_model_as_they_were(tmp_path: Path) -> None:
+    """Signed blocks between tool calls, and what the user showed, through memory and back."""
+    blocks: list[Any] = [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Rome"}},
+    ]
+
+    def script(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return told("sunny")
+        call: Any = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_call"}
+        return told("", content=blocks, tool_calls=[call])
+
+    shown = HumanMessage([{"type": "image", "base64": "iVBORw==", "mime_type": "image/png"}], id="h1")
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=script)
+        done = await agent(memory, model).ainvoke({"messages": [shown]}, HERE)
+    _, seen, thought, result, _ = model.received[1]
+    assert seen.model_dump_json() == shown.model_dump_json()
+    assert thought.content == blocks
+    assert thought.model_dump_json() == done["messages"][1].model_dump_json()
+    assert result.model_dump_json() == done["messages"][2].model_dump_json()

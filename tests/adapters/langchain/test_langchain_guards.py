@@ -1,0 +1,241 @@
+"""Guards of LangChain between memory and the model: what they stop leaves no trace."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain import agents
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    PIIDetectionError,
+    PIIMiddleware,
+    after_agent,
+    after_model,
+    before_agent,
+    before_model,
+    wrap_model_call,
+)
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from adapters.kit import brief, stored
+from adapters.langchain.scripted import Scripted, called, last_question, told, weather
+from memolog import Memory, SyncMemory
+from memolog.adapters.langchain import MemoryMiddleware, guarded
+
+# Its types tell the states of middlewares apart, which is not what is tested here.
+create_agent: Any = agents.create_agent
+HERE: Any = {"configurable": {"thread_id": "t1", "resource": "alice"}}
+REFUSAL = {"messages": [AIMessage("I cannot help with that.")], "jump_to": "end"}
+
+
+def script(messages: list[BaseMessage]) -> AIMessage:
+    """Answer; a question about the weather needs a tool, one about the secret is answered with it."""
+    asked = last_question(messages)
+    if "weather" in asked and not isinstance(messages[-1], ToolMessage):
+        return called("weather", "c1", city="Rome")
+    return told("write to spy@example.org" if "secret" in asked else f"about {asked}")
+
+
+def said(text: str) -> dict[str, Any]:
+    """Return the input of a run."""
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def is_bad(messages: list[BaseMessage]) -> bool:
+    """Tell whether the last message is one that these guards stop."""
+    return any(word in str(messages[-1].content) for word in ("bad", "spy@", "sunny"))
+
+
+@before_agent(can_jump_to=["end"])
+def at_the_door(state: Any, runtime: Any) -> dict[str, Any] | None:
+    """Look at a question once."""
+    return REFUSAL if is_bad(state["messages"]) else None
+
+
+@before_model(can_jump_to=["end"])
+def at_each_step(state: Any, runtime: Any) -> dict[str, Any] | None:
+    """Look at questions and results."""
+    return REFUSAL if is_bad(state["messages"]) else None
+
+
+@after_model(can_jump_to=["end"])
+def at_the_exit(state: Any, runtime: Any) -> dict[str, Any] | None:
+    """Look at answers."""
+    return REFUSAL if is_bad(state["messages"]) else None
+
+
+@pytest.mark.parametrize(
+    ("guard", "text"),
+    [
+        (at_the_door, "a bad question"),
+        (at_each_step, "a bad question"),
+        (at_each_step, "what about the weather"),
+        (at_the_exit, "tell me the secret"),
+    ],
+    ids=["question", "question-at-a-step", "result-at-a-later-step", "answer"],
+)
+@pytest.mark.parametrize("has_saver", [True, False], ids=["checkpointer", "alone"])
+async def test_a_guard_that_jumps_to_the_end(tmp_path: Path, guard: Any, text: str, has_saver: bool) -> None:
+    """The turn is withdrawn, whatever of it was saved; turns before and after stay, and the refusal is no part of them."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=script)
+        bot = create_agent(
+            model,
+            [weather],
+            middleware=[MemoryMiddleware(memory), guard],
+            checkpointer=InMemorySaver() if has_saver else None,
+        )
+        await bot.ainvoke(said("one"), HERE)
+        stopped = await bot.ainvoke(said(text), HERE)
+        assert stopped["messages"][-1].content == "I cannot help with that."
+        await bot.ainvoke(said("two"), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == ["user: one", "assistant: about one", "user: two", "assistant: about two"]
+    assert text not in str(model.received[-1])
+
+
+async def test_a_jump_that_is_no_guard(tmp_path: Path) -> None:
+    """A limit may end a run too: whoever has such middleware keeps what was said."""
+    async with Memory(tmp_path / "m.db") as memory:
+        memorable = MemoryMiddleware(memory, discard_on_jump=False)
+        bot = create_agent(Scripted(script=script), [weather], middleware=[memorable, at_each_step])
+        await bot.ainvoke(said("what about the weather"), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == [
+        "user: what about the weather",
+        "call c1: weather",
+        "result c1",
+        "assistant: I cannot help with that.",
+    ]
+
+
+async def test_a_guard_that_asks_again(tmp_path: Path) -> None:
+    """Jumping to the model stops nothing: what was answered first is part of what was said."""
+
+    @after_model(can_jump_to=["model"])
+    def once_more(state: Any, runtime: Any) -> dict[str, Any] | None:
+        last = state["messages"][-1]
+        return {"messages": [("user", "without the address")], "jump_to": "model"} if "spy@" in last.content else None
+
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = create_agent(Scripted(script=script), middleware=[MemoryMiddleware(memory), once_more])
+        await bot.ainvoke(said("the secret"), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == [
+        "user: the secret",
+        "assistant: write to spy@example.org",
+        "user: without the address",
+        "assistant: about without the address",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("mail me at ann@example.org", {"apply_to_input": True}),
+        ("the secret", {"apply_to_input": False, "apply_to_output": True}),
+    ],
+    ids=["question", "answer"],
+)
+async def test_the_library_s_own_guard_raises(tmp_path: Path, text: str, options: Any) -> None:
+    """It raises in a node of its own; the state keeps the question, and memory does not take it up again."""
+    async with Memory(tmp_path / "m.db") as memory:
+        memorable = MemoryMiddleware(memory)
+        guard = guarded(memorable, PIIMiddleware("email", strategy="block", **options))
+        bot = create_agent(Scripted(script=script), middleware=[memorable, guard], checkpointer=InMemorySaver())
+        await bot.ainvoke(said("one"), HERE)
+        with pytest.raises(PIIDetectionError):
+            await bot.ainvoke(said(text), HERE)
+        rows = await stored(memory, "alice", "t1")
+        assert brief(rows) == ["user: one", "assistant: about one"]
+        found = await memory.search("example.org", "alice")
+        assert found.results == ()
+
+
+def test_a_guard_that_raises_without_await(tmp_path: Path) -> None:
+    """The other colour."""
+    with SyncMemory(str(tmp_path / "m.db")) as memory:
+        memorable = MemoryMiddleware(memory)
+        guard = guarded(memorable, PIIMiddleware("email", strategy="block", apply_to_output=True))
+        bot = create_agent(Scripted(script=script), middleware=[memorable, guard], checkpointer=InMemorySaver())
+        bot.invoke(said("one"), HERE)
+        with pytest.raises(PIIDetectionError):
+            bot.invoke(said("the secret"), HERE)
+        rows = memory._portal.call(stored(memory._memory, "alice", "t1"))
+    assert brief(rows) == ["user: one", "assistant: about one"]
+
+
+async def test_a_guard_around_the_model_that_raises(tmp_path: Path) -> None:
+    """What it raises is named when the middleware is made: a model that fails raises too, and that is no guard."""
+
+    class Stopped(Exception):
+        """A guard has stopped it."""
+
+    @wrap_model_call
+    async def around(request: Any, handler: Any) -> Any:
+        response = await handler(request)
+        if is_bad(response.result):
+            raise Stopped
+        return response
+
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = create_agent(Scripted(script=script), middleware=[MemoryMiddleware(memory, guards=(Stopped,)), around])
+        await bot.ainvoke(said("one"), HERE)
+        with pytest.raises(Stopped):
+            await bot.ainvoke(said("the secret"), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == ["user: one", "assistant: about one"]
+
+
+async def test_an_answer_that_a_guard_masks(tmp_path: Path) -> None:
+    """What is stored is what the user saw, and nothing else."""
+    async with Memory(tmp_path / "m.db") as memory:
+        guard = PIIMiddleware("email", strategy="redact", apply_to_input=True, apply_to_output=True)
+        bot = create_agent(Scripted(script=script), middleware=[MemoryMiddleware(memory), guard])
+        await bot.ainvoke(said("the secret of ann@example.org"), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == ["user: the secret of [REDACTED_EMAIL]", "assistant: write to [REDACTED_EMAIL]"]
+
+
+async def test_an_answer_that_is_rewritten_at_the_end(tmp_path: Path) -> None:
+    """A guard after the agent may replace what was saved already: the old words are withdrawn with their turn."""
+
+    @after_agent
+    def at_last(state: Any, runtime: Any) -> dict[str, Any] | None:
+        last = state["messages"][-1]
+        return {"messages": [AIMessage("No.", id=last.id)]} if "spy@" in last.content else None
+
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=script)
+        bot = create_agent(model, middleware=[MemoryMiddleware(memory), at_last], checkpointer=InMemorySaver())
+        for text in ("one", "the secret", "two"):
+            await bot.ainvoke(said(text), HERE)
+        rows = await stored(memory, "alice", "t1")
+        found = await memory.search("spy", "alice")
+    assert brief(rows) == [
+        "user: one",
+        "assistant: about one",
+        "user: the secret",
+        "assistant: No.",
+        "user: two",
+        "assistant: about two",
+    ]
+    assert found.results == ()
+    assert "spy@" not in str(model.received[-1])
+
+
+async def test_what_is_added_to_one_request_is_not_stored(tmp_path: Path) -> None:
+    """Another middleware in front may add words to a request: the model sees them, memory does not."""
+
+    class Reminder(AgentMiddleware[Any, Any, Any]):
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(messages=[*request.messages, AIMessage("(hint)")]))
+
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=script)
+        bot = create_agent(model, middleware=[Reminder(), MemoryMiddleware(memory)])
+        await bot.ainvoke(said("one"), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == ["user: one", "assistant: about one"]
+    assert "(hint)" in [one.content for one in model.received[0]]
