@@ -8,11 +8,12 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp import Client
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, ServerEvent
 
 from mcp_server.doors import RESOURCE, THREAD, call, made, over_http, over_stdio, web
 from memolog import Memory
-from memolog.apps.mcp import Served
+from memolog.apps.mcp import Served, build_server
 from memolog.apps.mcp.changes import Changes
 from memolog.runtime.tasks import Tasks
 
@@ -139,3 +140,16 @@ async def test_too_much_cannot_be_watched(tmp_path: Path) -> None:
         async with client.listen(resource_subscriptions=[PACK]) as changes:
             assert (await call(client, "task-mutate", action="create", title="More"))["success"]
             assert await first(changes) == ResourceUpdated(uri=PACK)
+
+
+async def test_who_goes_is_told_no_more(tmp_path: Path) -> None:
+    """With its last client gone, in either era, a server watches nothing."""
+    async with Memory(await made(tmp_path)) as memory:
+        server = build_server(Served(memory=memory, resource=RESOURCE, thread=THREAD))
+        async with Client(server, mode="legacy") as client:
+            await client.list_resources()
+            assert len(server.changes.watched) == 1
+        assert server.changes.watched == frozenset()
+        async with Client(server) as client, client.listen(resource_subscriptions=[PACK, TASK]):
+            assert server.changes.watched == {PACK, TASK}
+        assert server.changes.watched == frozenset()

@@ -4,6 +4,7 @@ Knows the options and what a person is told. The server is `memolog.apps.mcp`, l
 """
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,6 +104,9 @@ async def mcp(
         if describe:
             return await _described(served, is_read_only=read_only or call.config.read_only)
         if not http:
+            if sys.stdin.isatty():
+                words = "A client talks to this over standard input. Ctrl-D ends it; --describe shows what it offers."
+                console(to_stderr=True).print(told(words, "dim"), soft_wrap=True)
             await serve_stdio(served)
             return Answer(data=None, is_printed=True)
         token = read_token(os.environ.get("MEMOLOG_MCP_TOKEN"), token_file)
