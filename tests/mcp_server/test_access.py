@@ -1,5 +1,6 @@
 """Who comes in, whose memory it is, and what may be changed: fixed before the first client comes."""
 
+import asyncio
 import json
 import os
 import signal
@@ -256,6 +257,34 @@ async def test_the_program_over_http(tmp_path: Path) -> None:
     port = int(url.split(":")[2].split("/")[0])
     with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), 1):
         pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(("told", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_the_program_over_its_streams(told: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Interrupted or told to end, it ends, although its client has not closed the streams."""
+    path = asyncio.run(made(tmp_path))
+    command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(SOURCE)},
+    ) as program:
+        try:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            program.stdin.write(json.dumps(START) + "\n")
+            program.stdin.flush()
+            assert json.loads(program.stdout.readline())["result"]["serverInfo"]["name"] == "memolog"
+            program.send_signal(told)
+            assert program.wait(60) == code
+            assert program.stderr is not None
+            assert program.stderr.read() == ""
+        finally:
+            program.kill()
 
 
 @pytest.mark.parametrize(
