@@ -158,6 +158,20 @@ async def test_usage_is_reported(memory: Memory) -> None:
     assert usage.output_tokens == 9
 
 
+async def test_an_empty_answer_has_its_price(memory: Memory) -> None:
+    """Nothing is kept of what was not said, but it is paid for."""
+    answers = iter([ModelResponse([]), ModelResponse([TextPart("well")])])
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del messages, info
+        return next(answers)
+
+    await agent_with(memory, Script(answer)).run("hello", conversation_id="t1")
+    lines = await said(memory)
+    assert (lines[0], lines[-1]) == ("user: hello", "assistant: well")
+    assert (await memory.status("t1", "alice")).usage.requests == 2
+
+
 # ---------------------------------------------------------------- what the caller supplies
 
 

@@ -245,6 +245,21 @@ def _refuse(output: str) -> str:
     raise Blocked(output)
 
 
+@pytest.mark.parametrize("child", ["own", "shared", "read_only"])
+async def test_a_guard_discards_what_children_said(memory: Watched, child: Child) -> None:
+    """Runs that the stopped one has spawned leave nothing either, though they ended before."""
+    boss, _, _ = family(memory, child)
+    await boss.run("before", conversation_id="t1")
+    before = {thread: await lines(memory, thread) for thread, _ in memory.begun}
+    boss.output_validator(_refuse)
+    with pytest.raises(Blocked):
+        await boss.run(
+            "go", conversation_id="t1", capabilities=[MemoryCapability(memory, "alice", discard_on=(Blocked,))]
+        )
+    left = {thread: await lines(memory, thread) for thread, _ in memory.begun}
+    assert {thread: said for thread, said in left.items() if said} == before
+
+
 async def test_an_error_that_is_no_guard_keeps_the_turn(memory: Watched) -> None:
     """Only what is named as a guard's error discards."""
     agent = Agent(Script().model, capabilities=[MemoryCapability(memory, "alice"), InputGuard()])
