@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from pydantic_ai.messages import (
     ModelMessage,
-    ModelRequest,
     ModelResponse,
     ModelResponsePart,
     TextPart,
@@ -73,7 +72,6 @@ class Script:
     def said(messages: list[ModelMessage]) -> str:
         """Return the newest words of the user; empty after results of tools."""
         last, edge = messages[-1], edge_of(messages)
-        assert isinstance(last, ModelRequest)
         said = ""
         for part in last.parts:
             if isinstance(part, UserPromptPart) and part is not edge:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
     BinaryImage,
+    CancellationToken,
     DeferredToolRequests,
     DeferredToolResults,
     ModelRetry,
@@ -20,7 +21,7 @@ from pydantic_ai import (
     capture_run_messages,
 )
 from pydantic_ai.capabilities import ProcessHistory
-from pydantic_ai.exceptions import CallDeferred, RunTimedOut
+from pydantic_ai.exceptions import CallDeferred, RunCancelled
 from pydantic_ai.messages import (
     CachePoint,
     ModelMessage,
@@ -264,12 +265,17 @@ async def test_a_failing_run_keeps_what_was_said(memory: Memory) -> None:
 
 
 async def test_a_cancelled_run_keeps_what_was_said(memory: Memory) -> None:
-    """Cancelled from outside, or by its own deadline."""
+    """Cancelled from outside, or by the library's own token."""
     script = Script()
     agent = agent_with(memory, script)
     await cancelled(script, agent.run("hang on", conversation_id="t1"))
-    with pytest.raises(RunTimedOut):
-        await agent.run("hang again", conversation_id="t1", timeout=0.05)
+    token = CancellationToken()
+    script.asked.clear()
+    run = asyncio.ensure_future(agent.run("hang again", conversation_id="t1", cancellation_token=token))
+    await script.asked.wait()
+    token.cancel()
+    with pytest.raises(RunCancelled):
+        await run
     assert await said(memory) == ["user: hang on", "user: hang again"]
 
 
@@ -452,6 +458,21 @@ async def test_deferred_calls_are_answered_by_a_later_run(memory: Memory) -> Non
     assert brief(rows) == ["user: pay three", "call c1: pay", "result c1", "assistant: done"]
 
 
+async def test_an_answer_that_its_provider_paused(memory: Memory) -> None:
+    """The provider gets back exactly what it sent, and the whole answer is kept once."""
+    script = Script(saying(TextPart("and done")))
+    paused = [
+        ModelRequest([UserPromptPart("start")], run_id="r0"),
+        ModelResponse([TextPart("half")], state="suspended", run_id="r0"),
+    ]
+    agent = agent_with(memory, script)
+    result = await agent.run(message_history=paused, conversation_id="t1")
+    assert result.output == "halfand done"
+    assert [part.part_kind for message in script.requests[0] for part in message.parts] == ["user-prompt", "text"]
+    assert await said(memory) == ["user: start", "assistant: half", "assistant: and done"]
+    assert len(await stored(memory, "alice", "t1")) == 2
+
+
 async def test_words_that_come_while_a_tool_runs(memory: Memory) -> None:
     """What is enqueued during a run is part of the conversation."""
     script = Script(calling(ToolCallPart("look", {}, "c1")))
@@ -467,6 +488,19 @@ async def test_words_that_come_while_a_tool_runs(memory: Memory) -> None:
         *("user: go", "call c1: look", "result c1"),
         *("user: wait, also check the tests", "assistant: done"),
     ]
+
+
+async def test_other_conversations_are_at_the_edge(tmp_path: Path) -> None:
+    """In resource scope a run knows of the others, and its own thread stays its own."""
+    async with Memory(str(tmp_path / "m.db"), config=Config(scope="resource")) as memory:
+        script = Script()
+        agent = agent_with(memory, script)
+        await agent.run("the zebra is ill", conversation_id="t1")
+        await agent.run("what else?", conversation_id="t2")
+        edge = edge_of(script.requests[1])
+        assert edge is not None
+        assert "zebra" in words(edge)
+        assert "zebra" not in script.prompts.sent[1][1]
 
 
 # ---------------------------------------------------------------- tools
