@@ -123,9 +123,7 @@ class MemoryCapability(AbstractCapability[Any]):
         zone = _chosen(self.zone, ctx) if self.zone is not None else None
         turn = place.memory.turn(place.thread, place.resource, zone=zone, settings=settings or None)
         copy = replace(self)
-        copy.run = MemoryRun(place, turn, ctx.run_id)
-        if outer is not None:
-            outer.children.append(copy.run)
+        copy.run = MemoryRun(place, turn, ctx.run_id, outer)
         return copy
 
     def _place(self, ctx: RunContext[Any]) -> tuple[MemoryRun | None, Place]:
@@ -143,25 +141,16 @@ class MemoryCapability(AbstractCapability[Any]):
         """Hold the turn open as long as the run goes on, and save what it leaves, however it ends."""
         del ctx
         run = self._run
-        await run.turn.__aenter__()
+        await run.begin()
         try:
             result = await handler()
         except BaseException as error:
             # A run that is cancelled is given no more time, but a word that was said is kept.
             with anyio.CancelScope(shield=True):
-                await self._leave(run, error)
+                await run.end(error, is_guarded=isinstance(error, self.discard_on))
             raise
-        await self._leave(run, None)
+        await run.end(None, is_guarded=False)
         return result
-
-    async def _leave(self, run: MemoryRun, error: BaseException | None) -> None:
-        try:
-            if run.is_stopped or isinstance(error, self.discard_on):
-                await run.discard()
-            else:
-                await run.keep()
-        finally:
-            await run.turn.__aexit__(type(error) if error else None, error, None)
 
     # ------------------------------------------------------------ the moments in it
 

@@ -49,8 +49,8 @@ class _New:
 class MemoryRun:
     """The memory of one run: what is new is saved once, in order, however the history is handed on."""
 
-    def __init__(self, place: Place, turn: Turn, run_id: str | None) -> None:
-        self.place, self.turn = place, turn
+    def __init__(self, place: Place, turn: Turn, run_id: str | None, outer: "MemoryRun | None" = None) -> None:
+        self.place, self.turn, self._outer = place, turn, outer
         self.is_stopped = False
         self.children: list[MemoryRun] = []
         self._run_id = run_id
@@ -63,6 +63,22 @@ class MemoryRun:
         self._has_begun = self._is_rewritten = False
 
     # ------------------------------------------------------------ moments of a run
+
+    async def begin(self) -> None:
+        """Open the turn."""
+        await self.turn.__aenter__()
+        if self._outer is not None:
+            self._outer.children.append(self)
+
+    async def end(self, error: BaseException | None, *, is_guarded: bool) -> None:
+        """Save what is left, or withdraw all of it if a guard has stopped the run; then close the turn."""
+        try:
+            if self.is_stopped or is_guarded:
+                await self.discard()
+            else:
+                await self.keep()
+        finally:
+            await self.turn.__aexit__(type(error) if error else None, error, None)
 
     def look(self, history: Sequence[ModelMessage]) -> None:
         """Keep the list that the run adds to, so that what a failing run leaves in it can be saved."""
