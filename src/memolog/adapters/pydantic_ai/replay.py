@@ -23,14 +23,13 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.once import once
+from memolog.domain.once import each_once
 
 __all__ = ["to_model_messages"]
 
 # Stands where no time is known; it is not sent to any model.
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TOOL: Final = "unknown"
-_MOST_KEPT: Final = 4_096
 
 
 class Said(Protocol):
@@ -54,13 +53,12 @@ class Said(Protocol):
 
 def to_model_messages(messages: Iterable[Said]) -> list[ModelMessage]:
     """Return the library's messages for ours, in their order."""
-    said = list(messages)
+    said = tuple(messages)
     # A context mends what was never answered, and need not name the tool.
     tools = {part.id: part.name for one in said for part in one.parts if isinstance(part, ToolCallPart)}
     made: list[ModelMessage] = []
-    for one in said:
-        # Each step of a run looks at all of the tail, and hardly any of it is new.
-        found = _known(one) if _names_its_tools(one) else _read(one, tools)
+    for one, known in zip(said, _each(said), strict=True):
+        found = known if _names_its_tools(one) else _read(one, tools)
         if (
             found
             and _goes_on(one)
@@ -92,11 +90,12 @@ def _read(one: Said, tools: dict[str, str]) -> tuple[ModelMessage, ...]:
         return tuple(ModelMessagesTypeAdapter.validate_python(_built(one, tools, exact=False)))
 
 
-def _is_small(one: Said) -> bool:
-    return all(isinstance(part, TextPart) and len(part.text) <= _MOST_KEPT for part in one.parts)
+def _read_alone(one: Said) -> tuple[ModelMessage, ...]:
+    return _read(one, {})
 
 
-_known = once(lambda one: _read(one, {}), keep=_is_small)
+# Each step of a run looks at all of the tail, and hardly any of it is new.
+_each: Final = each_once(_read_alone)
 
 
 def _built(one: Said, tools: dict[str, str], *, exact: bool) -> list[Json]:
