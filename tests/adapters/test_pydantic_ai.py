@@ -38,7 +38,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo
 
 from adapters.kit import brief, check_pairs, stored
-from adapters.pydantic_ai_world import Answer, Script, cancelled, edge_of, saying, words
+from adapters.pydantic_ai_world import Answer, Script, asked, cancelled, edge_of, saying, words
 from memolog import Config, FilePart, InputError, Memory, StoreError, ToolResultPart, UserMessage
 from memolog import TextPart as OurText
 from memolog.adapters.pydantic_ai import MemoryCapability
@@ -270,9 +270,7 @@ async def test_a_cancelled_run_keeps_what_was_said(memory: Memory) -> None:
     agent = agent_with(memory, script)
     await cancelled(script, agent.run("hang on", conversation_id="t1"))
     token = CancellationToken()
-    script.asked.clear()
-    run = asyncio.ensure_future(agent.run("hang again", conversation_id="t1", cancellation_token=token))
-    await script.asked.wait()
+    run = await asked(script, agent.run("hang again", conversation_id="t1", cancellation_token=token))
     token.cancel()
     with pytest.raises(RunCancelled):
         await run
