@@ -107,7 +107,7 @@ def _show_import(report: "ImportReport") -> "RenderableType":
         ("kept as changed here", report.kept),
         ("stays removed", report.left),
     ):
-        rows += [(name, words) for words in [", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n)] if words]
+        rows += [(name, words) for words in [", ".join(f"{kind} {n:,}" for kind, n in counts.items() if n)] if words]
     rows += [("left out", f"{item.where}: {item.why}") for item in report.skipped]
     if report.has_changed_nothing:
         rows.append((verb_, "nothing: all of it is there"))
