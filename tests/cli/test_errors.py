@@ -10,7 +10,8 @@ import pytest
 
 from cli.commands import examples
 from cli.world import run
-from memolog.apps.cli.verb import EXIT_CODES, exit_code
+from memolog.apps.cli.verb import EXIT_CODES, Call, exit_code
+from memolog.config import Config
 from memolog.domain.errors import (
     ConfigError,
     Conflict,
@@ -156,6 +157,20 @@ def test_variables_stand_for_options(folder: Path, monkeypatch: pytest.MonkeyPat
     assert run("status", "--json", "--thread", "atlas").document["thread"] == "atlas"
     monkeypatch.setenv("MEMOLOG_OBSERVATION_MESSAGE_TOKENS", "1234")
     assert run("status", "--json").document["messages"]["limit"] == 1234
+
+
+def test_no_verb_shows_a_password(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a verb prints of an address is what may be shown of it."""
+    call = Call(address="postgresql://mira:s3cret@db.example/memory", config=Config(), as_json=False)
+    assert call.shown_address == "postgresql://mira:…@db.example/memory"
+
+    def hidden(url: str) -> str:
+        return "hidden"
+
+    monkeypatch.setattr("memolog.store.postgres_address.safe_url", hidden)
+    assert run("init", "--json").document["database"] == "hidden"
+    assert "memolog.db" not in run("init").out
+    assert run("status", "--json").document["database"] == "hidden"
 
 
 def test_every_error_has_a_code() -> None:

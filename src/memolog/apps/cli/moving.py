@@ -125,7 +125,7 @@ async def backup(
     with call.progress(f"copying to {file}"):
         size = await call.memory.backup(file)
     data = {"file": str(file), "bytes": size}
-    return Answer(data=data, show=lambda: told(f"Copied {call.address} to {file}: {size:,} bytes."))
+    return Answer(data=data, show=lambda: told(f"Copied {call.shown_address} to {file}: {size:,} bytes."))
 
 
 @verb(app, needs="address", writes=True, makes=True, example="memolog restore backup.db --db restored.db")
