@@ -46,17 +46,17 @@ class Marker:
         # Most words are no hit, and most texts repeat words: only the different ones are looked at.
         here = set(words)
         self._look_at(here.difference(self._seen), is_ascii=text.isascii())
+        here &= marked.keys()
         found: list[tuple[int, int, str, float]] = []
-        if marked.keys().isdisjoint(here):
-            return found
         at, find = 0, text.index
-        for word in words:
+        for word in words if here else ():
             # Between two words there is nothing that a word could be found in.
             at = find(word, at)
-            if word in marked:
+            end = at + len(word)
+            if word in here:
                 worth, term = marked[word]
-                found.append((at, at + len(word), term, worth))
-            at += len(word)
+                found.append((at, end, term, worth))
+            at = end
         return found
 
     def _look_at(self, words: AbstractSet[Word], *, is_ascii: bool) -> None:
