@@ -91,3 +91,12 @@ def test_what_a_question_quotes_is_a_preference(text: str, must: tuple[str, ...]
     """Quotes narrow, but not in a question: there they name something."""
     query = parse(text, NOW)
     assert (query.phrases, query.named) == (must, better)
+
+
+def test_the_snippet_is_where_the_rarest_words_stand_together() -> None:
+    """Different words count, each once; what is too far away does not."""
+    far = " and so on" * 40
+    marker = Marker({"rare": 5.0, "seldom": 4.0, "often": 1.0})
+    text = f"often often often rare{far} seldom{far} often, seldom and rare{far} rare"
+    assert "«often», «seldom» and «rare»" in marker.snippet(text)
+    assert marker.snippet(f"{'x' * 500}rare {far} rare").count("«rare»") == 1

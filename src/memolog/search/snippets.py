@@ -15,6 +15,8 @@ _LENGTH: Final = 240
 _LOOKED_AT = 20_000
 _OPEN, _CLOSE = "«", "»"
 _BEFORE = 40
+_SAME = 1e-9
+"""Sums of the same numbers in another order differ by less."""
 
 
 class Marker:
@@ -70,13 +72,24 @@ class Marker:
 
 
 def _start(hits: list[tuple[int, int, str, float]], length: int) -> int:
-    best, start = 0.0, 0
-    for index, (first, _, _, _) in enumerate(hits):
-        seen: dict[str, float] = {}
-        for _, last, term, weight in hits[index : index + 50]:
-            if last > first + length - _BEFORE:
-                break
-            seen[term] = weight
-        if sum(seen.values()) > best:
-            best, start = sum(seen.values()), max(0, first - _BEFORE)
+    """Return where the stretch begins whose different terms are worth most; of equals, the first."""
+    best, start, worth, end = 0.0, 0, 0.0, 0
+    inside: dict[str, int] = {}
+    for first, _, term, weight in hits:
+        # The stretch moves along the text: what enters is added, what leaves is taken off.
+        while end < len(hits) and hits[end][1] <= first + length - _BEFORE:
+            _, _, entering, more = hits[end]
+            inside[entering] = inside.get(entering, 0) + 1
+            worth += more if inside[entering] == 1 else 0.0
+            end += 1
+        if worth > best + _SAME:
+            best, start = worth, max(0, first - _BEFORE)
+        if term in inside:
+            inside[term] -= 1
+            if not inside[term]:
+                del inside[term]
+                worth -= weight
+        else:
+            # A word longer than the stretch never entered it.
+            end += 1
     return start
