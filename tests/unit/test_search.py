@@ -11,6 +11,7 @@ from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_ot
 from memolog.search.query import parse
 from memolog.search.ranking import WEIGHTS, Scored, best_of_threads
 from memolog.search.snippets import Marker
+from memolog.search.words import places_of, words_of
 
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
 
@@ -63,6 +64,20 @@ def test_only_whole_words_are_marked() -> None:
     assert marker.snippet("A party. Art! smart-art; books") == "A party. «Art»! «smart-art»; «books»"
     assert marker.snippet("nothing here") == "nothing here"
     assert marker.snippet("Ärger mit der art") == "Ärger mit der «art»"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_word_is_found_where_the_text_has_it_as_a_word(seed: int) -> None:
+    """Looking for one word finds the same places as reading the words one after the other."""
+    chance = random.Random(seed)
+    text = "".join(chance.choices(("art", "ar", "t", "_", " ", " ", ".", "-", "/", "--", ",", "9"), k=200))
+    expected: list[int] = []
+    at = 0
+    for word in words_of(text):
+        at = text.index(word, at)
+        expected += [at] if word == "art" else []
+        at += len(word)
+    assert list(places_of("art", text)) == expected
 
 
 def test_threads_come_by_their_best_message_and_by_all_that_they_say() -> None:

@@ -3,11 +3,11 @@
 Knows words and terms. Never longer than asked for by more than one word.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from memolog.search.words import Word, normal, terms_of_word, words_of
+from memolog.search.words import Word, normal, places_of, terms_of_word, words_of
 
 __all__ = ["Marker"]
 
@@ -49,17 +49,12 @@ class Marker:
         here = set(words)
         self._look_at(here.difference(self._seen), is_ascii=text.isascii())
         here &= marked.keys()
-        found: list[tuple[int, int, str, float]] = []
-        at, find = 0, text.index
-        for word in words if here else ():
-            # Between two words there is nothing that a word could be found in.
-            at = find(word, at)
-            end = at + len(word)
-            if word in here:
-                worth, term = marked[word]
-                found.append((at, end, term, worth))
-            at = end
-        return found
+        if text.isascii():
+            places = [(at, word) for word in here for at in places_of(word, text)]
+            places.sort()
+        else:
+            places = _one_by_one(text, words, here)
+        return [(at, at + len(word), marked[word][1], marked[word][0]) for at, word in places]
 
     def _look_at(self, words: AbstractSet[Word], *, is_ascii: bool) -> None:
         terms = self._terms
@@ -69,6 +64,19 @@ class Marker:
             if not wanted.isdisjoint(of_word):
                 self._marked[word] = max((terms[term], term) for term in of_word if term in terms)
         self._seen |= words
+
+
+def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> list[tuple[int, Word]]:
+    """Return where some of the words of a text stand, whatever script it is in."""
+    found: list[tuple[int, Word]] = []
+    at = 0
+    for word in words if wanted else ():
+        # Between two words there is nothing that a word could be found in.
+        at = text.index(word, at)
+        if word in wanted:
+            found.append((at, word))
+        at += len(word)
+    return found
 
 
 def _start(hits: list[tuple[int, int, str, float]], length: int) -> int:
