@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from conftest import counts
 from memolog.search import drafting
 from memolog.search.drafting import Draft, Posting, Stats, draft
 from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_other
@@ -115,3 +116,59 @@ def test_the_snippet_is_where_the_rarest_words_stand_together() -> None:
     text = f"often often often rare{far} seldom{far} often, seldom and rare{far} rare"
     assert "«often», «seldom» and «rare»" in marker.snippet(text)
     assert marker.snippet(f"{'x' * 500}rare {far} rare").count("«rare»") == 1
+
+
+def any_text(chance: random.Random) -> str:
+    """Return operators, words and characters of any kind, thrown together."""
+    operators = (
+        '"',
+        "-",
+        "*",
+        "role:",
+        "thread:",
+        "task:",
+        'task:"',
+        "source:raw",
+        "after:",
+        "before:2024-02-30",
+        "^",
+        "=",
+        "'",
+    )
+    words = (
+        "whale",
+        "fooBar",
+        "src/a.ts",
+        "İstanbul",
+        "ǆ",
+        "北京",
+        "แมว",
+        "last week",
+        " ",
+        "\t",
+        "\x00",
+        "\ud800",
+        "\U0001f600",
+    )
+    pieces = [
+        chance.choice(operators),
+        chance.choice(words),
+        chr(chance.randrange(0x110000)),
+        chr(chance.randrange(0x250)),
+    ]
+    return "".join(chance.choice(pieces + list(operators) + list(words)) for _ in range(chance.randrange(24)))
+
+
+def test_what_reaches_the_engines_is_text_that_they_take() -> None:
+    """Whatever a query holds, no term, prefix or id has what an engine refuses or a quote that would end a term."""
+    chance = random.Random(3)
+    for _ in range(counts(2_000, 100_000)):
+        text = any_text(chance)
+        query = parse(text, NOW)
+        for wish in (*query.wishes, *query.without):
+            for term in (*wish.terms, wish.word, wish.prefix or "", wish.inside or ""):
+                assert not any(mark in term for mark in "\"'\x00 "), text
+                term.encode()
+        for name in (*query.threads, *query.tasks):
+            assert name.isprintable(), text
+            name.encode()
