@@ -1,0 +1,1 @@
+"""Memory for plain Anthropic clients: translations of messages, with cache breakpoints."""

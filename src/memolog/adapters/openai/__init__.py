@@ -1,0 +1,1 @@
+"""Memory for plain OpenAI clients: translations of Chat Completions and of Responses."""
