@@ -27,11 +27,13 @@ from memolog.adapters.anthropic import messages as anthropic
 from memolog.context import Context
 from memolog.context.pairs import mend
 
+THEIRS: TypeAdapter[Any] = TypeAdapter(MessageParam)
+
 
 def is_theirs(value: Any) -> bool:
     """Tell whether the library's own types take a value."""
     try:
-        TypeAdapter(MessageParam).validate_python(value)
+        THEIRS.validate_python(value)
     except ValidationError:
         return False
     return True

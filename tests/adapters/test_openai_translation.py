@@ -1,6 +1,7 @@
 """Chat Completions and Responses to our messages and back: the library's own types, exact, and fit to be sent."""
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,10 +18,16 @@ from memolog.adapters.openai import chat, responses
 from memolog.domain.message import parts_to_json
 
 
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what checks values of a type; made once, since these types are large."""
+    return TypeAdapter(kind)
+
+
 def is_theirs(kind: Any, value: Any) -> bool:
     """Tell whether the library's own types take a value."""
     try:
-        TypeAdapter(kind).validate_python(value)
+        adapter(kind).validate_python(value)
     except ValidationError:
         return False
     return True

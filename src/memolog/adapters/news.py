@@ -12,14 +12,15 @@ The rule. A caller may hand in the whole conversation, its end, or only what is 
 Answers are recognised by their calls and words; what a model thought, and how a library spells a message, plays no part.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final, TypeAlias
 
 from memolog.adapters.exact import Said, json_text
-from memolog.domain.message import FilePart, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.message import FilePart, NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
-__all__ = ["after_last_answer", "has_answer", "unsaved"]
+__all__ = ["after_last_answer", "has_answer", "is_known", "unsaved", "with_names"]
 
 Mark: TypeAlias = tuple[str, ...]
 _NOTHING: Final[tuple[Mark, ...]] = ()
@@ -39,6 +40,28 @@ def unsaved(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[NewMes
 def has_answer(given: Sequence[Said]) -> bool:
     """Tell whether a list has an answer of a model: if not, only what is new since the last one need be looked at."""
     return any(said.role == "assistant" for said in given)
+
+
+def is_known(given: Sequence[NewMessage], stored: Sequence[Said]) -> bool:
+    """Tell whether some answer of the list is among what is stored."""
+    known = {marks[-1] for said in stored if said.role == "assistant" and (marks := _marks(said))}
+    return any(marks[-1] in known for said in given if said.role == "assistant" and (marks := _marks(said)))
+
+
+def with_names(messages: Iterable[NewMessage], said: Iterable[Said]) -> tuple[NewMessage, ...]:
+    """Return the messages with their results named after the calls in what was said: most APIs leave the name out.
+
+    Memory knows the results of its own tools by it.
+    """
+    parts = [part for one in said for part in one.parts]
+    names = {part.id: part.name for part in parts if isinstance(part, ToolCallPart)}
+    return tuple(replace(message, parts=tuple(_named(part, names) for part in message.parts)) for message in messages)
+
+
+def _named(part: Part, names: Mapping[str, str]) -> Part:
+    if not isinstance(part, ToolResultPart) or part.name or part.call_id not in names:
+        return part
+    return replace(part, name=names[part.call_id])
 
 
 def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
