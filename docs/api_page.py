@@ -126,9 +126,9 @@ def api_page() -> str:
 
 
 def _adapters() -> Iterator[Group]:
-    """Yield a group for every adapter that there is."""
+    """Yield a group for every adapter that there is, and for guards; other single modules are what adapters share."""
     for module in sorted(pkgutil.iter_modules(memolog.adapters.__path__), key=lambda item: item.name):
-        if not module.name.startswith("_"):
+        if module.ispkg or module.name == "guards":
             path = f"memolog.adapters.{module.name}"
             names: list[str] = importlib.import_module(path).__all__
             yield Group(f"`{path}`", "", tuple(f"{path}:{name}" for name in names))

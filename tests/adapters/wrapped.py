@@ -120,7 +120,11 @@ class Talk:
             self.expected += [f"call c{model.calls - 1}: look", f"call c{model.calls}: see"]
 
     def _look(self) -> None:
-        self.prompts.add(self.driver.prompt(self.provider.bodies[-1]))
+        body = self.provider.bodies[-1]
+        self.prompts.add(self.driver.prompt(body))
+        # Between two calls of a model that thinks, words of a user would end its thought.
+        is_between = any(mark in last_said(self.driver, body) for mark in ("tool_result", "function_call_output"))
+        assert self.driver.has_edge(body) != is_between
 
 
 EVENTS = {7: "look it up", 23: "fail now", 41: "never answer"}
