@@ -67,6 +67,12 @@ async def test_bindings(driver: Driver) -> None:
 
 
 @each
+async def test_many_at_once(driver: Driver) -> None:
+    """Conversations side by side."""
+    await wrapped.check_many_at_once(driver)
+
+
+@each
 async def test_tools(driver: Driver) -> None:
     """The three tools of memory, in this API's form."""
     await wrapped.check_tools(driver, "openai" if driver.name == "chat" else "openai-responses")

@@ -74,6 +74,16 @@ class Api(Protocol):
 class OpenTurn(Protocol):
     """A turn that somebody else opened and will leave: one of memory, or one with guards around it."""
 
+    @property
+    def thread(self) -> str:
+        """Return which thread it is of."""
+        ...
+
+    @property
+    def resource(self) -> str:
+        """Return whose thread that is."""
+        ...
+
     async def prepare(
         self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
@@ -104,8 +114,8 @@ class Bound:
         if api is None or method.lower() != "post" or not isinstance(body, Mapping):
             return None
         named = {name.lower(): value for name, value in headers.items()}
-        thread = _named(named.get(_THREAD)) or self.thread
-        resource = _named(named.get(_RESOURCE)) or self.resource
+        thread = _named(named.get(_THREAD)) or self.thread or (self.turn.thread if self.turn else None)
+        resource = _named(named.get(_RESOURCE)) or self.resource or (self.turn.resource if self.turn else None)
         if not thread or not resource:
             raise InputError(
                 f"This call names no {'thread' if not thread else 'resource'}.",
