@@ -18,7 +18,7 @@ from memolog.domain.message import (
 )
 from memolog.transfer.values import Data, as_data, as_list, data_file, plain_text
 
-__all__ = ["blocks", "is_anthropic", "role_of"]
+__all__ = ["block_part", "blocks", "is_anthropic", "role_of"]
 
 
 def is_anthropic(messages: Iterable[Any]) -> bool:
@@ -39,11 +39,12 @@ def blocks(content: object) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (TextPart(text=content),) if content else ()
     return tuple(
-        TextPart(text=block) if isinstance(block, str) else _part(as_data(block)) for block in as_list(content)
+        TextPart(text=block) if isinstance(block, str) else block_part(as_data(block)) for block in as_list(content)
     )
 
 
-def _part(block: Data) -> Part:
+def block_part(block: Data) -> Part:
+    """Return one block; what only the provider can read is kept as it came."""
     match block.get("type"):
         case "text":
             return TextPart(text=str(block.get("text", "")))
@@ -51,22 +52,33 @@ def _part(block: Data) -> Part:
             return ReasoningPart(text=str(block.get("thinking", "")), signature=block.get("signature"))
         case "redacted_thinking":
             return ReasoningPart(encrypted=str(block.get("data", "")))
-        case "tool_use" | "server_tool_use":
+        # A tool that the provider runs by itself is answered beside its call, in a block of another kind: both stay as they are.
+        case "tool_use":
             return ToolCallPart(
                 id=str(block.get("id", "")), name=str(block.get("name", "")), arguments=block.get("input")
             )
         case "tool_result":
             return _result(block)
         case "image" | "document":
-            source = as_data(block.get("source"))
-            return data_file(str(source.get("media_type", "image/png")), source.get("data") or source.get("url"))
+            return _file(block)
         case _:
             return UnknownPart(data=dict(block))
 
 
+def _file(block: Data) -> Part:
+    source = as_data(block.get("source"))
+    name = block.get("title")
+    usual = "image/png" if block.get("type") == "image" else "application/pdf"
+    if source.get("type") == "text":
+        content = str(source.get("data", "")).encode("utf-8", "surrogatepass")
+        return FilePart(media_type=str(source.get("media_type", "text/plain")), data=content, name=name)
+    found = data_file(str(source.get("media_type", usual)), source.get("data") or source.get("url"), name)
+    return found if isinstance(found, FilePart) else UnknownPart(data=dict(block))
+
+
 def _result(block: Data) -> Part:
     content = block.get("content")
-    inner = [_part(as_data(item)) for item in as_list(content)]
+    inner = [block_part(as_data(item)) for item in as_list(content)]
     files = tuple(part for part in inner if isinstance(part, FilePart))
     texts = [item for item in as_list(content) if as_data(item).get("type") not in {"image", "document"}]
     return ToolResultPart(

@@ -3,12 +3,21 @@
 Knows their roles, content parts and calls. Knows nothing of where such messages are kept.
 """
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from memolog.domain.message import Part, ReasoningPart, Role, TextPart, ToolCallPart, ToolResultPart, UnknownPart
+from memolog.domain.message import (
+    FilePart,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from memolog.transfer.values import Data, as_data, as_list, data_file, plain_text
 
-__all__ = ["chat_parts", "item_parts", "role_of"]
+__all__ = ["CALLS", "call_part", "chat_parts", "content_part", "content_parts", "item_parts", "role_of"]
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -17,6 +26,17 @@ _ROLES: dict[str, Role] = {
     "assistant": "assistant",
     "tool": "tool",
     "function": "tool",
+}
+
+
+# Calls that the caller answers, by the type of their item, and where what is asked for stands in it.
+CALLS: Final[dict[str, str]] = {
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "local_shell_call": "action",
+    "shell_call": "action",
+    "computer_call": "action",
+    "apply_patch_call": "operation",
 }
 
 
@@ -31,36 +51,29 @@ def chat_parts(data: Data) -> tuple[Part, ...]:
     if role in {"tool", "function"}:
         call = str(data.get("tool_call_id") or data.get("name") or "")
         return (ToolResultPart(call_id=call, content=_plain(data.get("content")), name=data.get("name")),)
-    parts = list(_content(data.get("content")))
+    parts = list(content_parts(data.get("content")))
     if data.get("refusal"):
         parts.append(TextPart(text=str(data["refusal"])))
     calls = as_list(data.get("tool_calls"))
     if data.get("function_call"):
         calls = [{"id": as_data(data["function_call"]).get("name"), "function": data["function_call"]}, *calls]
-    parts += [_call(as_data(call)) for call in calls]
+    parts += [call_part(as_data(call)) for call in calls]
     return tuple(parts)
 
 
 def item_parts(item: Data) -> tuple[Role, tuple[Part, ...]] | None:
     """Return the role and the parts of a Responses item; None if it is none that is said or done."""
-    match item.get("type"):
+    kind = item.get("type")
+    call = str(item.get("call_id") or item.get("id") or "")
+    if kind in CALLS:
+        name = str(item.get("name") or str(kind).removesuffix("_call"))
+        return "assistant", (ToolCallPart(id=call, name=name, arguments=item.get(CALLS[kind])),)
+    if str(kind).removesuffix("_output") in CALLS:
+        return "tool", (ToolResultPart(call_id=call, content=_plain(item.get("output"))),)
+    match kind:
         case "message" | None:
             role = role_of(item.get("role"))
-            return (role, tuple(_content(item.get("content")))) if role else None
-        case "function_call" | "custom_tool_call":
-            return "assistant", (
-                ToolCallPart(
-                    id=str(item.get("call_id") or item.get("id") or ""),
-                    name=str(item.get("name", "")),
-                    arguments=item.get("arguments", item.get("input")),
-                ),
-            )
-        case "local_shell_call":
-            call = str(item.get("call_id") or item.get("id") or "")
-            return "assistant", (ToolCallPart(id=call, name="local_shell", arguments=item.get("action")),)
-        case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
-            output = item.get("output")
-            return "tool", (ToolResultPart(call_id=str(item.get("call_id", "")), content=_plain(output)),)
+            return (role, tuple(content_parts(item.get("content")))) if role else None
         case "reasoning":
             texts = [*as_list(item.get("summary")), *as_list(item.get("content"))]
             text = plain_text(texts)
@@ -74,36 +87,41 @@ def _plain(content: Any) -> Any:
     return plain_text(content) if isinstance(content, list) else content
 
 
-def _call(call: Data) -> Part:
+def call_part(call: Data) -> ToolCallPart:
+    """Return a call of a chat message."""
     function = as_data(call.get("function") or call.get("custom"))
     arguments = function.get("arguments", function.get("input"))
     return ToolCallPart(id=str(call.get("id") or ""), name=str(function.get("name", "")), arguments=arguments)
 
 
-def _content(content: Any) -> list[Part]:
+def content_parts(content: Any) -> list[Part]:
+    """Return the parts of a content: a text, or a list of blocks."""
     if content is None or content == "":
         return []
     if not isinstance(content, list):
         return [TextPart(text=plain_text(content))]
     return [
-        TextPart(text=item) if isinstance(item, str) else _part(as_data(item))
+        TextPart(text=item) if isinstance(item, str) else content_part(as_data(item))
         for item in as_list(cast("object", content))
     ]
 
 
-def _part(part: Data) -> Part:
+def content_part(part: Data) -> Part:
+    """Return one block of a content; what only the provider can read is kept as it came."""
     match part.get("type"):
         case "text" | "input_text" | "output_text" | "refusal":
             return TextPart(text=str(part.get("text") or part.get("refusal") or ""))
         case "image_url":
-            return data_file("image/png", as_data(part.get("image_url")).get("url"))
+            image = as_data(part.get("image_url"))
+            found = data_file("image/png", image.get("url"), detail=image.get("detail"))
         case "input_image":
-            return data_file("image/png", part.get("image_url"))
+            found = data_file("image/png", part.get("image_url"), detail=part.get("detail"))
         case "input_audio":
             audio = as_data(part.get("input_audio"))
-            return data_file(f"audio/{audio.get('format', 'wav')}", audio.get("data"))
+            found = data_file(f"audio/{audio.get('format', 'wav')}", audio.get("data"))
         case "file" | "input_file":
             file = as_data(part.get("file")) or part
-            return data_file("application/pdf", file.get("file_data"), file.get("filename"))
+            found = data_file("application/pdf", file.get("file_data") or file.get("file_url"), file.get("filename"))
         case _:
-            return UnknownPart(data=dict(part))
+            found = None
+    return found if isinstance(found, FilePart) else UnknownPart(data=dict(part))

@@ -124,17 +124,21 @@ def plain_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def data_file(media_type: str, data: object, name: str | None = None) -> Part:
+def data_file(media_type: str, data: object, name: str | None = None, detail: object = None) -> Part:
     """Return a file from base64, a data address or an address; as an unknown part if it is none of them."""
+    fine = detail if isinstance(detail, str) else None
     if isinstance(data, str) and data.startswith("data:"):
         head, _, data = data.partition(",")
         media_type = head[5:].split(";")[0] or media_type
     if isinstance(data, str) and data.startswith(("http://", "https://", "file:", "sediment:", "/")):
-        return FilePart(media_type=media_type, url=data, name=name)
-    try:
-        return FilePart(media_type=media_type, data=base64.b64decode(str(data), validate=True), name=name)
-    except (binascii.Error, ValueError):
-        return UnknownPart(data={"media_type": media_type, "data": data})
+        return FilePart(media_type=media_type, url=data, name=name, detail=fine)
+    if isinstance(data, str):
+        try:
+            content = base64.b64decode(data, validate=True)
+            return FilePart(media_type=media_type, data=content, name=name, detail=fine)
+        except (binascii.Error, ValueError):
+            pass
+    return UnknownPart(data={"media_type": media_type, "data": data})
 
 
 def text_parts(text: str) -> tuple[Part, ...]:

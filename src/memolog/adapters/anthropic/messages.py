@@ -1,0 +1,304 @@
+"""Messages of the Anthropic API in JSON, to ours and back, with marks for its cache.
+
+Knows the blocks, the answer, the order of a request and where the cache is marked. Knows no client and no transport: what it
+takes and gives are dictionaries. Signed thinking is passed through as it came.
+"""
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from memolog.adapters.exact import (
+    Answer,
+    Json,
+    Said,
+    applied,
+    arguments_object,
+    difference,
+    edge_of,
+    json_text,
+    note,
+    noted,
+    read_result,
+    with_speaker,
+    write_result,
+)
+from memolog.context import Context
+from memolog.domain.codec import JsonValue
+from memolog.domain.message import (
+    FilePart,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.domain.run import Usage
+from memolog.transfer.anthropic import block_part, role_of
+from memolog.transfer.values import Data, as_data, as_list
+
+__all__ = ["KEY", "MARK", "from_messages", "from_response", "to_messages", "to_request"]
+
+KEY: Final = "anthropic"
+MARK: Final[Json] = {"type": "ephemeral"}
+_MOST_MARKS: Final = 4
+_UNMARKED: Final = ("thinking", "redacted_thinking")
+# The API wants a user to begin; an imported or trimmed conversation may not.
+_BEGINNING: Final = "(The conversation goes on.)"
+
+
+# ---------------------------------------------------------------- theirs to ours
+
+
+def from_messages(messages: Iterable[Data]) -> tuple[NewMessage, ...]:
+    """Return our messages, one for each of theirs."""
+    return tuple(map(_message, messages))
+
+
+def from_response(data: Data) -> Answer:
+    """Return what a model answered, and what it cost."""
+    content = as_list(data.get("content"))
+    told = {"id": data.get("id"), "model": data.get("model"), "stop_reason": data.get("stop_reason")}
+    metadata = {"anthropic": {name: value for name, value in told.items() if value}}
+    message = _message({"role": "assistant", "content": content})
+    return Answer(
+        message=replace(message, metadata=metadata) if content else None,
+        usage=_usage(str(data.get("model") or "unknown"), as_data(data.get("usage"))),
+    )
+
+
+def _usage(model: str, told: Data) -> Usage | None:
+    if not told:
+        return None
+    return Usage(
+        model=model,
+        input_tokens=told.get("input_tokens") or 0,
+        output_tokens=told.get("output_tokens") or 0,
+        cache_read_tokens=told.get("cache_read_input_tokens") or 0,
+        cache_write_tokens=told.get("cache_creation_input_tokens") or 0,
+    )
+
+
+def _message(data: Data) -> NewMessage:
+    content = data.get("content")
+    is_list = isinstance(content, list)
+    parts: list[Part] = [_part(block) for block in as_list(content)]
+    if not parts:
+        parts = [TextPart(text=content if isinstance(content, str) else "")]
+    role = role_of(str(data.get("role")), tuple(parts))
+    if (is_list and len(parts) == 1 and isinstance(parts[0], TextPart)) or role == "system":
+        parts[0] = noted(parts[0], KEY, list=is_list or None)
+    change = difference(_plain(role, parts), dict(data))
+    if change is not None:
+        parts[0] = noted(parts[0], KEY, message=change)
+    return NewMessage(role=role, parts=tuple(parts))
+
+
+def _part(block: Any) -> Part:
+    """Return the part of one block, with what the block had beyond it."""
+    data = as_data(block)
+    part = _bare(data) if data else UnknownPart(data=block, extra={KEY: {}})
+    change = difference(_block(part), block)
+    return part if change is None else noted(part, KEY, change=change)
+
+
+def _bare(block: Data) -> Part:
+    part = block_part(block)
+    match part:
+        case ToolResultPart():
+            content, files, shape = read_result(block.get("content"), block_part, _block)
+            part = replace(part, content=content, files=files)
+            return part if shape is None else noted(part, KEY, shape=shape)
+        case ReasoningPart() | UnknownPart():
+            # Only the provider that it came from may have it back.
+            return noted(part, KEY)
+        case _:
+            return part
+
+
+# ---------------------------------------------------------------- ours to theirs
+
+
+def to_messages(messages: Iterable[Said]) -> list[Json]:
+    """Return their messages, exactly as they were where they came from this API."""
+    made: list[Json] = []
+    for said in messages:
+        change = (note(said.parts[0], KEY) or {}).get("message") if said.parts else None
+        made.append(applied(_plain(said.role, said.parts), change))
+    return made
+
+
+def to_request(
+    context: Context,
+    *,
+    system: str | Sequence[Data] | None = None,
+    mark: Json | None = MARK,
+    marks_elsewhere: int = 0,
+) -> Json:
+    """Return system and messages of a request: the caller's own, the prefix, what was said, and the edge last.
+
+    The cache is marked after the log and at the last message, before the edge, as far as the four marks of a request allow:
+    `marks_elsewhere` counts those of the caller's tools. `mark=None` marks nothing.
+    """
+    own: list[Json] = [{"type": "text", "text": system}] if isinstance(system, str) and system else []
+    own = own or [dict(block) for block in system or () if not isinstance(block, str)]
+    messages = _said(context)
+    prefix: list[Json] = [
+        {"type": "text", "text": block.text if number == 0 else f"\n\n{block.text}"}
+        for number, block in enumerate(context.blocks)
+    ]
+    free = _MOST_MARKS - marks_elsewhere - sum("cache_control" in block for block in own)
+    if mark is not None and free > 0 and _mark_last(messages, mark):
+        free -= 1
+    if mark is not None and free > 0 and prefix:
+        prefix[-1] = {**prefix[-1], "cache_control": mark}
+    _add_edge(messages, edge_of(context, KEY))
+    request: Json = {"system": [*own, *prefix]} if own or prefix else {}
+    return {**request, "messages": messages}
+
+
+def _said(context: Context) -> list[Json]:
+    """Return what was said, as this API takes it: results of one step together, no empty text, a user first."""
+    messages: list[Json] = []
+    last: Said | None = None
+    for said in context.messages:
+        role, parts = said.role, with_speaker(said).parts
+        if role == "system" and (not parts or note(parts[0], KEY) is None):
+            # A model of this API may know no system message in the middle.
+            role = "user"
+        blocks = [block for part in parts if (block := _sendable(part)) is not None]
+        if not blocks:
+            continue
+        api_role = "user" if role == "tool" else role
+        is_one = last is not None and (last.role == role == "tool" or (said.seq is not None and said.seq == _seq(last)))
+        if messages and is_one and messages[-1]["role"] == api_role:
+            messages[-1]["content"] += blocks
+        else:
+            messages.append({"role": api_role, "content": blocks})
+        last = said
+    if messages and messages[0]["role"] == "assistant":
+        messages.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEGINNING}]})
+    return messages
+
+
+def _seq(said: Said) -> int | None:
+    return None if isinstance(said, NewMessage) else said.seq
+
+
+def _sendable(part: Part) -> Json | None:
+    """Return a block as a request may have it. Marks of the cache belong to the request that had them."""
+    if isinstance(part, ReasoningPart) and note(part, KEY) is None:
+        return None
+    block = applied(_block(part), (note(part, KEY) or {}).get("change"))
+    if not isinstance(block, dict):
+        return None
+    sent = cast("Json", _without_mark(cast("object", block)))
+    if sent.get("type") == "text" and not str(sent.get("text", "")).strip():
+        return None
+    if sent.get("type") == "tool_use":
+        sent["input"] = arguments_object(sent.get("input"))
+    if isinstance(sent.get("content"), list):
+        sent["content"] = [_without_mark(inner) for inner in cast("list[object]", sent["content"])]
+    return sent
+
+
+def _without_mark(block: object) -> object:
+    if not isinstance(block, dict):
+        return block
+    return {name: value for name, value in cast("Json", block).items() if name != "cache_control"}
+
+
+def _mark_last(messages: list[Json], mark: Json) -> bool:
+    """Mark the last block that may be marked; tells whether there is one."""
+    for message in reversed(messages):
+        blocks: list[Json] = message["content"]
+        for place in reversed(range(len(blocks))):
+            if blocks[place].get("type") not in _UNMARKED:
+                blocks[place] = {**blocks[place], "cache_control": mark}
+                return True
+    return False
+
+
+def _add_edge(messages: list[Json], edge: str) -> None:
+    """Put the edge after the last thing a user said: what the model is to go on from stays last."""
+    if not edge:
+        return
+    block = {"type": "text", "text": edge}
+    for message in reversed(messages):
+        if message["role"] == "user":
+            message["content"].append(block)
+            return
+    messages.append({"role": "user", "content": [block]})
+
+
+def _plain(role: str, parts: Sequence[Part]) -> Json:
+    """Return a message without the note of what it had beyond its blocks."""
+    api_role = "user" if role == "tool" else role
+    first = parts[0] if parts else TextPart(text="")
+    if len(parts) <= 1 and isinstance(first, TextPart) and not (note(first, KEY) or {}).get("list"):
+        return {"role": api_role, "content": first.text}
+    kept = [note(part, KEY) for part in parts]
+    blocks = [applied(_block(part), (known or {}).get("change")) for part, known in zip(parts, kept, strict=True)]
+    return {"role": api_role, "content": [block for block in blocks if block is not None]}
+
+
+def _block(part: Part) -> JsonValue:
+    kept = note(part, KEY)
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ReasoningPart():
+            return _thinking(part)
+        case ToolCallPart():
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments_object(part.arguments)}
+        case ToolResultPart():
+            return _result(part, kept or {})
+        case FilePart():
+            return _file(part)
+        case UnknownPart():
+            return part.data if kept is not None else _stand_in(part)
+
+
+def _thinking(part: ReasoningPart) -> Json:
+    if part.encrypted is not None and not part.text:
+        return {"type": "redacted_thinking", "data": part.encrypted}
+    signature = {} if part.signature is None else {"signature": part.signature}
+    return {"type": "thinking", "thinking": part.text, **signature}
+
+
+def _result(part: ToolResultPart, kept: Json) -> Json:
+    content = write_result(part, kept.get("shape"), _block)
+    if content is not None and not isinstance(content, str | list):
+        content = json_text(content)
+    block: Json = {"type": "tool_result", "tool_use_id": part.call_id}
+    if content is not None:
+        block["content"] = content
+    return {**block, "is_error": True} if part.is_error else block
+
+
+def _file(part: FilePart) -> Json:
+    kind = "image" if part.media_type.startswith("image/") else "document"
+    named = {"title": part.name} if part.name and kind == "document" else {}
+    if part.data is None:
+        if part.url is None:
+            return _stand_in(part)
+        return {"type": kind, "source": {"type": "url", "url": part.url}, **named}
+    if part.media_type == "text/plain":
+        text = part.data.decode("utf-8", "replace")
+        return {"type": kind, "source": {"type": "text", "media_type": part.media_type, "data": text}, **named}
+    if kind == "document" and part.media_type != "application/pdf":
+        return _stand_in(part)
+    data = base64.b64encode(part.data).decode()
+    return {"type": kind, "source": {"type": "base64", "media_type": part.media_type, "data": data}, **named}
+
+
+def _stand_in(part: FilePart | UnknownPart) -> Json:
+    """Return a short text in the place of a part that this API cannot take; the part itself stays in the store."""
+    if isinstance(part, FilePart):
+        told = " ".join(filter(None, (part.media_type, part.name, part.url)))
+    else:
+        told = str(as_data(part.data).get("type", "part"))
+    return {"type": "text", "text": f"[{told}]"}

@@ -1,0 +1,293 @@
+"""One request of a plain client and its answer, with memory on both sides.
+
+Knows what happens when: what is new is saved, the context becomes the request, the answer is recorded, whole or cut. Knows no
+client and no API: an `Api` reads and writes the JSON, and who calls this moves the bytes.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, cast
+from urllib.parse import quote, unquote
+
+from memolog.adapters.exact import Answer, Json
+from memolog.adapters.news import after_last_answer, has_answer, is_known, unsaved, with_names
+from memolog.adapters.sse import Events
+from memolog.context import Context
+from memolog.domain.errors import InputError, MemologError, ThreadNotFound
+from memolog.domain.message import Message, NewMessage, TextPart
+from memolog.domain.run import Usage
+from memolog.runtime.memory import Memory
+
+__all__ = ["Api", "Bound", "Exchange", "OpenTurn", "Stream", "at", "new_messages"]
+
+_log = logging.getLogger("memolog")
+
+_THREAD: Final = "x-memolog-thread"
+_RESOURCE: Final = "x-memolog-resource"
+# How far back an answer that the caller quotes is looked for.
+_PAGE: Final = 200
+_PAGES: Final = 5
+# Without one, all that counts is what came after the last answer.
+_END: Final = 50
+_LAST: Final = 2**62
+
+
+class Stream(Protocol):
+    """An answer in the making."""
+
+    is_whole: bool
+
+    def add(self, event: Mapping[str, Any], /) -> None:
+        """Take one more event."""
+        ...
+
+    def response(self) -> Json:
+        """Return the answer so far, as it would have come in one piece."""
+        ...
+
+
+class Api(Protocol):
+    """How one API says things."""
+
+    path: str
+    goes_on: bool
+    """Whether a model goes on from words that a request puts into its mouth at the end."""
+
+    def given(self, body: Json) -> tuple[NewMessage, ...]:
+        """Return what a request says, without its instructions."""
+        ...
+
+    def request(self, body: Json, context: Context) -> Json:
+        """Return the request with a context in the place of what the caller said."""
+        ...
+
+    def answer(self, data: Json) -> Answer:
+        """Return what was answered."""
+        ...
+
+    def stream(self) -> Stream:
+        """Return what puts a streamed answer together."""
+        ...
+
+
+class OpenTurn(Protocol):
+    """A turn that somebody else opened and will leave: one of memory, or one with guards around it."""
+
+    @property
+    def thread(self) -> str:
+        """Return which thread it is of."""
+        ...
+
+    @property
+    def resource(self) -> str:
+        """Return whose thread that is."""
+        ...
+
+    async def prepare(
+        self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
+    ) -> Context:
+        """Save what is new and return what the model should see."""
+        ...
+
+    async def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
+        """Save what the model answered."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Whose memory a client has, and which of its paths are asked with memory."""
+
+    memory: Memory
+    apis: tuple[Api, ...]
+    thread: str | None = None
+    resource: str | None = None
+    zone: str | None = None
+    settings: Mapping[str, Any] | None = None
+    turn: OpenTurn | None = None
+
+    def exchange(self, method: str, url: str, body: object, headers: Mapping[str, object]) -> "Exchange | None":
+        """Return the exchange that a request begins; None for one that is none of ours."""
+        path = url.partition("?")[0].rstrip("/")
+        api = next((api for api in self.apis if path == api.path), None)
+        if api is None or method.lower() != "post" or not isinstance(body, Mapping):
+            return None
+        named = {name.lower(): value for name, value in headers.items()}
+        thread = _named(named.get(_THREAD)) or self.thread or (self.turn.thread if self.turn else None)
+        resource = _named(named.get(_RESOURCE)) or self.resource or (self.turn.resource if self.turn else None)
+        if not thread or not resource:
+            raise InputError(
+                f"This call names no {'thread' if not thread else 'resource'}.",
+                why="Memory is kept for a thread of a resource.",
+                then='Name both: wrap(client, memory, thread="…", resource="…"), or **at("…", "…") in the call.',
+            )
+        return Exchange(self, api, dict(cast("Mapping[str, Any]", body)), thread, resource)
+
+
+def at(thread: str, resource: str) -> dict[str, Any]:
+    """Return the arguments that name the thread and the resource of one call: `create(…, **at("t1", "alice"))`.
+
+    They travel as headers as far as memory, and no further.
+    """
+    return {"extra_headers": {_THREAD: quote(thread, safe=""), _RESOURCE: quote(resource, safe="")}}
+
+
+def _named(value: object) -> str | None:
+    return unquote(value) if isinstance(value, str) and value else None
+
+
+class Exchange:
+    """A request under way."""
+
+    def __init__(self, bound: Bound, api: Api, body: Json, thread: str, resource: str) -> None:
+        self._bound, self._api, self._body = bound, api, body
+        self._thread, self._resource = thread, resource
+        self._own = (
+            None
+            if bound.turn
+            else bound.memory.turn(thread, resource, model=self._model, zone=bound.zone, settings=bound.settings)
+        )
+        self._begun: tuple[NewMessage, ...] = ()
+        self._is_over = False
+        self._events, self._stream, self._bytes = Events(), api.stream(), b""
+        self._is_streamed = False
+        self.has_come = False
+
+    @property
+    def _model(self) -> str | None:
+        model = self._body.get("model")
+        return model if isinstance(model, str) else None
+
+    @property
+    def _turn(self) -> OpenTurn:
+        return self._bound.turn or cast("OpenTurn", self._own)
+
+    async def begin(self) -> Json:
+        """Save what is new, and return the request as the model should get it."""
+        given = self._given()
+        if self._own is not None:
+            await self._own.__aenter__()
+        try:
+            new = await new_messages(self._bound.memory, self._resource, self._thread, given)
+            # What a request ends with in the model's own voice is the beginning of the answer: it is saved with that.
+            count = len(new) - (_is_begun(new) if self._api.goes_on else 0)
+            new, self._begun = new[:count], new[count:]
+            context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
+        except BaseException as error:
+            await self.leave(error)
+            raise
+        return self._api.request(self._body, context)
+
+    def _given(self) -> tuple[NewMessage, ...]:
+        try:
+            return self._api.given(self._body)
+        except (AttributeError, TypeError) as error:
+            raise InputError(
+                "What this call says cannot be read.",
+                why=f"It is not made as {self._api.path} takes it: {error}.",
+                then="Pass a list of messages, each an object with its role and content.",
+            ) from error
+
+    # ------------------------------------------------------------ the answer, as it comes
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take bytes of the answer; tells whether a streamed one is complete with them."""
+        if not self._is_streamed:
+            self._bytes += chunk
+            return False
+        for event in self._events.feed(chunk):
+            self._stream.add(event)
+        # A chat may tell what it cost after its last word.
+        return self._events.is_done or (self._stream.is_whole and not self._api.path.endswith("/completions"))
+
+    def headers_came(self, content_type: str) -> None:
+        """Learn what is coming: events, or one JSON object."""
+        self._is_streamed = "event-stream" in content_type
+
+    async def end(self) -> None:
+        """Record the answer as far as it came, and leave the turn."""
+        if self._is_over:
+            return
+        try:
+            await self._record()
+        except BaseException as error:
+            await self.leave(error)
+            raise
+        await self.leave(None)
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Leave the turn; what was said in it stays."""
+        if not self._is_over:
+            self._is_over = True
+            if self._own is not None:
+                await self._own.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+
+    async def _record(self) -> None:
+        data: object = self._stream.response() if self._is_streamed else None
+        if not self._is_streamed:
+            with suppress(ValueError):
+                data = json.loads(self._bytes or b"null")
+        if not isinstance(data, dict):
+            return
+        answer = self._api.answer(cast("Json", data))
+        messages = () if answer.message is None else (_with_beginning(self._begun, answer.message),)
+        if not messages and answer.usage is None:
+            return
+        try:
+            await self._turn.record(*messages, model=self._model, usage=answer.usage)
+        except InputError:
+            # What a model says is not the caller's to mend: an answer that cannot be kept is an answer all the same.
+            if self._own is None or self._bound.memory.config.strict:
+                raise
+            _log.exception("an answer cannot be remembered")
+
+
+async def new_messages(
+    memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
+) -> tuple[NewMessage, ...]:
+    """Return what of a list the thread does not have yet; without a database to ask, what follows the last answer."""
+    try:
+        stored = await _stored(memory, resource, thread, given)
+        return with_names(unsaved(given, stored), (*stored, *given))
+    except MemologError as error:
+        if memory.config.strict or isinstance(error, InputError):
+            raise
+        _log.warning("what is new cannot be told from what is stored: %s", error)
+        return with_names(after_last_answer(given), given)
+
+
+async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:
+    """Return the end of what is stored, as far back as the caller's list may go."""
+    kit = await memory.open()
+    rows: list[Message] = []
+    before: int | None = _LAST
+    limit = _PAGE if has_answer(given) else _END
+    for _ in range(_PAGES):
+        try:
+            page = await kit.store.messages.page(resource, thread, before=before, limit=limit)
+        except ThreadNotFound:
+            break
+        rows = [*(row for row in page.items if row.state == "live"), *rows]
+        before = int(page.next) if page.next else None
+        if before is None or is_known(given, rows) or not has_answer(given):
+            break
+    return rows
+
+
+def _is_begun(messages: Sequence[NewMessage]) -> bool:
+    """Tell whether a list ends with the beginning of an answer, and is no history that ends with an answer."""
+    return has_answer(messages[-1:]) and not has_answer(messages[:-1])
+
+
+def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessage:
+    """Return the answer as one with the beginning that the caller gave it."""
+    if not begun:
+        return answer
+    [first, *rest] = answer.parts or (TextPart(text=""),)
+    [*early, last] = begun[-1].parts
+    if isinstance(first, TextPart) and isinstance(last, TextPart):
+        return replace(answer, parts=(*early, replace(first, text=last.text + first.text), *rest))
+    return replace(answer, parts=(*early, last, first, *rest))

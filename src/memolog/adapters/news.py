@@ -1,0 +1,104 @@
+"""What is new in a list of messages that a caller hands in, when the store has some of them already.
+
+Knows what makes two messages the same for this purpose, and one rule. Knows no library and no store: both lists are given.
+
+The rule. A caller may hand in the whole conversation, its end, or only what is new:
+
+1. All up to the last answer in the list that is stored is history. A list without such an answer is read as what follows the
+   last stored answer.
+2. Of what comes after it, the beginning that equals the end of what is stored was said before: a request that failed is made
+   again. The rest is new.
+
+Answers are recognised by their calls and words; what a model thought, and how a library spells a message, plays no part.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+from memolog.adapters.exact import Said, json_text
+from memolog.domain.message import FilePart, NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+
+__all__ = ["after_last_answer", "has_answer", "is_known", "unsaved", "with_names"]
+
+Mark: TypeAlias = tuple[str, ...]
+_NOTHING: Final[tuple[Mark, ...]] = ()
+
+
+def unsaved(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[NewMessage, ...]:
+    """Return the messages that the store does not have yet; `stored` is the end of what it has, or all of it."""
+    known = [_marks(said) for said in stored]
+    start, since = _history(given, stored, known)
+    rest = [_marks(message) for message in given[start:]]
+    for count in range(min(len(rest), len(since)), 0, -1):
+        if rest[:count] == since[-count:]:
+            return tuple(given[start + count :])
+    return tuple(given[start:])
+
+
+def has_answer(given: Sequence[Said]) -> bool:
+    """Tell whether a list has an answer of a model: if not, only what is new since the last one need be looked at."""
+    return any(said.role == "assistant" for said in given)
+
+
+def is_known(given: Sequence[NewMessage], stored: Sequence[Said]) -> bool:
+    """Tell whether some answer of the list is among what is stored."""
+    known = {marks[-1] for said in stored if said.role == "assistant" and (marks := _marks(said))}
+    return any(marks[-1] in known for said in given if said.role == "assistant" and (marks := _marks(said)))
+
+
+def with_names(messages: Iterable[NewMessage], said: Iterable[Said]) -> tuple[NewMessage, ...]:
+    """Return the messages with their results named after the calls in what was said: most APIs leave the name out.
+
+    Memory knows the results of its own tools by it.
+    """
+    parts = [part for one in said for part in one.parts]
+    names = {part.id: part.name for part in parts if isinstance(part, ToolCallPart)}
+    return tuple(replace(message, parts=tuple(_named(part, names) for part in message.parts)) for message in messages)
+
+
+def _named(part: Part, names: Mapping[str, str]) -> Part:
+    if not isinstance(part, ToolResultPart) or part.name or part.call_id not in names:
+        return part
+    return replace(part, name=names[part.call_id])
+
+
+def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
+    """Return what follows the last answer: what is new at the least, when the store cannot be asked."""
+    places = [place for place, said in enumerate(given) if said.role == "assistant"]
+    return tuple(given[places[-1] + 1 :]) if places else tuple(given)
+
+
+def _history(
+    given: Sequence[NewMessage], stored: Sequence[Said], known: Sequence[tuple[Mark, ...]]
+) -> tuple[int, Sequence[tuple[Mark, ...]]]:
+    """Return where history ends in the list, and what is stored after that."""
+    answers = [place for place, said in enumerate(stored) if said.role == "assistant"]
+    # Where answers are alike, the latest is meant.
+    last_place = {known[place][-1]: place for place in answers if known[place]}
+    for place in range(len(given) - 1, -1, -1):
+        marks = _marks(given[place]) if given[place].role == "assistant" else _NOTHING
+        if marks and marks[-1] in last_place:
+            return place + 1, known[last_place[marks[-1]] + 1 :]
+    return 0, known[answers[-1] + 1 :] if answers else known
+
+
+def _marks(said: Said) -> tuple[Mark, ...]:
+    """Return what a message is recognised by, a mark a part."""
+    marks: list[Mark] = []
+    for part in said.parts:
+        match part:
+            case TextPart():
+                marks.append((said.role, "text", part.text.strip()))
+            case ToolCallPart():
+                marks.append(("call", part.id, part.name))
+            case ToolResultPart():
+                marks.append(("result", part.call_id))
+            case FilePart():
+                marks.append((said.role, "file", part.media_type, part.url or sha256(part.data or b"").hexdigest()))
+            case ReasoningPart():
+                pass
+            case _:
+                marks.append((said.role, "unknown", json_text(part.data)))
+    return tuple(mark for mark in marks if mark[-1] or mark[0] in {"call", "result"})

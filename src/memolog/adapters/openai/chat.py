@@ -1,0 +1,268 @@
+"""Chat Completions in JSON, to our messages and back.
+
+Knows the messages, the answer and the chunks of this API, and the order of a request. Knows no client and no transport: what it
+takes and gives are dictionaries. What our parts cannot say is kept beside them, so that a message comes back as it was.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from memolog.adapters.exact import (
+    Answer,
+    Json,
+    Said,
+    applied,
+    difference,
+    edge_of,
+    json_text,
+    note,
+    noted,
+    read_result,
+    write_result,
+)
+from memolog.adapters.openai.blocks import (
+    edge_message,
+    file_block,
+    name_of,
+    stand_in,
+    usage_counts,
+    without_nothing,
+)
+from memolog.context import Context
+from memolog.domain.codec import JsonValue
+from memolog.domain.message import (
+    FilePart,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.domain.run import Usage
+from memolog.transfer.openai import call_part, content_part, content_parts, role_of
+from memolog.transfer.values import Data, as_data, as_list
+
+__all__ = ["KEY", "from_messages", "from_response", "split", "to_messages", "to_request"]
+
+KEY: Final = "openai-chat"
+_THOUGHTS: Final = ("reasoning_content", "reasoning")
+
+
+# ---------------------------------------------------------------- theirs to ours
+
+
+def from_messages(messages: Iterable[Data]) -> tuple[NewMessage, ...]:
+    """Return our messages, one for each of theirs."""
+    return tuple(map(_message, messages))
+
+
+def split(messages: Sequence[Data]) -> tuple[tuple[Data, ...], tuple[Data, ...]]:
+    """Return the instructions that a request opens with, and what is said after them."""
+    count = next((n for n, one in enumerate(messages) if one.get("role") not in {"system", "developer"}), len(messages))
+    return tuple(messages[:count]), tuple(messages[count:])
+
+
+def from_response(data: Data) -> Answer:
+    """Return what a model answered: its first choice, and what it cost."""
+    choice = as_data(next(iter(as_list(data.get("choices"))), None))
+    said = as_data(choice.get("message"))
+    told = {"id": data.get("id"), "model": data.get("model"), "finish_reason": choice.get("finish_reason")}
+    metadata = {"openai": {name: value for name, value in told.items() if value}}
+    return Answer(
+        message=replace(_message({"role": "assistant", **said}), metadata=metadata) if said else None,
+        usage=_usage(str(data.get("model") or "unknown"), as_data(data.get("usage"))),
+    )
+
+
+def _usage(model: str, told: Data) -> Usage | None:
+    return Usage(model=model, **usage_counts(dict(told), "prompt_tokens", "completion_tokens")) if told else None
+
+
+def _message(data: Data) -> NewMessage:
+    role = role_of(data.get("role"))
+    if role is None:
+        return NewMessage(role="user", parts=(UnknownPart(data=dict(data), extra={KEY: {"whole": True}}),))
+    parts = _result_parts(data) if role == "tool" else _parts(data)
+    name = data.get("name")
+    speaker = name if role != "tool" and isinstance(name, str) and name else None
+    message = NewMessage(role=role, parts=parts or (TextPart(text=""),), speaker=speaker)
+    change = difference(_plain(message), dict(data))
+    if change is None:
+        return message
+    return replace(message, parts=(noted(message.parts[0], KEY, change=change), *message.parts[1:]))
+
+
+def _result_parts(data: Data) -> tuple[Part, ...]:
+    content, files, shape = read_result(data.get("content"), content_part, _block)
+    call = str(data.get("tool_call_id") or data.get("name") or "")
+    name = data.get("name")
+    part = ToolResultPart(call_id=call, content=content, name=name if isinstance(name, str) else None, files=files)
+    return (part if shape is None else noted(part, KEY, shape=shape),)
+
+
+def _parts(data: Data) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    thought = next((name for name in _THOUGHTS if data.get(name) and isinstance(data[name], str)), None)
+    if thought:
+        parts.append(ReasoningPart(text=data[thought], extra={KEY: {"field": thought}}))
+    content = data.get("content")
+    said = [noted(part, KEY) if isinstance(part, UnknownPart) else part for part in content_parts(content)]
+    if isinstance(content, list) and said:
+        # The list itself is a part of what was written: a text alone would come back as a text.
+        said[0] = noted(said[0], KEY, list=True)
+    parts += said
+    for name in ("refusal", "audio"):
+        text = data.get(name) if name == "refusal" else as_data(data.get("audio")).get("transcript")
+        if text and isinstance(text, str):
+            parts.append(TextPart(text=text, extra={KEY: {"field": name}}))
+    if data.get("function_call"):
+        call = as_data(data["function_call"])
+        parts.append(noted(call_part({"id": call.get("name"), "function": call}), KEY, field="function_call"))
+    for call in as_list(data.get("tool_calls")):
+        part = call_part(as_data(call))
+        parts.append(noted(part, KEY, kind="custom") if as_data(call).get("type") == "custom" else part)
+    return tuple(parts)
+
+
+# ---------------------------------------------------------------- ours to theirs
+
+
+def to_messages(messages: Iterable[Said]) -> list[Json]:
+    """Return their messages, exactly as they were where they came from this API."""
+    return [one for said in messages for one in _write(said)]
+
+
+def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
+    """Return the messages of a request: the caller's instructions, the prefix, what was said, and the edge last."""
+    said = [sent for message in context.messages for one in _write(message) if (sent := _sendable(one))]
+    return {"messages": [*_opening(instructions, context.system), *said, *edge_message(edge_of(context, KEY))]}
+
+
+def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
+    texts = [one.get("content") for one in instructions]
+    roles = {one.get("role") for one in instructions} or {"system"}
+    if not system:
+        return [dict(one) for one in instructions]
+    if len(roles) == 1 and all(isinstance(text, str) for text in texts):
+        # Many servers take one system message, the first.
+        return [{"role": roles.pop(), "content": "\n\n".join([*cast("list[str]", texts), system])}]
+    return [*(dict(one) for one in instructions), {"role": "system", "content": system}]
+
+
+def _write(said: Said) -> list[Json]:
+    first = said.parts[0] if said.parts else None
+    if isinstance(first, UnknownPart) and (note(first, KEY) or {}).get("whole"):
+        return [dict(first.data)]
+    results = [part for part in said.parts if isinstance(part, ToolResultPart)]
+    if not results:
+        change = (note(first, KEY) or {}).get("change") if first else None
+        return [applied(_plain(said), change)]
+    rest = tuple(part for part in said.parts if not isinstance(part, ToolResultPart))
+    written: list[Json] = [applied(_result(part), (note(part, KEY) or {}).get("change")) for part in results]
+    return written if not rest else [*written, *_write(replace(said, parts=rest, role="user"))]
+
+
+def _plain(said: Said) -> Json:
+    """Return a message without the notes of what it had beyond our parts."""
+    if said.parts and isinstance(said.parts[0], ToolResultPart):
+        return _result(said.parts[0])
+    message: Json = {"role": said.role}
+    if name := name_of(said):
+        message["name"] = name
+    content = _content(said)
+    calls = [part for part in said.parts if isinstance(part, ToolCallPart)]
+    if content is not None or not said.parts or said.role != "assistant":
+        message["content"] = "" if content is None else content
+    elif calls:
+        message["content"] = None
+    for part in said.parts:
+        _add_field(message, part)
+    plain = [_call(part) for part in calls if _field(part) is None]
+    if plain:
+        message["tool_calls"] = plain
+    return message
+
+
+def _field(part: Part) -> str | None:
+    return (note(part, KEY) or {}).get("field")
+
+
+def _add_field(message: Json, part: Part) -> None:
+    """Add what stands in a field of its own: thoughts, a refusal, the words of a sound, the call of old."""
+    match _field(part), part:
+        case "audio", TextPart():
+            message["audio"] = {"transcript": part.text}
+        case "function_call", ToolCallPart():
+            message["function_call"] = {"name": part.name, "arguments": json_text(part.arguments)}
+        case str(field), TextPart() | ReasoningPart():
+            message[field] = part.text
+        case _:
+            pass
+
+
+def _content(said: Said) -> JsonValue:
+    parts = [
+        part for part in said.parts if isinstance(part, TextPart | FilePart | UnknownPart) and _field(part) is None
+    ]
+    if not parts:
+        return None
+    is_list = bool((note(parts[0], KEY) or {}).get("list"))
+    if len(parts) == 1 and isinstance(parts[0], TextPart) and not is_list:
+        return parts[0].text
+    is_assistant = said.role == "assistant"
+    return [
+        stand_in(part, is_chat=True) if is_assistant and isinstance(part, FilePart) else _block(part) for part in parts
+    ]
+
+
+def _block(part: Part) -> JsonValue:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case FilePart():
+            return file_block(part, is_chat=True)
+        case UnknownPart():
+            return part.data if note(part, KEY) is not None else stand_in(part, is_chat=True)
+        case _:
+            return None
+
+
+def _call(part: ToolCallPart) -> Json:
+    text = json_text(part.arguments)
+    if (note(part, KEY) or {}).get("kind") == "custom":
+        return {"id": part.id, "type": "custom", "custom": {"name": part.name, "input": text}}
+    return {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": text}}
+
+
+def _result(part: ToolResultPart) -> Json:
+    content = write_result(part, (note(part, KEY) or {}).get("shape"), _block)
+    return {"role": "tool", "tool_call_id": part.call_id, "content": content}
+
+
+def _sendable(message: Json) -> Json | None:
+    """Return a message as a request may have it: answers have fields that only answers have."""
+    sent = without_nothing(message)
+    sent.pop("annotations", None)
+    sound = as_data(sent.pop("audio", None))
+    if sound and not sent.get("content"):
+        # The sound itself ends with its id's time; its words do not.
+        sent["content"] = str(sound.get("transcript", ""))
+    if sent.get("role") == "tool":
+        sent["content"] = _tool_text(sent.get("content"))
+    if not sent.get("content") and not any(sent.get(name) for name in ("tool_calls", "function_call", "refusal")):
+        return None
+    return sent
+
+
+def _tool_text(content: JsonValue) -> JsonValue:
+    """Return what a tool message may hold: a text, or blocks of text."""
+    if isinstance(content, list):
+        blocks = [as_data(block) for block in cast("list[Any]", content)]
+        return [
+            dict(block) if block.get("type") == "text" else stand_in(UnknownPart(data=dict(block)), is_chat=True)
+            for block in blocks
+        ]
+    return json_text("" if content is None else content)

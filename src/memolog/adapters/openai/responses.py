@@ -1,0 +1,289 @@
+"""Items of the Responses API in JSON, to our messages and back.
+
+Knows the items, the answer and the order of a request. Knows no client and no transport: what it takes and gives are
+dictionaries. Items that follow each other from the model are one message of ours, so that its calls stay together; encrypted
+reasoning is passed through as it came.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Final, cast
+
+from memolog.adapters.exact import (
+    Answer,
+    Json,
+    Said,
+    applied,
+    difference,
+    edge_of,
+    json_text,
+    note,
+    noted,
+    read_result,
+    with_speaker,
+    write_result,
+)
+from memolog.adapters.openai.blocks import edge_message, file_block, stand_in, usage_counts, without_nothing
+from memolog.context import Context
+from memolog.domain.codec import JsonValue
+from memolog.domain.message import (
+    FilePart,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.domain.run import Usage
+from memolog.transfer.openai import CALLS, content_part, content_parts, item_parts, role_of
+from memolog.transfer.values import Data, as_data, as_list
+
+__all__ = ["KEY", "from_items", "from_response", "split", "to_items", "to_request"]
+
+KEY: Final = "openai-responses"
+# What only the caller can say, though it is no message.
+_USERS: Final = ("mcp_approval_response",)
+
+
+# ---------------------------------------------------------------- theirs to ours
+
+
+def from_items(items: str | Iterable[Data]) -> tuple[NewMessage, ...]:
+    """Return our messages: one for each item of the caller, one for all items in a row of the model."""
+    if isinstance(items, str):
+        return (NewMessage(role="user", parts=(TextPart(text=items),)),)
+    read = [_item(item) for item in items]
+    messages: list[NewMessage] = []
+    for role, run in groupby(read, key=lambda one: one[0]):
+        groups = [parts for _, parts in run]
+        if role == "assistant":
+            messages.append(_joined(groups))
+        else:
+            messages.extend(NewMessage(role=cast("Role", role), parts=parts) for parts in groups)
+    return tuple(messages)
+
+
+def split(items: str | Sequence[Data]) -> tuple[tuple[Data, ...], str | tuple[Data, ...]]:
+    """Return the instructions that an input opens with, and what is said after them."""
+    if isinstance(items, str):
+        return (), items
+    count = next((n for n, one in enumerate(items) if one.get("role") not in {"system", "developer"}), len(items))
+    return tuple(items[:count]), tuple(items[count:])
+
+
+def from_response(data: Data) -> Answer:
+    """Return what a model answered, all its items in one message, and what it cost."""
+    groups = [_item(as_data(item))[1] for item in as_list(data.get("output"))]
+    told = {"id": data.get("id"), "model": data.get("model"), "status": data.get("status")}
+    metadata = {"openai": {name: value for name, value in told.items() if value}}
+    return Answer(
+        message=replace(_joined(groups), metadata=metadata) if groups else None,
+        usage=_usage(str(data.get("model") or "unknown"), as_data(data.get("usage"))),
+    )
+
+
+def _usage(model: str, told: Data) -> Usage | None:
+    return Usage(model=model, **usage_counts(dict(told), "input_tokens", "output_tokens")) if told else None
+
+
+def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
+    """Return the items as one message; each but the first says that it begins anew."""
+    parts = [
+        part if number == 0 or place else noted(part, KEY)
+        for number, group in enumerate(groups)
+        for place, part in enumerate(group)
+    ]
+    return NewMessage(role="assistant", parts=tuple(parts))
+
+
+def _item(item: Data) -> tuple[Role, tuple[Part, ...]]:
+    """Return who an item is from, and its parts."""
+    role, parts = _read(item)
+    if isinstance(parts[0], UnknownPart) and (note(parts[0], KEY) or {}).get("whole"):
+        return role, parts
+    rest = tuple(noted(part, KEY, more=True) for part in parts[1:])
+    change = difference(_plain(role, (parts[0], *rest)), dict(item))
+    return role, (parts[0] if change is None else noted(parts[0], KEY, change=change), *rest)
+
+
+def _read(item: Data) -> tuple[Role, tuple[Part, ...]]:
+    kind = item.get("type")
+    if kind == "reasoning":
+        return "assistant", (_reasoning(item),)
+    if kind in {"message", None} and role_of(item.get("role")):
+        content = item.get("content")
+        found = [noted(part, KEY) if isinstance(part, UnknownPart) else part for part in content_parts(content)]
+        parts: list[Part] = [*found] or [TextPart(text="")]
+        if isinstance(content, list):
+            parts[0] = noted(parts[0], KEY, list=True)
+        return role_of(item.get("role")) or "user", tuple(parts)
+    part = next(iter((item_parts(item) or ("user", ()))[1]), None)
+    if isinstance(part, ToolCallPart):
+        return "assistant", (part if kind == "function_call" else noted(part, KEY, type=kind),)
+    if isinstance(part, ToolResultPart):
+        content, files, shape = read_result(item.get("output"), content_part, _output_block)
+        result = replace(part, content=content, files=files)
+        is_plain = kind == "function_call_output" and shape is None
+        return "tool", (result if is_plain else noted(result, KEY, type=kind, shape=shape),)
+    role: Role = "user" if kind in _USERS else "assistant"
+    return role, (UnknownPart(data=dict(item), extra={KEY: {"whole": True}}),)
+
+
+def _reasoning(item: Data) -> Part:
+    """Return what was thought; what is encrypted is not looked at."""
+    summary, content = as_list(item.get("summary")), as_list(item.get("content"))
+    found, _, shape = read_result([*summary, *content], _thought, _thought_block)
+    text = found if shape is not None else ""
+    encrypted = item.get("encrypted_content")
+    part = ReasoningPart(text=text, encrypted=encrypted if isinstance(encrypted, str) else None)
+    return noted(part, KEY, shape=shape, summaries=len(summary) if shape is not None else None)
+
+
+def _thought(block: Data) -> Part:
+    return TextPart(text=block["text"]) if isinstance(block.get("text"), str) else UnknownPart(data=dict(block))
+
+
+def _thought_block(part: Part) -> JsonValue:
+    return {"type": "summary_text", "text": part.text} if isinstance(part, TextPart) else None
+
+
+# ---------------------------------------------------------------- ours to theirs
+
+
+def to_items(messages: Iterable[Said]) -> list[Json]:
+    """Return their items, exactly as they were where they came from this API."""
+    return [item for said in messages for item in _write(said)]
+
+
+def to_request(
+    context: Context, *, instructions: str | None = None, opening: Sequence[Data] = (), is_stored: bool = True
+) -> Json:
+    """Return instructions and input of a request: the caller's own, the prefix, what was said, and the edge last.
+
+    `opening` is what `split` found; the prefix follows it. With `is_stored=False` (`store` in the request) reasoning that the
+    provider would have to look up is left out.
+    """
+    said = [
+        without_nothing(item)
+        for message in context.messages
+        for item in _write(with_speaker(message))
+        if _is_sendable(item, is_stored=is_stored)
+    ]
+    first: list[Json] = [dict(item) for item in opening]
+    texts = [instructions] if instructions else []
+    if context.system:
+        if first:
+            first.append({"role": "developer", "content": context.system})
+        else:
+            texts.append(context.system)
+    request: Json = {"instructions": "\n\n".join(texts)} if texts else {}
+    return {**request, "input": [*first, *said, *edge_message(edge_of(context, KEY))]}
+
+
+def _is_sendable(item: Json, *, is_stored: bool) -> bool:
+    if item.get("type") == "reasoning":
+        return is_stored or bool(item.get("encrypted_content"))
+    return item.get("type", "message") != "message" or bool(item.get("content"))
+
+
+def _write(said: Said) -> Iterator[Json]:
+    for group in _groups(said.parts):
+        first = group[0]
+        kept = note(first, KEY)
+        if isinstance(first, UnknownPart) and (kept or {}).get("whole"):
+            yield dict(first.data)
+        elif not isinstance(first, ReasoningPart) or kept is not None:
+            # What another provider's model thought, this one's cannot be told.
+            role: Role = "user" if said.role == "tool" and not isinstance(first, ToolResultPart) else said.role
+            yield applied(_plain(role, group), (kept or {}).get("change"))
+
+
+def _groups(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
+    """Return the parts of each item: those of one message together, every other by itself."""
+    groups: list[tuple[Part, ...]] = []
+    for part in parts:
+        kept = note(part, KEY)
+        is_more = kept is None or kept.get("more")
+        if groups and is_more and _is_said(part) and _is_said(groups[-1][0]):
+            groups[-1] = (*groups[-1], part)
+        else:
+            groups.append((part,))
+    return groups
+
+
+def _is_said(part: Part) -> bool:
+    if isinstance(part, UnknownPart):
+        return not (note(part, KEY) or {}).get("whole")
+    return isinstance(part, TextPart | FilePart)
+
+
+def _plain(role: Role, parts: tuple[Part, ...]) -> Json:
+    """Return an item without the notes of what it had beyond our parts."""
+    first = parts[0]
+    kept = note(first, KEY) or {}
+    match first:
+        case ToolCallPart():
+            return _call(first, str(kept.get("type", "function_call")))
+        case ToolResultPart():
+            output = write_result(first, kept.get("shape"), _output_block)
+            return {
+                "type": kept.get("type", "function_call_output"),
+                "call_id": first.call_id,
+                "output": json_text(output) if kept.get("type") is None and not isinstance(output, list) else output,
+            }
+        case ReasoningPart():
+            return _reasoning_item(first, kept)
+        case _:
+            pass
+    if len(parts) == 1 and isinstance(first, TextPart) and not kept.get("list"):
+        return {"role": role, "content": first.text}
+    if role == "assistant":
+        return {"type": "message", "role": role, "status": "completed", "content": [_said(part) for part in parts]}
+    return {"role": role, "content": [_input_block(part) for part in parts]}
+
+
+def _call(part: ToolCallPart, kind: str) -> Json:
+    arguments = json_text(part.arguments) if kind == "function_call" else part.arguments
+    name = {"name": part.name} if kind in {"function_call", "custom_tool_call"} else {}
+    return {"type": kind, "call_id": part.id, **name, CALLS[kind]: arguments}
+
+
+def _reasoning_item(part: ReasoningPart, kept: Json) -> Json:
+    text = ToolResultPart(call_id="", content=part.text)
+    blocks = cast("list[Any]", write_result(text, kept.get("shape") or [], _thought_block))
+    count = kept.get("summaries", len(blocks))
+    item: Json = {"type": "reasoning", "summary": blocks[:count]}
+    if blocks[count:]:
+        item["content"] = blocks[count:]
+    return item if part.encrypted is None else {**item, "encrypted_content": part.encrypted}
+
+
+def _said(part: Part) -> JsonValue:
+    match part:
+        case TextPart():
+            return {"type": "output_text", "text": part.text, "annotations": []}
+        case UnknownPart() if note(part, KEY) is not None:
+            return part.data
+        case FilePart() | UnknownPart():
+            return {**stand_in(part, is_chat=False, is_output=True), "annotations": []}
+        case _:
+            return None
+
+
+def _input_block(part: Part) -> JsonValue:
+    match part:
+        case TextPart():
+            return {"type": "input_text", "text": part.text}
+        case FilePart():
+            return file_block(part, is_chat=False)
+        case UnknownPart():
+            return part.data if note(part, KEY) is not None else stand_in(part, is_chat=False)
+        case _:
+            return None
+
+
+_output_block = _input_block

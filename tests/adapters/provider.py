@@ -1,0 +1,346 @@
+"""A provider that follows a script, behind the libraries' own clients: three APIs, in one piece or streamed, no network.
+
+Knows the JSON of requests and answers. Knows no memory: what it was sent is kept for a test to look at.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+from anthropic import Anthropic, AsyncAnthropic
+from openai import AsyncOpenAI, OpenAI
+
+__all__ = ["APIS", "Chat", "Driver", "Messages", "Provider", "Reply", "Responses"]
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the model says next: words, calls as ids and names, all with the same arguments, or an error."""
+
+    text: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    arguments: str = '{"n": 1}'
+    status: int = 200
+    thinks: bool = True
+    """Whether an API that tells what its model thought does so here."""
+
+
+class Driver:
+    """How one API is called, and how its requests and answers are read."""
+
+    name: str
+
+    def call(self, client: Any) -> Callable[..., Any]:
+        """Return the method that asks."""
+        raise NotImplementedError
+
+    def said(self, text: str) -> Json:
+        """Return the arguments for one message of a user, with the same instructions each time."""
+        raise NotImplementedError
+
+    def results(self, results: Iterable[tuple[str, str]]) -> Json:
+        """Return the arguments for results of calls."""
+        raise NotImplementedError
+
+    def answer(self, reply: Reply, number: int, tokens: int) -> Json:
+        """Return the answer in one piece, to a request of so many tokens."""
+        raise NotImplementedError
+
+    def events(self, answer: Json) -> list[Json]:
+        """Return the answer as events."""
+        raise NotImplementedError
+
+    def piece(self, event: Any) -> str:
+        """Return the words in an event of the library's."""
+        raise NotImplementedError
+
+    def text(self, result: Any) -> str:
+        """Return the words in an answer of the library's."""
+        raise NotImplementedError
+
+    def prompt(self, body: Json) -> str:
+        """Return a request as exact text, a line a message or block, without its edge and without marks of the cache."""
+        raise NotImplementedError
+
+    def has_edge(self, body: Json) -> bool:
+        """Tell whether a request ends with the edge."""
+        [*_, last] = body.get("messages") or body["input"]
+        content = last.get("content", "")
+        return str(content if isinstance(content, str) else content[-1].get("text")).endswith("</now>")
+
+
+class Chat(Driver):
+    """Chat Completions."""
+
+    name = "chat"
+
+    def call(self, client: Any) -> Callable[..., Any]:
+        return client.chat.completions.create
+
+    def said(self, text: str) -> Json:
+        system = {"role": "system", "content": "Be exact."}
+        return {"model": "m", "messages": [system, {"role": "user", "content": text}]}
+
+    def results(self, results: Iterable[tuple[str, str]]) -> Json:
+        said = [{"role": "tool", "tool_call_id": id_, "content": text} for id_, text in results]
+        return {"model": "m", "messages": [{"role": "system", "content": "Be exact."}, *said]}
+
+    def answer(self, reply: Reply, number: int, tokens: int) -> Json:
+        message: Json = {"role": "assistant", "content": reply.text or None, "refusal": None}
+        if reply.calls:
+            message["tool_calls"] = [
+                {"id": id_, "type": "function", "function": {"name": name, "arguments": reply.arguments}}
+                for id_, name in reply.calls
+            ]
+        choice = {"index": 0, "finish_reason": "tool_calls" if reply.calls else "stop", "message": message}
+        usage = {"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5}
+        about = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": "m-1"}
+        return {**about, "choices": [choice], "usage": usage}
+
+    def events(self, answer: Json) -> list[Json]:
+        message = answer["choices"][0]["message"]
+        text = message["content"] or ""
+        deltas: list[Json] = [{"role": "assistant", "content": ""}, {"content": text[:3]}, {"content": text[3:]}]
+        for index, call in enumerate(message.get("tool_calls", ())):
+            deltas.append({"tool_calls": [{**call, "index": index}]})
+        about = {**answer, "object": "chat.completion.chunk", "usage": None}
+        made = [{**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+        last = {"index": 0, "delta": {}, "finish_reason": answer["choices"][0]["finish_reason"]}
+        return [*made, {**about, "choices": [last]}, {**about, "choices": [], "usage": answer["usage"]}]
+
+    def piece(self, event: Any) -> str:
+        return (event.choices[0].delta.content or "") if event.choices else ""
+
+    def text(self, result: Any) -> str:
+        return result.choices[0].message.content or ""
+
+    def prompt(self, body: Json) -> str:
+        messages = [one for one in body["messages"] if not str(one["content"]).endswith("</now>")]
+        return "".join(f"{json.dumps(message)}\n" for message in messages)
+
+
+class Responses(Driver):
+    """Responses."""
+
+    name = "responses"
+
+    def call(self, client: Any) -> Callable[..., Any]:
+        return client.responses.create
+
+    def said(self, text: str) -> Json:
+        return {"model": "m", "instructions": "Be exact.", "input": text}
+
+    def results(self, results: Iterable[tuple[str, str]]) -> Json:
+        said = [{"type": "function_call_output", "call_id": id_, "output": text} for id_, text in results]
+        return {"model": "m", "instructions": "Be exact.", "input": said}
+
+    def answer(self, reply: Reply, number: int, tokens: int) -> Json:
+        output: list[Json] = [
+            {"id": f"rs_{number}", "type": "reasoning", "summary": [], "encrypted_content": f"enc-{number}"}
+        ]
+        if reply.text:
+            block = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
+            about = {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": "completed"}
+            output.append({**about, "content": [block]})
+        for id_, name in reply.calls:
+            call = {"type": "function_call", "call_id": id_, "name": name, "arguments": reply.arguments}
+            output.append({"id": f"fc_{id_}", **call, "status": "completed"})
+        return {
+            "id": f"resp_{number}",
+            "object": "response",
+            "created_at": 1,
+            "model": "m-1",
+            "status": "completed",
+            "output": output,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": {
+                "input_tokens": tokens,
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "output_tokens": 5,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": tokens + 5,
+            },
+        }
+
+    def events(self, answer: Json) -> list[Json]:
+        made: list[Json] = [{"type": "response.created", "response": {**answer, "status": "in_progress", "output": []}}]
+        for place, item in enumerate(answer["output"]):
+            made.append({"type": "response.output_item.added", "output_index": place, "item": item})
+            for block in item.get("content", ()):
+                about = {
+                    "type": "response.output_text.delta",
+                    "item_id": item["id"],
+                    "content_index": 0,
+                    "logprobs": [],
+                }
+                made += [
+                    {**about, "output_index": place, "delta": piece} for piece in (block["text"][:3], block["text"][3:])
+                ]
+            made.append({"type": "response.output_item.done", "output_index": place, "item": item})
+        made.append({"type": "response.completed", "response": answer})
+        return [{**event, "sequence_number": number} for number, event in enumerate(made)]
+
+    def piece(self, event: Any) -> str:
+        return event.delta if event.type == "response.output_text.delta" else ""
+
+    def text(self, result: Any) -> str:
+        return result.output_text
+
+    def prompt(self, body: Json) -> str:
+        items = [one for one in body["input"] if not str(one.get("content", "")).endswith("</now>")]
+        return f"{body['instructions']}\n" + "".join(f"{json.dumps(item)}\n" for item in items)
+
+
+class Messages(Driver):
+    """Messages of Anthropic."""
+
+    name = "messages"
+
+    def call(self, client: Any) -> Callable[..., Any]:
+        return client.messages.create
+
+    def said(self, text: str) -> Json:
+        return {
+            "model": "m",
+            "max_tokens": 99,
+            "system": "Be exact.",
+            "messages": [{"role": "user", "content": text}],
+        }
+
+    def results(self, results: Iterable[tuple[str, str]]) -> Json:
+        said = [{"type": "tool_result", "tool_use_id": id_, "content": text} for id_, text in results]
+        return {**self.said(""), "messages": [{"role": "user", "content": said}]}
+
+    def answer(self, reply: Reply, number: int, tokens: int) -> Json:
+        thought: Json = {"type": "thinking", "thinking": "hm", "signature": f"sig-{number}"}
+        content: list[Json] = [thought] if reply.thinks else []
+        if reply.text:
+            content.append({"type": "text", "text": reply.text})
+        content += [
+            {"type": "tool_use", "id": id_, "name": name, "input": json.loads(reply.arguments)}
+            for id_, name in reply.calls
+        ]
+        return {
+            "id": f"msg_{number}",
+            "type": "message",
+            "role": "assistant",
+            "model": "m-1",
+            "content": content,
+            "stop_reason": "tool_use" if reply.calls else "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": tokens, "output_tokens": 5},
+        }
+
+    def events(self, answer: Json) -> list[Json]:
+        made: list[Json] = [{"type": "message_start", "message": {**answer, "content": [], "stop_reason": None}}]
+        for index, block in enumerate(answer["content"]):
+            match block["type"]:
+                case "text":
+                    empty, deltas = (
+                        {"text": ""},
+                        [{"type": "text_delta", "text": p} for p in (block["text"][:3], block["text"][3:])],
+                    )
+                case "thinking":
+                    empty = {"thinking": "", "signature": ""}
+                    deltas = [
+                        {"type": "thinking_delta", "thinking": block["thinking"]},
+                        {"type": "signature_delta", "signature": block["signature"]},
+                    ]
+                case _:
+                    empty = {"input": {}}
+                    deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+            made.append({"type": "content_block_start", "index": index, "content_block": {**block, **empty}})
+            made += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+            made.append({"type": "content_block_stop", "index": index})
+        ending = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
+        return [
+            *made,
+            {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 5}},
+            {"type": "message_stop"},
+        ]
+
+    def piece(self, event: Any) -> str:
+        return event.delta.text if event.type == "content_block_delta" and event.delta.type == "text_delta" else ""
+
+    def text(self, result: Any) -> str:
+        return "".join(block.text for block in result.content if block.type == "text")
+
+    def prompt(self, body: Json) -> str:
+        blocks = [("system", block) for block in body["system"]]
+        blocks += [(message["role"], block) for message in body["messages"] for block in message["content"]]
+        said = [(role, block) for role, block in blocks if not str(block.get("text", "")).endswith("</now>")]
+        bare = [
+            (role, {name: value for name, value in block.items() if name != "cache_control"}) for role, block in said
+        ]
+        # The log grows before what was said: what a cache has of the one must not depend on the other.
+        return "".join(f"{role} {json.dumps(block)}\n" for role, block in bare)
+
+
+APIS: dict[str, Driver] = {"chat": Chat(), "responses": Responses(), "messages": Messages()}
+
+
+@dataclass
+class Provider:
+    """The server: answers with what the script says, and keeps what it was sent."""
+
+    driver: Driver
+    script: Callable[[Json], Reply | Awaitable[Reply]]
+    bodies: list[Json] = field(default_factory=list[Json])
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    cut_after: int | None = None
+    """End a stream after so many events, as a broken connection would."""
+
+    def client(self) -> Any:
+        """Return the library's client that does not wait."""
+        http = httpx2.Client(transport=httpx2.MockTransport(self._answer))
+        if isinstance(self.driver, Messages):
+            return Anthropic(api_key="k", base_url="http://model.test", http_client=http, max_retries=0)
+        return OpenAI(api_key="k", base_url="http://model.test/v1", http_client=http, max_retries=0)
+
+    def async_client(self) -> Any:
+        """Return the library's client that waits."""
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer_later))
+        if isinstance(self.driver, Messages):
+            return AsyncAnthropic(api_key="k", base_url="http://model.test", http_client=http, max_retries=0)
+        return AsyncOpenAI(api_key="k", base_url="http://model.test/v1", http_client=http, max_retries=0)
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        reply = self.script(self._keep(request))
+        assert isinstance(reply, Reply)
+        return self._response(reply, is_async=False)
+
+    async def _answer_later(self, request: httpx2.Request) -> httpx2.Response:
+        reply = self.script(self._keep(request))
+        return self._response(reply if isinstance(reply, Reply) else await reply, is_async=True)
+
+    def _keep(self, request: httpx2.Request) -> Json:
+        body: Json = json.loads(request.content)
+        self.bodies.append(body)
+        self.headers.append(dict(request.headers))
+        return body
+
+    def _response(self, reply: Reply, *, is_async: bool) -> httpx2.Response:
+        if reply.status != 200:
+            error = {"error": {"type": "api_error", "message": "out of order"}}
+            return httpx2.Response(reply.status, json=error, headers={"retry-after-ms": "1"})
+        answer = self.driver.answer(reply, len(self.bodies), len(json.dumps(self.bodies[-1])) // 4)
+        if not self.bodies[-1].get("stream"):
+            return httpx2.Response(200, json=answer)
+        events = self.driver.events(answer)[: self.cut_after]
+        lines = [f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
+        if self.driver.name == "chat":
+            lines = [line.split(b"\n", 1)[1] for line in lines]
+            lines += [b"data: [DONE]\n\n"] if self.cut_after is None else []
+        content = _later(lines) if is_async else iter(lines)
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
+
+
+async def _later(lines: list[bytes]) -> AsyncIterator[bytes]:
+    for line in lines:
+        yield line

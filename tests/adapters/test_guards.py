@@ -1,0 +1,169 @@
+"""Guards around the model: what they let pass is remembered, what they stop is as if it had not been said."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters import wrapped
+from adapters.kit import brief, stored
+from adapters.provider import APIS, Driver, Provider, Reply
+from memolog import (
+    AssistantMessage,
+    Config,
+    Context,
+    Memory,
+    NewMessage,
+    SyncMemory,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+from memolog.adapters.guards import Checked, Guard, Guards, GuardStopped
+
+SECRET = "the launch code is 0000"
+each = pytest.mark.parametrize("driver", APIS.values(), ids=lambda driver: driver.name)
+
+
+def no_codes(checked: Checked) -> str | None:
+    """Stop whatever has the code in it, on either side."""
+    return "No launch codes" if "launch code" in checked.text else None
+
+
+async def no_anger(checked: Checked) -> str | None:
+    """Stop what is said in anger, after some thought."""
+    await asyncio.sleep(0)
+    return "Calm down!" if "!!" in checked.text else None
+
+
+def broken(checked: Checked) -> str | None:
+    """Fail at what it should judge."""
+    raise ValueError(checked.side)
+
+
+async def echo(context: Context) -> NewMessage:
+    """Answer with what was said last."""
+    return AssistantMessage(f"You said: {context.tail[-1].text}")
+
+
+GUARDS = Guards(input=[no_anger], output=[no_codes])
+
+
+async def test_what_passes_is_remembered(address: str) -> None:
+    """Both sides of a turn that no guard stops."""
+    async with Memory(address) as memory:
+        answer = await GUARDS.run(memory, "t1", "alice", UserMessage("hello"), model=echo)
+        assert answer == AssistantMessage("You said: hello")
+        assert brief(await stored(memory, "alice", "t1")) == ["user: hello", "assistant: You said: hello"]
+
+
+@pytest.mark.parametrize(("text", "side", "guard"), [("Why!!", "input", "no_anger"), (SECRET, "output", "no_codes")])
+async def test_what_is_stopped_is_gone(address: str, text: str, side: str, guard: str) -> None:
+    """A guard that stops, on either side: nothing of the turn stays, not in contexts, not in search, not in the log."""
+    async with Memory(address, config=Config(strict=True)) as memory:
+        await GUARDS.run(memory, "t1", "alice", UserMessage("hello"), model=echo)
+        with pytest.raises(GuardStopped, match=guard) as caught:
+            await GUARDS.run(memory, "t1", "alice", UserMessage(text), model=echo)
+        assert (caught.value.side, caught.value.guard) == (side, guard)
+        assert "begin another turn" in str(caught.value)
+        assert brief(await stored(memory, "alice", "t1")) == ["user: hello", "assistant: You said: hello"]
+        await memory.observe("t1", "alice")
+        assert (await memory.search(text, "alice")).results == ()
+        async with memory.turn("t1", "alice") as turn:
+            assert text not in (await turn.prepare(UserMessage("again"))).render()
+
+
+async def test_a_later_step_takes_the_earlier_ones_with_it() -> None:
+    """In a tool loop the whole turn goes, also what was recorded before the guard stopped it."""
+    async with Memory(":memory:") as memory:
+        async with GUARDS.turn(memory, "t1", "alice") as turn:
+            await turn.prepare(UserMessage("look it up"))
+            await turn.record(AssistantMessage(ToolCallPart(id="c1", name="look")))
+            await turn.prepare(ToolMessage("c1", "42"))
+            assert len(await stored(memory, "alice", "t1")) == 3
+            with pytest.raises(GuardStopped):
+                await turn.record(AssistantMessage(SECRET))
+        assert await stored(memory, "alice", "t1") == []
+
+
+@pytest.mark.parametrize("guards", [Guards(input=[broken]), Guards(output=[broken])], ids=["input", "output"])
+async def test_a_guard_that_fails_stops_the_turn(guards: Guards) -> None:
+    """Who cannot tell that it is harmless does not let it pass; the failure is the caller's to see."""
+    async with Memory(":memory:") as memory:
+        with pytest.raises(ValueError, match="put"):
+            await guards.run(memory, "t1", "alice", UserMessage("hello"), model=echo)
+        assert await stored(memory, "alice", "t1") == []
+
+
+async def test_a_guard_sees_memory() -> None:
+    """On the way in a guard comes after memory: it sees what the model will see; what is passed once is shown to it too."""
+    seen: list[Checked] = []
+
+    def watch(checked: Checked) -> None:
+        seen.append(checked)
+
+    guards = Guards(input=[watch], output=[watch])
+    async with Memory(":memory:") as memory:
+        await guards.run(memory, "t1", "alice", UserMessage("one"), model=echo)
+        async with guards.turn(memory, "t1", "alice") as turn:
+            await turn.prepare(UserMessage("two"), ephemeral=[UserMessage("by the way")])
+        async with guards.turn(memory, "t1", "alice") as turn:
+            await turn.prepare(UserMessage("three"))
+            await turn.discard()
+    assert [(one.side, one.text) for one in seen] == [
+        ("input", "one"),
+        ("output", "You said: one"),
+        ("input", "two\n\nby the way"),
+        ("input", "three"),
+    ]
+    assert [message.text for message in seen[2].context.tail] == ["one", "You said: one", "two"]
+
+
+@each
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+async def test_with_a_wrapped_client(driver: Driver, *, is_streamed: bool) -> None:
+    """A client bound to a guarded turn: stopped before the model is asked, or after it has answered, streamed or not."""
+    provider = Provider(driver, lambda _: Reply(text=SECRET))
+
+    async def ask(turn: Any, text: str) -> None:
+        client = wrapped.wrap(driver, provider.async_client(), memory, turn=turn)
+        result = await driver.call(client)(**driver.said(text), **({"stream": True} if is_streamed else {}))
+        if is_streamed:
+            async for _ in result:
+                pass
+
+    async with Memory(":memory:") as memory:
+        for text, side, asked in (("Why!!", "input", 0), ("hello", "output", 1)):
+            with pytest.raises(GuardStopped) as caught:
+                async with GUARDS.turn(memory, "t1", "alice") as turn:
+                    await ask(turn, text)
+            assert (caught.value.side, len(provider.bodies)) == (side, asked)
+        assert await stored(memory, "alice", "t1") == []
+
+
+@each
+def test_without_waiting(driver: Driver, tmp_path: Path) -> None:
+    """The same for a client that does not wait; its guards may use memory themselves, and take their time."""
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+
+    def once(checked: Checked) -> str | None:
+        found = memory.search(checked.text, "alice", thread="t1").results
+        return "Said before" if len(found) > 1 else None
+
+    guards: list[Guard] = [once, no_anger]
+    with SyncMemory(str(tmp_path / "memolog.db")) as memory:
+        for text, is_stopped in (("argon2id", False), ("Why!!", True), ("argon2id", True)):
+            try:
+                with Guards(input=guards).sync_turn(memory, "t1", "alice") as turn:
+                    client = wrapped.wrap(driver, provider.client(), memory, turn=turn)
+                    driver.call(client)(**driver.said(text))
+            except GuardStopped:
+                assert is_stopped
+            else:
+                assert not is_stopped
+        with Guards().sync_turn(memory, "t1", "alice") as turn:
+            assert len(turn.prepare(UserMessage("by hand")).tail) == 3
+            turn.record(AssistantMessage("yes"))
+            turn.discard()
+    assert len(provider.bodies) == 1

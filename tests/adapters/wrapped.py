@@ -1,0 +1,379 @@
+"""What every wrapped client must show, whichever API it speaks: each function is a test of one driver.
+
+Knows the libraries' clients and memory. The files of tests call these with their own drivers, so that one can be run by itself.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
+from adapters.provider import Driver, Json, Messages, Provider, Reply
+from memolog import Config, InputError, Memory, StoreError, SyncMemory, UserMessage
+from memolog.adapters.anthropic import wrap as wrap_anthropic
+from memolog.adapters.exchange import at
+from memolog.adapters.openai import wrap as wrap_openai
+
+__all__ = [
+    "check_a_cut_stream",
+    "check_a_failing_run",
+    "check_a_long_conversation",
+    "check_a_sync_client",
+    "check_bindings",
+    "check_both_engines",
+    "check_many_at_once",
+    "check_tools",
+    "check_whole_lists",
+    "check_without_a_database",
+    "wrap",
+]
+
+WORDS = "the adapter keeps every word of a conversation that goes on and on, and finds what was decided about"
+
+
+def wrap(driver: Driver, client: Any, memory: Any, **bound: Any) -> Any:
+    """Wrap a client with its own adapter."""
+    return (wrap_anthropic if isinstance(driver, Messages) else wrap_openai)(client, memory, **bound)
+
+
+def last_said(driver: Driver, body: Json) -> str:
+    """Return the last line of a request before its edge: what the model answers to."""
+    return driver.prompt(body).splitlines()[-1]
+
+
+class Model:
+    """The script: answers what it was told, calls two tools where asked to, fails or waits where asked to."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.waiting, self.calls = asyncio.Event(), 0
+
+    def __call__(self, body: Json) -> Any:
+        """Return what is answered to a request."""
+        line = last_said(self.driver, body)
+        if "tool_result" in line or '"tool"' in line or "function_call_output" in line:
+            return Reply(text="The tools found it.")
+        if "look it up" in line:
+            self.calls += 2
+            return Reply(text="I look.", calls=((f"c{self.calls - 1}", "look"), (f"c{self.calls}", "see")))
+        if "fail now" in line:
+            return Reply(status=500)
+        if "never answer" in line:
+            return self._wait()
+        return Reply(text=f"Understood, number {line.split('number ')[1].split('.')[0]}. {WORDS} it.")
+
+    async def _wait(self) -> Reply:
+        self.waiting.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class Talk:
+    """A conversation through a client that waits; it knows what must have been stored."""
+
+    def __init__(self, driver: Driver, provider: Provider, prompts: Prompts) -> None:
+        self.driver, self.provider, self.prompts = driver, provider, prompts
+        self.expected: list[str] = []
+
+    async def say(self, client: Any, number: int, *, is_streamed: bool, then: str = "") -> None:
+        """Hold one turn; `then` may be a tool loop, a failing run or a cancelled one."""
+        said = f"Message number {number}. {WORDS} number {number}. {then}".strip()
+        call = self.driver.call(client)
+        self.expected.append(f"user: {said}")
+        if then == "fail now":
+            with pytest.raises(Exception, match="out of order"):
+                await call(**self.driver.said(said))
+        elif then == "never answer":
+            model: Any = self.provider.script
+            model.waiting.clear()
+            task = asyncio.create_task(call(**self.driver.said(said)))
+            await model.waiting.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            self._heard(await self._ask(call, self.driver.said(said), is_streamed=is_streamed), then)
+        self._look()
+        if then == "look it up":
+            model = self.provider.script
+            ids = [f"c{model.calls - 1}", f"c{model.calls}"]
+            results = self.driver.results([(id_, f"result of {id_}") for id_ in ids])
+            self.expected += [f"result {id_}" for id_ in ids]
+            self._heard(await self._ask(call, results, is_streamed=is_streamed), "")
+            self._look()
+
+    async def _ask(self, call: Callable[..., Any], arguments: Json, *, is_streamed: bool) -> str:
+        if not is_streamed:
+            return self.driver.text(await call(**arguments))
+        return "".join([self.driver.piece(event) async for event in await call(**arguments, stream=True)])
+
+    def _heard(self, text: str, then: str) -> None:
+        if self.driver.name != "chat":
+            self.expected.append("reasoning")
+        self.expected.append(f"assistant: {text}")
+        if then == "look it up":
+            model: Any = self.provider.script
+            self.expected += [f"call c{model.calls - 1}: look", f"call c{model.calls}: see"]
+
+    def _look(self) -> None:
+        body = self.provider.bodies[-1]
+        self.prompts.add(self.driver.prompt(body))
+        # Between two calls of a model that thinks, words of a user would end its thought.
+        is_between = any(mark in last_said(self.driver, body) for mark in ("tool_result", "function_call_output"))
+        assert self.driver.has_edge(body) != is_between
+
+
+EVENTS = {7: "look it up", 23: "fail now", 41: "never answer"}
+
+
+async def check_a_long_conversation(driver: Driver, address: str) -> None:
+    """Two hundred turns over thresholds, with tool loops, streams, failing and cancelled runs and a restart."""
+    provider, prompts = Provider(driver, Model(driver)), Prompts()
+    talk = Talk(driver, provider, prompts)
+    for start, end in ((0, 100), (100, 200)):
+        async with Memory(address, config=SMALL) as memory:
+            prompts.watch(memory)
+            client = wrap(driver, provider.async_client(), memory, thread="t1", resource="alice")
+            for number in range(start, end):
+                await talk.say(client, number, is_streamed=number % 2 == 0, then=EVENTS.get(number % 50, ""))
+                await memory.settled()
+            rows = await stored(memory, "alice", "t1")
+            status = await memory.status("t1", "alice")
+    assert brief(rows) == talk.expected
+    check_pairs(rows)
+    prompts.check()
+    assert status.usage.requests > 190
+    assert all("x-memolog-thread" not in headers for headers in provider.headers)
+
+
+async def check_both_engines(driver: Driver, address: str) -> None:
+    """A short conversation with a tool loop, on every engine."""
+    provider = Provider(driver, Model(driver))
+    talk = Talk(driver, provider, Prompts())
+    async with Memory(address) as memory:
+        client = wrap(driver, provider.async_client(), memory, thread="t1", resource="alice")
+        for number, then in enumerate(["", "look it up", "fail now", ""]):
+            await talk.say(client, number, is_streamed=number % 2 == 1, then=then)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == talk.expected
+    check_pairs(rows)
+
+
+def check_a_sync_client(driver: Driver, path: Path) -> None:
+    """A client that does not wait: seventy turns over thresholds, streamed and not, with a tool loop and a failing run."""
+    model = Model(driver)
+    provider = Provider(driver, model)
+    said: list[str] = []
+    with SyncMemory(str(path / "memolog.db"), config=SMALL) as memory:
+        client = wrap(driver, provider.client(), memory, thread="t1", resource="alice")
+        call = driver.call(client)
+        for number in range(70):
+            text = f"Message number {number}. {WORDS} {'look it up' if number == 5 else ''}"
+            said.append(f"user: {text}")
+            if number % 2:
+                answer = "".join(driver.piece(event) for event in call(**driver.said(text), stream=True))
+            else:
+                answer = driver.text(call(**driver.said(text)))
+            said += [f"assistant: {answer}"]
+            if number == 5:
+                said += ["call c1: look", "call c2: see", "result c1", "result c2"]
+                answer = driver.text(call(**driver.results([("c1", "1"), ("c2", "2")])))
+                said += [f"assistant: {answer}"]
+            memory.settled()
+        with pytest.raises(Exception, match="out of order"):
+            call(**driver.said("Message number 70. fail now"))
+        assert memory.status("t1", "alice").cursor > 0
+    assert len(provider.bodies) == 72
+    first, later = driver.prompt(provider.bodies[0]), driver.prompt(provider.bodies[1])
+    assert later.startswith(first)
+
+    async def look() -> list[str]:
+        async with Memory(path / "memolog.db") as memory:
+            return brief(await stored(memory, "alice", "t1"))
+
+    kept = [line for line in asyncio.run(look()) if line != "reasoning"]
+    assert kept == [*said, "user: Message number 70. fail now"]
+
+
+async def check_whole_lists(driver: Driver, extend: Callable[[Json, Any], Json]) -> None:
+    """A caller that hands in the whole conversation each time: everything is stored once, also what failed first."""
+    failing = iter([False, True, False, False])
+
+    def script(body: Json) -> Reply:
+        return Reply(status=500) if next(failing) else Reply(text=f"Answer {len(provider.bodies)}")
+
+    provider = Provider(driver, script)
+    async with Memory(":memory:") as memory:
+        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        whole = extend(driver.said("one"), await call(**driver.said("one")))
+        whole = extend(whole, "two")
+        with pytest.raises(Exception, match="out of order"):
+            await call(**whole)
+        whole = extend(whole, await call(**whole))
+        whole = extend(whole, "three")
+        await call(**whole)
+        rows = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+    assert rows == [
+        "user: one",
+        "assistant: Answer 1",
+        "user: two",
+        "assistant: Answer 3",
+        "user: three",
+        "assistant: Answer 4",
+    ]
+
+
+async def check_a_cut_stream(driver: Driver) -> None:
+    """A stream that breaks off, and one that the caller leaves: the words that came are kept, and the next turn goes on."""
+    reply = Reply(text="One two three", calls=(("c1", "look"),))
+    events = [json.dumps(event) for event in driver.events(driver.answer(reply, 1, 1))]
+    first_words = next(number for number, event in enumerate(events, start=1) if '"One"' in event)
+    provider = Provider(driver, lambda _: reply, cut_after=first_words)
+    async with Memory(":memory:") as memory:
+        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        try:
+            heard = [driver.piece(event) async for event in await call(**driver.said("first"), stream=True)]
+        except Exception as error:
+            heard = [str(error)]
+        assert heard
+        provider.cut_after = None
+        async with await call(**driver.said("second"), stream=True) as stream:
+            async for event in stream:
+                if driver.piece(event) == "One":
+                    break
+        rows = brief(await stored(memory, "alice", "t1"))
+        await call(**driver.said("third"))
+    said = [line for line in rows if line != "reasoning"]
+    assert said == ["user: first", "assistant: One", "user: second", "assistant: One"]
+
+
+async def check_a_failing_run(driver: Driver) -> None:
+    """An error comes through as the library's own, the question stays, and asking again saves it once."""
+    answers = iter([Reply(status=429), Reply(status=500), Reply(text="At last.")])
+    provider = Provider(driver, lambda _: next(answers))
+    async with Memory(":memory:") as memory:
+        client = wrap(driver, provider.async_client(), memory, thread="t1", resource="alice").with_options(
+            max_retries=1
+        )
+        with pytest.raises(Exception, match="out of order") as caught:
+            await driver.call(client)(**driver.said("hello"), timeout=5)
+        assert caught.value.status_code == 500  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        assert brief(await stored(memory, "alice", "t1")) == ["user: hello"]
+        await driver.call(client)(**driver.said("hello"))
+        said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+    assert said == ["user: hello", "assistant: At last."]
+
+
+async def check_bindings(driver: Driver) -> None:
+    """A call may name another thread; a turn of one's own spans calls; what does not fit is refused with advice."""
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+    async with Memory(":memory:") as memory:
+        free = wrap(driver, provider.async_client(), memory)
+        with pytest.raises(InputError, match="names no thread"):
+            await driver.call(free)(**driver.said("hello"))
+        await driver.call(free)(**driver.said("hello"), **at("späť 1", "bob"))
+        bound = wrap(driver, free, memory, thread="t1", resource="alice")
+        await driver.call(bound)(**driver.said("hi"))
+        await driver.call(bound.with_options(timeout=9))(**driver.said("hi again"))
+        said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+        assert said == ["user: hi", "assistant: Yes.", "user: hi again", "assistant: Yes."]
+        assert len(await stored(memory, "bob", "späť 1")) == 2
+        async with memory.turn("t2", "alice") as turn:
+            stepping = wrap(driver, provider.async_client(), memory, turn=turn)
+            await driver.call(stepping)(**driver.said("one"))
+            await driver.call(stepping)(**driver.said("two"))
+            assert len(await stored(memory, "alice", "t2")) == 4
+            await turn.discard()
+        assert await stored(memory, "alice", "t2") == []
+        async with memory.turn("t1", "alice") as turn:
+            assert len((await turn.prepare(UserMessage("more"))).tail) == 5
+        with pytest.raises(InputError, match="do not go together"):
+            wrap(driver, provider.client(), memory)
+        with pytest.raises(InputError, match="cannot be wrapped"):
+            wrap(driver, object(), memory)
+    assert all("x-memolog" not in " ".join(headers) for headers in provider.headers)
+
+
+async def check_tools(driver: Driver, form: Any) -> None:
+    """The tools of memory, offered in the API's own form and run by the caller: their results are stored as memory's own."""
+    search = Reply(calls=(("c9", "memory-search"),), arguments='{"action": "search", "query": "argon2id"}')
+    replies = iter([Reply(text="Noted."), search, Reply(text="argon2id, it was.")])
+    provider = Provider(driver, lambda _: next(replies))
+    async with Memory(":memory:") as memory:
+        tools = memory.tools("alice", thread="t1")
+        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        offered = {"tools": tools.definitions(form)}
+        await call(**driver.said("We hash with argon2id."), **offered)
+        await call(**driver.said("Which hash was it?"), **offered)
+        found = await tools.call("memory-search", search.arguments)
+        await call(**driver.results([("c9", json.dumps(found))]), **offered)
+        rows = await stored(memory, "alice", "t1")
+    assert "We hash with" in json.dumps(found)
+    assert provider.bodies[-1]["tools"] == offered["tools"]
+    assert [row.own for row in rows if "result c9" in brief([row])] == [True]
+    check_pairs(rows)
+
+
+async def check_without_a_database(driver: Driver, path: Path, extend: Callable[[Json, Any], Json]) -> None:
+    """While the database is not there the agent goes on, and what was said is saved once it is; `strict` says so at once."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nowhere = f"postgresql://nobody@127.0.0.1:{free.getsockname()[1]}/none"
+    provider = Provider(driver, lambda _: Reply(text=f"Answer {len(provider.bodies)}", thinks=False))
+    memory = Memory(nowhere)
+    call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+    whole = extend(driver.said("one"), await call(**driver.said("one")))
+    await call(**extend(whole, "two"))
+    memory.address = str(path / "memolog.db")
+    await memory.open()
+    await call(**driver.said("three"))
+    said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+    await memory.aclose()
+    assert said == [
+        line
+        for n, word in enumerate(["one", "two", "three"], 1)
+        for line in (f"user: {word}", f"assistant: Answer {n}")
+    ]
+    strict = Memory(nowhere, config=Config(strict=True))
+    with pytest.raises(StoreError):
+        await driver.call(wrap(driver, provider.async_client(), strict, thread="t1", resource="alice"))(
+            **driver.said("a")
+        )
+    assert len(provider.bodies) == 3
+
+
+async def check_many_at_once(driver: Driver) -> None:
+    """Thirty conversations over one client, all at once, streamed and not: none has a word of another."""
+
+    async def script(body: Json) -> Reply:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        name = last_said(driver, body).split("I am ")[1].split(".")[0]
+        return Reply(text=f"Hello {name}.")
+
+    provider = Provider(driver, script)
+    async with Memory(":memory:") as memory:
+        call = driver.call(wrap(driver, provider.async_client(), memory))
+
+        async def talk(number: int) -> None:
+            for step in range(3):
+                said, where = driver.said(f"I am n{number}. Step {step}"), at(f"t{number}", f"r{number}")
+                if (number + step) % 2:
+                    async for _ in await call(**said, **where, stream=True):
+                        await asyncio.sleep(0)
+                else:
+                    await call(**said, **where)
+
+        await asyncio.gather(*map(talk, range(30)))
+        for number in range(30):
+            lines = [line for line in brief(await stored(memory, f"r{number}", f"t{number}")) if line != "reasoning"]
+            assert lines == [
+                line
+                for step in range(3)
+                for line in (f"user: I am n{number}. Step {step}", f"assistant: Hello n{number}.")
+            ]
