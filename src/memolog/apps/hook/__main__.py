@@ -1,0 +1,6 @@
+"""`python -m memolog.apps.hook` is what hosts call; it always ends well."""
+
+from memolog.apps.hook.entry import main
+
+if __name__ == "__main__":
+    main()
