@@ -4,7 +4,7 @@ Knows how git marks a checkout, and that all worktrees of a repository are one p
 """
 
 # Without pathlib, which alone would cost a hook a fifth of its time.
-# ruff: noqa: PTH100, PTH109, PTH112, PTH113, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH109, PTH112, PTH113, PTH118, PTH119, PTH120, PTH123
 
 import os
 from collections.abc import Mapping
