@@ -76,7 +76,9 @@ async def test_five_hundred_events_are_stored_once(desk: Desk, tmp_path: Path, h
     chance = random.Random(11)
     session = Session(host=host, folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     # The same words again and again are said again and again.
-    prompts = [chance.choice(["continue", "yes", f"fix bug {number} in src/auth.ts"]) for number in range(counts(125, 400))]
+    prompts = [
+        chance.choice(["continue", "yes", f"fix bug {number} in src/auth.ts"]) for number in range(counts(125, 400))
+    ]
     steps = chain.from_iterable(map(session.turn, prompts))
     assert await play(desk, session, islice(steps, 40), chance, sweeps=1) > 10
     await desk.sweep()
