@@ -1,4 +1,4 @@
-"""What hosts tell is stored once and in order: told twice, late, out of order, with and without a transcript, while others observe."""
+"""What hosts tell is stored once and in order: told twice, late, with and without a transcript, while others observe."""
 
 import random
 import subprocess
@@ -33,6 +33,11 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+def observing(desk: Desk, thread: str) -> "subprocess.Popen[str]":
+    """Start a process that observes a thread as long as it is let."""
+    return subprocess.Popen([sys.executable, "-c", OBSERVER, str(desk.db), thread], stdout=subprocess.PIPE, text=True)
 
 
 async def play(desk: Desk, session: Session, steps: Iterable[Step], chance: random.Random, *, sweeps: int) -> int:
@@ -82,9 +87,7 @@ async def test_five_hundred_events_are_stored_once(desk: Desk, tmp_path: Path, h
     steps = chain.from_iterable(map(session.turn, prompts))
     assert await play(desk, session, islice(steps, 40), chance, sweeps=1) > 10
     await desk.sweep()
-    with subprocess.Popen(
-        [sys.executable, "-c", OBSERVER, str(desk.db), session.name], stdout=subprocess.PIPE, text=True
-    ) as observer:
+    with observing(desk, session.name) as observer:
         assert observer.stdout is not None
         assert observer.stdout.readline() == "ready\n"
         try:

@@ -1,4 +1,4 @@
-"""Sessions of coding agents as their hosts tell them: events in the host's own form, and the transcript that grows beside them."""
+"""Sessions of coding agents as their hosts tell them: events in each host's own form, and the transcript beside them."""
 
 import json
 import random

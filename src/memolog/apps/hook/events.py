@@ -27,7 +27,7 @@ _CLAUDE: Final[dict[str, Kind]] = {
 }
 HOSTS: Final[dict[Host, dict[str, Kind]]] = {
     "claude-code": _CLAUDE,
-    "codex": _CLAUDE,
+    "codex": {name: kind for name, kind in _CLAUDE.items() if name != "PostToolUseFailure"},
     "cursor": {
         "sessionStart": "start",
         "beforeSubmitPrompt": "prompt",

@@ -20,21 +20,25 @@ MARK: Final = "memolog.apps.hook"
 NAME: Final = "memolog"
 """What our server is called in a host's configuration."""
 
-Shape: TypeAlias = Callable[[str, bool], dict[str, Any]]
-"""Makes a hook's entry from its command; the flag says that it answers, and so may take longer."""
+Shape: TypeAlias = Callable[[str, int], dict[str, Any]]
+"""Makes a hook's entry from its command and the seconds that it may take."""
 
 
-def _nested(command: str, is_start: bool) -> dict[str, Any]:
-    return {"hooks": [{"type": "command", "command": command, "timeout": 10 if is_start else 5}]}
+def _nested(command: str, seconds: int) -> dict[str, Any]:
+    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
 
 
-def _nested_named(command: str, is_start: bool) -> dict[str, Any]:
-    timeout = 10_000 if is_start else 5_000
-    return {"hooks": [{"name": NAME, "type": "command", "command": command, "timeout": timeout}]}
+def _nested_named(command: str, seconds: int) -> dict[str, Any]:
+    return {"hooks": [{"name": NAME, "type": "command", "command": command, "timeout": seconds * 1000}]}
 
 
-def _flat(command: str, is_start: bool) -> dict[str, Any]:
-    return {"command": command, "timeout": 10 if is_start else 5}
+def _flat(command: str, seconds: int) -> dict[str, Any]:
+    return {"command": command, "timeout": seconds}
+
+
+# A start is answered, so it may take longer; at the end a host is in a hurry, and some allow no more.
+_SECONDS: Final[dict[str, int]] = {"start": 10, "end": 3}
+_USUAL_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +142,7 @@ def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str]
     """Return the files of a host with what belongs in each: the hook's command for every event, and our server's."""
     form = KNOWN[host]
     line = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
-    hooks = {event: form.shape(line, kind == "start") for event, kind in HOSTS[host].items()}
+    hooks = {event: form.shape(line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
     entry = None if server is None else {**form.server, "command": server[0], "args": list(server[1:])}
     files: dict[Path, tuple[bool, bool]] = {place.file(form, form.hooks): (True, False)}
     second = place.file(form, form.servers)
