@@ -59,6 +59,12 @@ def read_only(db: Path) -> None:
     db.parent.chmod(0o500)
 
 
+def no_folder(db: Path) -> None:
+    """Put a file where the database's folder should be, so that nothing can be written down either."""
+    db.parent.rmdir()
+    db.parent.write_bytes(b"")
+
+
 EVENTS = [
     {"hook_event_name": "SessionStart", "source": "startup"},
     {"hook_event_name": "UserPromptSubmit", "prompt": "hello"},
@@ -73,7 +79,7 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize("damage", [broken, torn, missing, folder, read_only])
+@pytest.mark.parametrize("damage", [broken, torn, missing, folder, read_only, no_folder])
 def test_a_broken_database_does_not_fail_the_host(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Every event ends well and quietly; only the start may say that it begins without memory."""
     place = tmp_path / "place"
