@@ -69,10 +69,13 @@ def uninstalling(targets: Sequence[Target]) -> list[Change]:
         if before is None:
             continue
         text, ending = _plain(before)
-        after: str | None = _as_it_was(_naming(target.path, _uninstalled, target, text), ending)
-        kept = _read(backup_of(target.path))
-        if after == before:
+        bare = _naming(target.path, _uninstalled, target, text)
+        if bare == text:
             continue
+        kept = _read(backup_of(target.path))
+        if kept is not None and target.is_cursor and "version" not in _at(_plain(kept)[0]):
+            bare = remove(bare, (), lambda name, _: name == "version")
+        after: str | None = _as_it_was(bare, ending)
         if kept is not None and _tokens(kept) == _tokens(after or ""):
             after = kept
         elif kept is None and _is_bare(after or ""):
