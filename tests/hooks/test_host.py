@@ -174,7 +174,7 @@ def test_a_hook_loads_next_to_nothing() -> None:
         "memolog.version",
         "memolog.apps",
         "memolog.apps.hook",
-        *(f"memolog.apps.hook.{name}" for name in ("entry", "events", "private", "project", "spool")),
+        *(f"memolog.apps.hook.{name}" for name in ("entry", "events", "options", "private", "project", "spool")),
     }
 
 

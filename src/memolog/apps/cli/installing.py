@@ -125,7 +125,7 @@ def _address(named: str | None) -> str:
     import os
     from pathlib import Path
 
-    from memolog.apps.hook.entry import default_db
+    from memolog.apps.hook.options import default_db
 
     address = named or default_db(os.environ)
     return address if "://" in address else str(Path(address).expanduser().resolve())

@@ -2,5 +2,7 @@
 
 from memolog.apps.hook.entry import main
 
+__all__: list[str] = []
+
 if __name__ == "__main__":
     main()

@@ -9,50 +9,23 @@ neither fail nor hold up the host: whatever happens, it ends well and says so in
 """
 
 # A host waits for this: what one event needs is loaded for that event, and pathlib for none.
-# ruff: noqa: PLC0415, PTH100, PTH118
+# ruff: noqa: PLC0415
 
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from memolog.apps.hook.events import HOSTS, Host, record_of
+from memolog.apps.hook.options import Options
 from memolog.apps.hook.project import resource_of, started_in
-from memolog.apps.hook.spool import Spool, home, note, spool_of
+from memolog.apps.hook.spool import note
 
-__all__ = ["DEFAULT_TOKENS", "Options", "default_db", "handle", "main", "sweep_apart"]
+__all__ = ["handle", "main", "sweep_apart"]
 
-DEFAULT_TOKENS: Final = 2_300
-"""What a pack may hold: hosts cut what is longer than ten thousand characters or so."""
 _WAKES: Final = ("stop", "compact", "end")
-
-
-class Options:
-    """What a hook was told on its command line."""
-
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.verb = arguments[0] if arguments else ""
-        given = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-        self.db = given.get("--db") or default_db(environment)
-        if "://" not in self.db:
-            self.db = os.path.abspath(self.db)
-        self.resource = given.get("--resource") or environment.get("MEMOLOG_RESOURCE")
-        self.folder = given.get("--folder")
-        self.config = given.get("--config")
-        tokens = given.get("--tokens") or ""
-        self.tokens = int(tokens) if tokens.isdigit() else DEFAULT_TOKENS
-
-    @property
-    def spool(self) -> Spool:
-        """Return where events are written down."""
-        return spool_of(self.db, os.environ)
-
-
-def default_db(environment: Mapping[str, str]) -> str:
-    """Return the database that hooks use unless told otherwise: one for all projects of a user."""
-    return environment.get("MEMOLOG_DB") or os.path.join(home(environment), "memolog.db")
 
 
 def main() -> None:
@@ -60,6 +33,8 @@ def main() -> None:
     options = Options(sys.argv[1:], os.environ)
     if options.verb == "mcp":
         # A server is no hook: its host is told how it ended.
+        from memolog.apps.hook.serving import serve
+
         serve(options)
         return
     try:
@@ -135,13 +110,3 @@ def sweep_apart(options: Options) -> None:
         os.execve(sys.executable, arguments, environment)  # noqa: S606 - our own interpreter and module
     finally:
         os._exit(0)
-
-
-def serve(options: Options) -> None:
-    """Offer the tools of the project that the host works in; who may see whose memory is settled here, not by the model."""
-    from memolog.apps.cli.main import app
-
-    folder = options.folder if options.folder and "$" not in options.folder else None
-    resource = options.resource or resource_of(started_in(folder, os.environ))
-    arguments = ["mcp", "--db", options.db, "--resource", resource]
-    app(arguments + (["--config", options.config] if options.config else []))

@@ -9,8 +9,9 @@ import json
 import os
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from memolog.apps.hook.options import Options
 from memolog.apps.hook.spool import note
 from memolog.config import Config
 from memolog.domain.errors import MemologError
@@ -18,15 +19,12 @@ from memolog.runtime.clock import SystemClock
 from memolog.runtime.memory import Memory
 from memolog.runtime.packing import context_pack
 
-if TYPE_CHECKING:
-    from memolog.apps.hook.entry import Options
-
 __all__ = ["greeting"]
 
 _LONGEST_WAIT: Final = 3.0
 
 
-def greeting(options: "Options", record: dict[str, Any]) -> str:
+def greeting(options: Options, record: dict[str, Any]) -> str:
     """Return what the host is told at the start of a session, in its own form; nothing where there is nothing to tell."""
     text, wrong = _in_time(options, record)
     if wrong:
@@ -34,7 +32,7 @@ def greeting(options: "Options", record: dict[str, Any]) -> str:
     return _said(record["host"], text, wrong)
 
 
-def _in_time(options: "Options", record: dict[str, Any]) -> tuple[str, str]:
+def _in_time(options: Options, record: dict[str, Any]) -> tuple[str, str]:
     """Return the pack, or what is wrong. A database that hangs is left behind: the process ends without it."""
     if "://" not in options.db and not Path(options.db).exists():
         return "", ""
@@ -52,7 +50,7 @@ def _in_time(options: "Options", record: dict[str, Any]) -> tuple[str, str]:
     return found[0] if found else ("", "the database did not answer in time")
 
 
-async def _pack(options: "Options", record: dict[str, Any]) -> str:
+async def _pack(options: Options, record: dict[str, Any]) -> str:
     config = Config.load(toml=options.config, environment=os.environ).with_overrides({"read_only": True})
     async with Memory(options.db, config=config) as memory:
         pack = await context_pack(memory, record["resource"], record["session"], tokens=options.tokens)
