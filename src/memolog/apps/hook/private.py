@@ -11,7 +11,6 @@ __all__ = ["Curtain", "public", "public_text"]
 
 # What we hand to a host comes back in its transcript: memory does not remember itself.
 _TAG: Final = re.compile(r"<\s*(/?)\s*(?:private|memory-pack)(?=[\s/>]|$)[^<>]*>?", re.IGNORECASE)
-_MIGHT_HOLD: Final = re.compile(r"private|memory-pack", re.IGNORECASE)
 
 
 class Curtain:
@@ -23,7 +22,7 @@ class Curtain:
 
     def through(self, text: str) -> str:
         """Return what of a text may be kept. An unclosed tag hides all that follows; a closing one alone hides only itself."""
-        if not self.depth and not _MIGHT_HOLD.search(text):
+        if not self.depth and not _might_hold(text):
             return text
         kept: list[str] = []
         at = 0
@@ -38,6 +37,12 @@ class Curtain:
         if not self.depth:
             kept.append(text[at:])
         return "".join(kept)
+
+
+def _might_hold(text: str) -> bool:
+    """Tell whether a closer look is worth it: outputs are long, and hardly any holds a tag."""
+    low = text.lower()
+    return "private" in low or "memory-pack" in low
 
 
 def public_text(text: str) -> str:
@@ -59,7 +64,7 @@ def public(value: Any) -> Any:
 
 def _public_json(text: str) -> str:
     """Return a text that may be JSON: escaped tags in it are tags too, and what is left is JSON again."""
-    if not _MIGHT_HOLD.search(text) and "\\u" not in text:
+    if not _might_hold(text) and "\\u" not in text:
         return text
     try:
         value = json.loads(text)
