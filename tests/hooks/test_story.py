@@ -158,3 +158,16 @@ async def test_a_command_of_the_host_is_one_prompt(desk: Desk, tmp_path: Path) -
     await desk.sweep()
     await desk.later()
     assert len(await desk.messages(session.name)) == 1
+
+
+async def test_what_a_host_adds_to_a_prompt_makes_no_second_one(desk: Desk, tmp_path: Path) -> None:
+    """An editor writes what it has open before the words: the event told the words alone, and they were said once."""
+    session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    for number, prompt in enumerate(("rename the login schema everywhere", "yes")):
+        desk.tell("codex", session.event("UserPromptSubmit", prompt=prompt, turn_id=str(number)))
+        text = f"# Context from my editor\nopen: a.ts\n\n## My request\n{prompt}\n"
+        session.write(session._codex_line("user", text, ""))
+        desk.clock.advance(minutes=5)
+    await desk.sweep()
+    await desk.later()
+    assert len(await desk.messages(session.name)) == 2

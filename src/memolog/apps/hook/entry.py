@@ -69,9 +69,9 @@ def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options],
         from memolog.apps.hook.start import greeting
 
         spool.append(name, record)
-        said = greeting(options, record)
+        # First, so that nothing else goes on in this process when it makes another; it takes its time anyway.
         wake(options)
-        return said
+        return greeting(options, record)
     spool.append(name, record)
     if record["kind"] in _WAKES:
         wake(options)

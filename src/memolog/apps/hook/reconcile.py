@@ -23,6 +23,8 @@ _NEAR_ANSWER: Final = timedelta(minutes=10)
 _PAST: Final = timedelta(minutes=1)
 _COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+# Words enough that nobody says them by chance inside others.
+_LONG: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,8 +44,7 @@ class _Known:
     ids: set[str] = field(default_factory=set[str])
     calls: set[str] = field(default_factory=set[str])
     results: set[str] = field(default_factory=set[str])
-    texts: dict[tuple[str, str], list[datetime]] = field(default_factory=dict[tuple[str, str], list[datetime]])
-    answers: list[tuple[datetime, str]] = field(default_factory=list[tuple[datetime, str]])
+    texts: list[tuple[str, str, datetime]] = field(default_factory=list[tuple[str, str, datetime]])
     by_events: dict[tuple[str, str], list[datetime]] = field(default_factory=dict[tuple[str, str], list[datetime]])
 
     def add(self, role: str, at: datetime | None, parts: Iterable[Part], *, by_event: bool = False) -> None:
@@ -62,9 +63,10 @@ class _Known:
         if not said:
             return
         text = squeezed("\n".join(said))
-        (self.by_events if by_event else self.texts).setdefault((role, text), []).append(at or _EPOCH)
-        if role == "assistant" and not by_event:
-            self.answers.append((at or _EPOCH, text))
+        if by_event:
+            self.by_events.setdefault((role, text), []).append(at or _EPOCH)
+        else:
+            self.texts.append((role, text, at or _EPOCH))
 
     def has(self, heard: Heard) -> bool:
         """Tell whether something that an event tells of is known."""
@@ -87,12 +89,19 @@ class _Known:
         return any(abs(heard.at - then) <= SAME for then in self.by_events.get((role, text), ()))
 
     def _was_said(self, role: str, text: str, at: datetime) -> bool:
-        near = _NEAR_ANSWER if role == "assistant" else _NEAR_PROMPT
-        if any(abs(at - then) <= near for then in self.texts.get((role, text), ())):
-            return True
+        near = _near(role)
+        said = [one for by, one, then in self.texts if by == role and abs(at - then) <= near]
         # An answer may have come in several pieces.
-        pieces = (said for then, said in self.answers if abs(at - then) <= near)
-        return role == "assistant" and text in " ".join(pieces)
+        return any(_holds(one, text) for one in said) or (role == "assistant" and text in " ".join(said))
+
+
+def _near(role: str) -> timedelta:
+    return _NEAR_ANSWER if role == "assistant" else _NEAR_PROMPT
+
+
+def _holds(line: str, told: str) -> bool:
+    """Tell whether a line says what an event told: a host may write what it added itself before or around it."""
+    return line == told or line.endswith(f" {told}") or (len(told) >= _LONG and told in line)
 
 
 def squeezed(text: str) -> str:
@@ -161,11 +170,10 @@ class _Told:
         if not isinstance(part, TextPart):
             return False
         text, at = squeezed(part.text), line.created_at or _EPOCH
-        near = _NEAR_ANSWER if line.role == "assistant" else _NEAR_PROMPT
         for index, (role, said, then) in enumerate(self.texts):
-            if role != line.role or not abs(at - then) <= near:
+            if role != line.role or abs(at - then) > _near(role):
                 continue
-            if text == said:
+            if _holds(text, said):
                 del self.texts[index]
                 return True
             if text and role == "assistant" and text in said:
