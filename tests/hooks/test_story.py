@@ -171,3 +171,24 @@ async def test_what_a_host_adds_to_a_prompt_makes_no_second_one(desk: Desk, tmp_
     await desk.sweep()
     await desk.later()
     assert len(await desk.messages(session.name)) == 2
+
+
+async def test_a_session_that_goes_on_from_another_repeats_nothing(desk: Desk, tmp_path: Path) -> None:
+    """A host may copy the lines of the old session into the file of the new one: only what is new is stored with the new one."""
+    old = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="old")
+    new = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="new")
+    new.numbers.seed(99)
+    for kind, what in old.turn("the old one"):
+        if kind == "line":
+            old.write(what)
+            new.write({**what, "sessionId": "new"})
+        else:
+            desk.tell("claude-code", what)
+    await desk.sweep()
+    for round_ in range(2):
+        for kind, what in new.turn(f"the new one {round_}"):
+            new.write(what) if kind == "line" else desk.tell("claude-code", what)
+        await desk.sweep()
+    await desk.later()
+    assert brief(await desk.messages("old")) == old.said
+    assert brief(await desk.messages("new")) == new.said

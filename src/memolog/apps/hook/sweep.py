@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from memolog.apps.hook.reconcile import Told, reconcile
 from memolog.apps.hook.spool import Spool, note, spool_of
 from memolog.config import Config
 from memolog.domain.clock import Clock
-from memolog.domain.errors import MemologError, ThreadNotFound
+from memolog.domain.errors import MemologError, MessageNotFound, ThreadNotFound
 from memolog.domain.message import Message
 from memolog.domain.observation import Span
 from memolog.runtime.clock import SystemClock
@@ -162,7 +162,7 @@ class Sweep:
             reconcile(
                 thread,
                 await _rows(store, session.resource, thread),
-                written.get(thread),
+                await _own_lines(store, session.resource, written.get(thread)),
                 [one for one in heard if one.thread == thread],
                 is_over=session.is_over or not has_source,
             )
@@ -219,6 +219,21 @@ def _seen(session: _Session) -> Record:
 
 def _once(records: Sequence[Record]) -> list[Record]:
     return list({id(one): one for one in records}.values())
+
+
+async def _own_lines(store: Store, resource: str, written: Conversation | None) -> Conversation | None:
+    """Return a transcript without what it was begun with: a session that goes on from another may repeat all of it."""
+    first = next(iter(written.messages), None) if written else None
+    if written is None or first is None or first.id is None:
+        return written
+    try:
+        (row, *_) = await store.messages.get(resource, first.id)
+    except MessageNotFound:
+        return written
+    if row.thread == written.thread:
+        return written
+    there = {one.id for one in await _rows(store, resource, row.thread)}
+    return replace(written, messages=tuple(one for one in written.messages if one.id not in there))
 
 
 async def _rows(store: Store, resource: str, thread: str) -> tuple[Message, ...]:
