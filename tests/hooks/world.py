@@ -121,11 +121,18 @@ class Desk:
     clock: FakeClock
     config: Config = SMALL
     resource: str | None = "project"
+    server: str | None = None
+    """A server's address, where the database is no file."""
+
+    @property
+    def where(self) -> str:
+        """Return the address of the database."""
+        return self.server or str(self.db)
 
     def options(self, host: str) -> Options:
         """Return what a hook's command line says."""
         named = ["--resource", self.resource] if self.resource else []
-        return Options([host, "--db", str(self.db), *named], {})
+        return Options([host, "--db", self.where, *named], {})
 
     def tell(self, host: str, event: dict[str, Any], at: datetime | None = None) -> str:
         """Let a hook hear an event, in this process."""
@@ -134,7 +141,7 @@ class Desk:
 
     async def sweep(self) -> None:
         """Store what was written down."""
-        await Sweep(self.options("sweep").spool, str(self.db), self.config, self.clock).run()
+        await Sweep(self.options("sweep").spool, self.where, self.config, self.clock).run()
 
     async def later(self, **duration: float) -> None:
         """Let time go by, so that every session is over, and sweep."""
@@ -143,7 +150,7 @@ class Desk:
 
     async def messages(self, thread: str, resource: str | None = None) -> tuple[Message, ...]:
         """Return what is stored of a thread."""
-        async with Memory(str(self.db), config=self.config, clock=self.clock) as memory:
+        async with Memory(self.where, config=self.config, clock=self.clock) as memory:
             store = (await memory.open()).store
             return await store.messages.after(resource or str(self.resource), thread)
 
