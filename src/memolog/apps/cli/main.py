@@ -11,6 +11,7 @@ from memolog.apps.cli import (
     compacting,
     finding,
     forgetting,
+    installing,
     looking,
     measuring,
     mending,
@@ -60,6 +61,7 @@ for group in (tasks, task_changes):
     _tasks.add_typer(group.app)
 for group in (
     setting_up,
+    installing,
     looking,
     finding,
     steering,
