@@ -96,6 +96,17 @@ async def test_a_guard_that_jumps_to_the_end(tmp_path: Path, guard: Any, text: s
     assert text not in str(model.received[-1])
 
 
+@pytest.mark.parametrize("guard", [at_the_door, at_each_step], ids=["door", "step"])
+async def test_a_first_turn_that_is_stopped(tmp_path: Path, guard: Any) -> None:
+    """Handed in again as history, it is not taken for a conversation that memory came late to."""
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = create_agent(Scripted(script=script), middleware=[MemoryMiddleware(memory), guard])
+        stopped = await bot.ainvoke(said("a bad question"), HERE)
+        await bot.ainvoke({"messages": [*stopped["messages"], {"role": "user", "content": "one"}]}, HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == ["user: one", "assistant: about one"]
+
+
 async def test_a_jump_that_is_no_guard(tmp_path: Path) -> None:
     """A limit may end a run too: whoever has such middleware keeps what was said."""
     async with Memory(tmp_path / "m.db") as memory:

@@ -189,23 +189,23 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def after_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End the turn."""
         del runtime
-        if (run := state.get("memolog_run")) is not None:
-            self._driver.call(self._end(run, state["messages"]))
+        self._driver.call(self._end(state))
         return _ended(state["messages"])
 
     async def aafter_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End the turn."""
         del runtime
-        if (run := state.get("memolog_run")) is not None:
-            await self._driver.acall(self._end(run, state["messages"]))
+        await self._driver.acall(self._end(state))
         return _ended(state["messages"])
 
-    async def _end(self, run: Run, messages: list[AnyMessage]) -> None:
-        if run.is_asked and self._discards_on_jump:
-            # The last step began and no answer came through it: a guard has jumped to the end.
-            await run.discard()
-        else:
-            await run.finish(messages)
+    async def _end(self, state: MemoryState) -> None:
+        run = state.get("memolog_run")
+        is_stopped = run is None or run.is_asked
+        if is_stopped and self._discards_on_jump:
+            # No step began, or the last one did and no answer came through it: a guard has jumped to the end.
+            await self._begun(state).stop(state["messages"])
+        elif run is not None:
+            await run.finish(state["messages"])
 
     def stop(self, state: MemoryState) -> None:
         """Discard the turn of the run with this state: a guard has stopped it."""
