@@ -16,6 +16,7 @@ from pydantic_ai.models.function import AgentInfo
 from adapters.kit import brief, check_pairs, stored
 from adapters.pydantic_ai_world import Script, words
 from memolog import Event, InputError, Memory, NotFound
+from memolog.adapters.guards import GuardStopped
 from memolog.adapters.pydantic_ai import Child, MemoryCapability, child_memory, discard_turn
 from memolog.runtime.events import Withdrawn
 
@@ -234,6 +235,21 @@ async def test_a_guard_that_stops_discards_the_turn(memory: Watched, words_: str
     assert await lines(memory, "t1") == ["user: hello", "assistant: you said: hello"]
     await agent.run("again", conversation_id="t1")
     assert words_ not in script.prompts.sent[-1][1]
+
+
+async def test_the_stop_of_our_own_guards_discards_without_being_named(memory: Watched) -> None:
+    """What `Guards` raises is known as a stop."""
+
+    class Own(AbstractCapability[Any]):
+        async def after_model_request(
+            self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
+        ) -> ModelResponse:
+            raise GuardStopped("no-secrets", "output", "it holds a secret")
+
+    agent = Agent(Script().model, capabilities=[MemoryCapability(memory, "alice"), Own()])
+    with pytest.raises(GuardStopped):
+        await agent.run("hello", conversation_id="t1")
+    assert await lines(memory, "t1") == []
 
 
 async def test_a_guard_after_a_tool_loop_discards_all_of_it(memory: Watched) -> None:

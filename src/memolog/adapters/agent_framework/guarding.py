@@ -19,6 +19,7 @@ from agent_framework.exceptions import AgentInvalidResponseException
 
 from memolog.adapters.agent_framework.provider import MemoryProvider
 from memolog.adapters.agent_framework.running import Run
+from memolog.adapters.guards import GuardStopped
 
 __all__ = ["MemoryGuard"]
 
@@ -33,7 +34,7 @@ class MemoryGuard(AgentMiddleware):
         self,
         provider: MemoryProvider,
         *,
-        guards: tuple[type[Exception], ...] = (MiddlewareException, AgentInvalidResponseException),
+        guards: tuple[type[Exception], ...] = (GuardStopped, MiddlewareException, AgentInvalidResponseException),
     ) -> None:
         """Take the provider whose turns are guarded, and what guards raise: a model that fails raises too, and is no guard."""
         self._provider, self._guards = provider, guards

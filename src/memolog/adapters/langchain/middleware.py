@@ -23,6 +23,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from memolog.adapters.guards import GuardStopped
 from memolog.adapters.langchain.driving import Driver
 from memolog.adapters.langchain.messages import to_langchain
 from memolog.adapters.langchain.running import Run
@@ -65,7 +66,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: bool = True,
         edge_after_results: bool = True,
         discard_on_jump: bool = True,
-        guards: tuple[type[Exception], ...] = (PIIDetectionError,),
+        guards: tuple[type[Exception], ...] = (GuardStopped, PIIDetectionError),
         zone: str | None = None,
     ) -> None:
         """Take a memory, and whose it is: a name, a function of the runtime, or what the run's `configurable` says.

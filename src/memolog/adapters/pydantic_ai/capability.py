@@ -20,6 +20,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
+from memolog.adapters.guards import GuardStopped
 from memolog.adapters.pydantic_ai.request import is_resuming, with_context
 from memolog.adapters.pydantic_ai.run import MemoryRun, Place
 from memolog.adapters.pydantic_ai.tools import READING, WRITING, make_toolset
@@ -66,7 +67,7 @@ class MemoryCapability(AbstractCapability[Any]):
     """Where the user is, such as `Europe/Lisbon`."""
     tools: bool = True
     """Whether the model is offered the three tools, with guidance on how to use them."""
-    discard_on: tuple[type[BaseException], ...] = ()
+    discard_on: tuple[type[BaseException], ...] = (GuardStopped,)
     """The errors by which guards stop a run: nothing of such a run stays."""
     id: str | None = _ID
     outer: MemoryRun | None = field(default=None, repr=False, compare=False)
