@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from memolog.domain.message import NewMessage
 from memolog.store import Store, open_store
@@ -23,6 +24,9 @@ from memolog.store.store import StoreOptions
 from memolog.tokens import HeuristicCounter, count_message
 
 LONG = os.environ.get("MEMOLOG_LONG") == "1"
+# The quick tests try the same examples each time, so that they judge a change and not the day; the long ones go looking.
+settings.register_profile("memolog", derandomize=not LONG)
+settings.load_profile("memolog")
 ENGINES = ("memory", "sqlite", "postgres")
 
 

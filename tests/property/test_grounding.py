@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conftest import counts
@@ -26,6 +26,7 @@ prose = st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join) | texts
 
 @settings(max_examples=counts(150, 2_000), deadline=None)
 @given(prose)
+@example("an area of 10² fields")
 def test_a_text_grounds_itself(text: str) -> None:
     """Whatever can be found in a text is found again in the same text: the two sides read alike."""
     assert ungrounded(text, [text]) == ()

@@ -19,6 +19,8 @@ UNSPACED: Final = (
 _ENTITY: Final = re.compile(r"&(?:amp;)*+(lt|gt|quot|apos|#39|nbsp);|&amp;", re.IGNORECASE)
 _ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "nbsp": " "}
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+# A raised or lowered digit after a number is no further digit of it: 10² is not 102.
+_RAISED: Final = re.compile(r"(?<=\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u2080-\u2089])")
 _ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
 _APART: Final = re.compile(rf"[{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
@@ -45,7 +47,7 @@ def folded(text: str) -> str:
     """Return the text without differences that mean nothing: case, width, entities, invisible characters."""
     text = unescaped(text)
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+        text = unicodedata.normalize("NFKC", _RAISED.sub(" ", _INVISIBLE.sub("", text)))
     return text.casefold()
 
 
