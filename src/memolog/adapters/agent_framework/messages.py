@@ -8,10 +8,11 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from agent_framework import Message, UsageDetails
 
+from memolog.adapters.exact import Said
 from memolog.adapters.holes import JsonDict, filled, holding, value_at
 from memolog.domain.codec import check_json, dumps
 from memolog.domain.errors import NotJson
@@ -41,25 +42,6 @@ _ROLES: Final[dict[str, Role]] = {
 CONTROLS: Final = frozenset({"function_approval_request", "function_approval_response", "oauth_consent_request"})
 """Contents by which a person steers a run; nobody says them to the model."""
 _SAID: Final = ("role", "contents", "author_name")
-
-
-class Shown(Protocol):
-    """A message of ours, new, stored or in a context."""
-
-    @property
-    def role(self) -> Role:
-        """Return who speaks."""
-        ...
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Return what is said."""
-        ...
-
-    @property
-    def speaker(self) -> str | None:
-        """Return the speaker's name."""
-        ...
 
 
 # ---------------------------------------------------------------- from Agent Framework
@@ -218,7 +200,7 @@ def _result(content: JsonDict) -> Part:
 # ---------------------------------------------------------------- to Agent Framework
 
 
-def to_agent_framework(message: Shown) -> Message:
+def to_agent_framework(message: Said) -> Message:
     """Return the message of Agent Framework that says what ours says."""
     head = _head(message.parts)
     whole = head.pop("whole", None)

@@ -6,7 +6,7 @@ beside its parts. Knows no agent and no store.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -20,6 +20,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
+from memolog.adapters.exact import Said
 from memolog.adapters.langchain.blocks import KEY, Block, block_of, carried, part_of, with_carried
 from memolog.domain.codec import check_json, dumps, loads
 from memolog.domain.errors import NotJson
@@ -60,25 +61,6 @@ _SAID: Final = ("content", "tool_calls", "invalid_tool_calls", "name")
 # What a field holds where it says nothing; the others hold None.
 _EMPTY: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}}
 _SAID_BY_RESULT: Final = (*_SAID, "tool_call_id", "status")
-
-
-class Shown(Protocol):
-    """A message of ours, new, stored or in a context."""
-
-    @property
-    def role(self) -> Role:
-        """Return who speaks."""
-        ...
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Return what is said."""
-        ...
-
-    @property
-    def speaker(self) -> str | None:
-        """Return the speaker's name."""
-        ...
 
 
 # ---------------------------------------------------------------- from LangChain
@@ -200,7 +182,7 @@ def _is_json(value: object) -> bool:
 # ---------------------------------------------------------------- to LangChain
 
 
-def to_langchain(message: Shown) -> list[AnyMessage]:
+def to_langchain(message: Said) -> list[AnyMessage]:
     """Return the messages of LangChain that say what ours says: one, or one a result."""
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
     rest = tuple(part for part in message.parts if not isinstance(part, ToolResultPart))

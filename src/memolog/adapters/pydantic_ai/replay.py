@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest
 
+from memolog.adapters.exact import Said
 from memolog.adapters.pydantic_ai.parts import Json, marked
 from memolog.domain.message import (
     FilePart,
     Part,
     ReasoningPart,
-    Role,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -30,25 +30,6 @@ __all__ = ["to_model_messages"]
 # Stands where no time is known; it is not sent to any model.
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TOOL: Final = "unknown"
-
-
-class Said(Protocol):
-    """A message as a context or the store has it."""
-
-    @property
-    def role(self) -> Role:
-        """Return who speaks."""
-        ...
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Return what is said."""
-        ...
-
-    @property
-    def created_at(self) -> datetime | None:
-        """Return when it was said, where that is known."""
-        ...
 
 
 def to_model_messages(messages: Iterable[Said]) -> list[ModelMessage]:
