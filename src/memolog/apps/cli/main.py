@@ -11,6 +11,7 @@ from memolog.apps.cli import (
     compacting,
     finding,
     forgetting,
+    gateway,
     looking,
     measuring,
     mending,
@@ -71,6 +72,7 @@ for group in (
     mending,
     measuring,
     serving,
+    gateway,
 ):
     app.add_typer(group.app)
 app.add_typer(_tasks, name="tasks")
