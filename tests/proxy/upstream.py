@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import uvicorn
@@ -58,18 +59,20 @@ class Upstream:
     left: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a client closes a stream half-way."""
     numbers: int = 0
+    tokens: Callable[[Seen], int] = lambda _: 100
+    """What it reports as the length of a request."""
 
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
         raw = await request.body()
         seen = Seen(request.method, str(request.url.path), dict(request.headers), raw)
         self.seen.append(seen)
-        reply = self.script(seen)
+        reply = self.script(seen) if raw or request.method != "OPTIONS" else Response(b"")
         if isinstance(reply, Response):
             return reply
         self.numbers += 1
         make = {"/v1/chat/completions": _chat, "/v1/responses": _response, "/v1/messages": _message}[seen.path]
-        whole, events = make(reply, seen.body, self.numbers)
+        whole, events = make(reply, seen.body, self.numbers, self.tokens(seen))
         if not seen.body.get("stream"):
             return JSONResponse(whole, headers={"x-request-id": f"req_{self.numbers}"})
         return StreamingResponse(self._pieces(events), media_type="text/event-stream")
@@ -79,7 +82,7 @@ class Upstream:
         data = b"".join(events)
         cuts = [0, *range(len(events[0]) + len(events[1]) + len(events[2]), len(data), 97), len(data)]
         try:
-            for start, end in zip(cuts, cuts[1:], strict=False):
+            for start, end in pairwise(cuts):
                 yield data[start:end]
                 if self.pause is not None and start == 0:
                     self.paused.set()
@@ -92,9 +95,9 @@ class Upstream:
 @asynccontextmanager
 async def running(upstream: Upstream) -> AsyncGenerator[str]:
     """Run the provider on a port that the system chooses; yields its address."""
-    methods = ["GET", "POST", "DELETE"]
+    methods = ["GET", "POST", "DELETE", "OPTIONS"]
     app = Starlette(routes=[Route("/{path:path}", upstream.answer, methods=methods)])
-    async with listening(uvicorn.Config(app, log_config=None), "127.0.0.1", 0) as where:
+    async with listening(uvicorn.Config(app, log_config=None, timeout_keep_alive=300), "127.0.0.1", 0) as where:
         yield where.url
 
 
@@ -111,9 +114,14 @@ def _event(data: Any, name: str | None = None) -> bytes:
     return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
 
 
-def _chat(reply: str | Call, body: Any, number: int) -> tuple[Any, list[bytes]]:
+def _chat(reply: str | Call, body: Any, number: int, tokens: int) -> tuple[Any, list[bytes]]:
     about = {"id": f"chatcmpl_{number}", "created": 1, "model": body["model"]}
-    usage = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107, "prompt_tokens_details": {"cached_tokens": 40}}
+    usage = {
+        "prompt_tokens": tokens,
+        "completion_tokens": 7,
+        "total_tokens": tokens + 7,
+        "prompt_tokens_details": {"cached_tokens": 40},
+    }
     if isinstance(reply, Call):
         arguments = json.dumps(reply.arguments)
         call = {"id": reply.id, "type": "function", "function": {"name": reply.name, "arguments": arguments}}
@@ -144,11 +152,11 @@ def _chat(reply: str | Call, body: Any, number: int) -> tuple[Any, list[bytes]]:
     return whole, [*events, _event("[DONE]")]
 
 
-def _response(reply: str | Call, body: Any, number: int) -> tuple[Any, list[bytes]]:
+def _response(reply: str | Call, body: Any, number: int, tokens: int) -> tuple[Any, list[bytes]]:
     usage = {
-        "input_tokens": 100,
+        "input_tokens": tokens,
         "output_tokens": 7,
-        "total_tokens": 107,
+        "total_tokens": tokens + 7,
         "input_tokens_details": {"cached_tokens": 40},
         "output_tokens_details": {"reasoning_tokens": 0},
     }
@@ -168,11 +176,20 @@ def _response(reply: str | Call, body: Any, number: int) -> tuple[Any, list[byte
         ]
     else:
         block = {"type": "output_text", "text": reply, "annotations": [], "logprobs": []}
-        item = {"id": f"msg_{number}", "type": "message", "status": "completed", "role": "assistant", "content": [block]}
+        item = {
+            "id": f"msg_{number}",
+            "type": "message",
+            "status": "completed",
+            "role": "assistant",
+            "content": [block],
+        }
         where = {"item_id": item["id"], "output_index": 1, "content_index": 0}
         deltas = [
             {"type": "response.content_part.added", **where, "part": {**block, "text": ""}},
-            *({"type": "response.output_text.delta", **where, "delta": half, "logprobs": []} for half in _halves(reply)),
+            *(
+                {"type": "response.output_text.delta", **where, "delta": half, "logprobs": []}
+                for half in _halves(reply)
+            ),
         ]
     whole = {
         "id": f"resp_{number}",
@@ -200,8 +217,13 @@ def _response(reply: str | Call, body: Any, number: int) -> tuple[Any, list[byte
     return whole, [_event({**one, "sequence_number": n}, one["type"]) for n, one in enumerate(told)]
 
 
-def _message(reply: str | Call, body: Any, number: int) -> tuple[Any, list[bytes]]:
-    usage = {"input_tokens": 60, "output_tokens": 7, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 0}
+def _message(reply: str | Call, body: Any, number: int, tokens: int) -> tuple[Any, list[bytes]]:
+    usage = {
+        "input_tokens": tokens - 40,
+        "output_tokens": 7,
+        "cache_read_input_tokens": 40,
+        "cache_creation_input_tokens": 0,
+    }
     thought = {"type": "thinking", "thinking": "Let me see.", "signature": f"sig-{number}"}
     if isinstance(reply, Call):
         block: Any = {"type": "tool_use", "id": reply.id, "name": reply.name, "input": reply.arguments}
@@ -224,8 +246,15 @@ def _message(reply: str | Call, body: Any, number: int) -> tuple[Any, list[bytes
         "usage": usage,
     }
     told: list[Any] = [
-        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+        {
+            "type": "message_start",
+            "message": {**whole, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}},
+        },
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+        },
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Let me see."}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": f"sig-{number}"}},
         {"type": "content_block_stop", "index": 0},

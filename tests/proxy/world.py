@@ -32,6 +32,7 @@ class World:
     openai: openai.AsyncOpenAI
     anthropic: anthropic.AsyncAnthropic
     http: httpx.AsyncClient
+    upstream_url: str = ""
 
     async def lines(self, thread: str = "t1", resource: str = "alice") -> list[str]:
         """Return what is stored, a line a part."""
@@ -51,7 +52,8 @@ async def opened(
         upstream = Upstream(script)
         provider = await stack.enter_async_context(running(upstream))
         memory = await stack.enter_async_context(Memory(address, config=config or Config()))
-        known = ProxySettings(**{"openai": f"{provider}/v1", "anthropic": provider, **settings})
+        given: dict[str, Any] = {"openai": f"{provider}/v1", "anthropic": provider, **settings}
+        known = ProxySettings(**given)
         at = await stack.enter_async_context(serve(memory, known, port=0))
         first = openai.AsyncOpenAI(base_url=f"{at.url}/v1", api_key=KEY, max_retries=retries)
         second = anthropic.AsyncAnthropic(base_url=at.url, api_key=KEY, max_retries=retries)
@@ -59,7 +61,7 @@ async def opened(
         for client in (first, second):
             stack.push_async_callback(client.close)
         stack.push_async_callback(http.aclose)
-        yield World(memory, upstream, at.url, first, second, http)
+        yield World(memory, upstream, at.url, first, second, http, provider)
 
 
 class Conversation:

@@ -10,7 +10,7 @@ import typer
 
 from memolog.apps.cli.telling import console, fields, print_json
 from memolog.apps.cli.verb import Answer, Call, verb
-from memolog.domain.errors import ConfigError
+from memolog.domain.errors import InputError
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,13 +38,11 @@ async def proxy(
     resource: Annotated[
         str | None, typer.Option("--resource", "-r", help="Whose memory, if a request names only a thread.")
     ] = None,
-    token: Annotated[
+    token_file: Annotated[
         str | None,
         typer.Option(
-            "--token",
-            envvar="MEMOLOG_PROXY_TOKEN",
-            show_envvar=False,
-            help="What clients must show; better set as MEMOLOG_PROXY_TOKEN.",
+            "--token-file",
+            help="The file with the token that clients must show; without it, the variable MEMOLOG_PROXY_TOKEN.",
         ),
     ] = None,
     seconds: Annotated[
@@ -54,14 +52,9 @@ async def proxy(
     """Add memory to any OpenAI or Anthropic client: point it here and name a thread in a header. Ends at Ctrl-C."""
     import asyncio
 
-    try:
-        from memolog.apps.proxy import ProxySettings, serve
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"The proxy needs {error.name}, which is not installed.",
-            why="Servers are an extra.",
-            then='Run: pip install "memolog[web]".',
-        ) from error
+    from memolog.apps.proxy import ProxySettings, serve
+
+    token = _token(token_file)
     settings = ProxySettings(openai=openai, anthropic=anthropic, resource=resource, token=token)
     async with serve(call.memory, settings, host=host, port=port) as listening:
         told = {
@@ -85,6 +78,19 @@ async def proxy(
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds)
     return Answer(data=None, is_printed=True)
+
+
+def _token(file: str | None) -> str | None:
+    """Return the token of the file, or else of the environment: as an argument every user of this machine could see it."""
+    import os
+    from pathlib import Path
+
+    if file is None:
+        return os.environ.get("MEMOLOG_PROXY_TOKEN") or None
+    try:
+        return Path(file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The token file {file} cannot be read: {error}.", then="Check the path.") from error
 
 
 def _told_to_stop() -> "asyncio.Event":

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from memolog import InputError, MemologError, Memory
 from memolog.apps.proxy.exchange import Exchange
 from memolog.apps.proxy.formats import error_body, format_of, is_anthropic
-from memolog.apps.proxy.headers import Pairs, Scope, is_let_in, passed_back, passed_on, scope_of
+from memolog.apps.proxy.headers import Pairs, Scope, is_from_here, is_let_in, passed_back, passed_on, scope_of
 from memolog.apps.proxy.passing import Passed, Streamed, make_request, with_headers
 from memolog.apps.proxy.settings import ProxySettings
 
@@ -101,13 +101,7 @@ class Gateway:
         return JSONResponse(error_body(message, kind, as_anthropic=as_anthropic), status)
 
     async def _answer(self, request: Request, headers: Pairs, base: str) -> Response:
-        if not is_let_in(headers, self._settings.token):
-            raise _Refused(
-                401,
-                "authentication_error",
-                "This proxy asks for its own token. Send it as `x-memolog-token: …` or `proxy-authorization: Bearer …`, "
-                "beside your key for the provider.",
-            )
+        self._check_entry(headers)
         url = httpx.URL(base + _target(request))
         format_ = format_of(request.method, request.url.path)
         scope = scope_of(headers, self._settings.resource)
@@ -127,6 +121,17 @@ class Gateway:
         await self._last_words(scope)
         task = exchange.begin(lambda made: make_request("POST", url, sent, made, self._timeout), body, tuple(said))
         return await self._remember(exchange, task)
+
+    def _check_entry(self, headers: Pairs) -> None:
+        """Let in who shows the token; without one, who asks from this machine. A browser would ask for any page."""
+        if self._settings.token is None:
+            if not is_from_here(headers):
+                told = "Without a token this proxy answers only this machine, and no web page from elsewhere."
+                raise _Refused(403, "permission_error", f"{told} Ask for it as 127.0.0.1, or start it with a token.")
+        elif not is_let_in(headers, self._settings.token):
+            told = "This proxy asks for its own token, beside your key for the provider."
+            how = "Send it as `x-memolog-token: …` or `proxy-authorization: Bearer …`."
+            raise _Refused(401, "authentication_error", f"{told} {how}")
 
     async def _pass(
         self, method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None

@@ -5,6 +5,8 @@ on with all the rest: nothing here looks at them.
 """
 
 import hmac
+import ipaddress
+import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +14,7 @@ from typing import Final
 from memolog.domain.errors import InputError
 from memolog.store.scope import check_id
 
-__all__ = ["Pairs", "Scope", "is_let_in", "passed_back", "passed_on", "scope_of"]
+__all__ = ["Pairs", "Scope", "is_from_here", "is_let_in", "passed_back", "passed_on", "scope_of"]
 
 Pairs = list[tuple[str, str]]
 
@@ -74,16 +76,28 @@ def _text(name: str, value: str) -> str:
         raise InputError(f"The header {name} is not UTF-8.", then="Encode it so, or use plain letters.") from None
 
 
-def is_let_in(headers: Iterable[tuple[str, str]], token: str | None) -> bool:
-    """Tell whether a request shows the token, in our header or in that for proxies; without a token all may come in."""
-    if token is None:
-        return True
+def is_let_in(headers: Iterable[tuple[str, str]], token: str) -> bool:
+    """Tell whether a request shows the token, in our header or in that for proxies."""
     shown = dict(headers)
     scheme, _, given = shown.get("proxy-authorization", "").partition(" ")
     offers = (shown.get(_TOKEN, ""), given.strip() if scheme.lower() == "bearer" else "")
     # Compared in a time that does not depend on how much of it is right.
     is_right = [hmac.compare_digest(offer.encode("utf-8"), token.encode("utf-8")) for offer in offers]
     return any(is_right)
+
+
+def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:
+    """Tell whether a request was made on this machine, and not by a web page from elsewhere in a browser on it."""
+    named = [value if name == "origin" else f"//{value}" for name, value in headers if name in {"host", "origin"}]
+    return all(_is_loopback(value) for value in named)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        name = urllib.parse.urlsplit(address).hostname or ""
+        return name == "localhost" or name.endswith(".localhost") or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def passed_on(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:

@@ -16,12 +16,13 @@ from memolog import Memory
 from memolog.apps.proxy.app import proxy_app
 from memolog.apps.proxy.settings import ProxySettings, check_listening
 
-__all__ = ["HOST", "PORT", "Listening", "listening", "serve"]
+__all__ = ["GRACE", "HOST", "PORT", "Listening", "listening", "serve"]
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8484
-# How long requests under way may take to end once the server is told to.
-_GRACE: Final = 10
+GRACE: Final = 10
+# Longer than clients keep an idle connection: who hangs up first must not be the one who is about to be asked.
+_IDLE: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,12 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serve(
-    memory: Memory, settings: ProxySettings | None = None, *, host: str = HOST, port: int = PORT
+    memory: Memory, settings: ProxySettings | None = None, *, host: str = HOST, port: int = PORT, grace: int = GRACE
 ) -> AsyncGenerator[Listening]:
-    """Listen while the block lasts: `async with` yields where. Port 0 lets the system choose."""
+    """Listen while the block lasts: `async with` yields where. Port 0 lets the system choose.
+
+    At its end requests under way have `grace` seconds; then they are broken off, and what was said by then is kept.
+    """
     settings = settings or ProxySettings()
     check_listening(host, settings.token)
     config = uvicorn.Config(
@@ -69,7 +73,8 @@ async def serve(
         access_log=False,
         server_header=False,
         lifespan="on",
-        timeout_graceful_shutdown=_GRACE,
+        timeout_keep_alive=_IDLE,
+        timeout_graceful_shutdown=grace,
     )
     async with listening(config, host, port) as where:
         yield where

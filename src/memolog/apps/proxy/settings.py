@@ -14,6 +14,7 @@ __all__ = ["ANTHROPIC", "OPENAI", "ProxySettings", "check_listening"]
 
 OPENAI: Final = "https://api.openai.com"
 ANTHROPIC: Final = "https://api.anthropic.com"
+_LEAST_TOKEN: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,17 @@ class ProxySettings:
     def __post_init__(self) -> None:
         for name in ("openai", "anthropic"):
             object.__setattr__(self, name, _address(name, getattr(self, name)))
-        if self.token is not None and (not self.token.strip() or not self.token.isascii()):
-            raise ConfigError("The token is empty or not plain ASCII.", then="Use a long random text, or none at all.")
+        if self.token is not None:
+            _check_token(self.token)
+
+
+def _check_token(token: str) -> None:
+    if len(token) < _LEAST_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
+        raise ConfigError(
+            "The token of the proxy cannot be used.",
+            why=f"It must have at least {_LEAST_TOKEN} visible ASCII characters, without a space.",
+            then='Make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+        )
 
 
 def _address(name: str, url: str) -> str:
