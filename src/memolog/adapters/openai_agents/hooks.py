@@ -3,21 +3,28 @@
 Knows the SDK's hooks. Knows not what is done with what it hears.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from agents import Agent, AgentHookContext, ModelResponse, RunContextWrapper, RunHooks, Tool
 from agents.items import TResponseInputItem
 
-if TYPE_CHECKING:
-    from memolog.adapters.openai_agents.run import AgentRun
+__all__ = ["RunWatch", "Watched"]
 
-__all__ = ["RunWatch"]
+
+class Watched(Protocol):
+    """A run that wants to hear of answers and of tools at work."""
+
+    tools_at_work: int
+
+    async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
+        """Take what the model answered."""
+        ...
 
 
 class RunWatch(RunHooks[Any]):
     """Tells a run of answers and of tools at work; everything else goes straight to the caller's hooks."""
 
-    def __init__(self, run: "AgentRun", own: RunHooks[Any] | None) -> None:
+    def __init__(self, run: Watched, own: RunHooks[Any] | None) -> None:
         self._run, self._own = run, own or RunHooks[Any]()
 
     async def on_llm_start(

@@ -10,14 +10,14 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
-from agents import RunConfig, RunHooks
+from agents import Agent, ModelResponse, RunConfig, RunHooks
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 from agents.run import CallModelData, ModelInputData
 
-from memolog import StoreError, Turn
+from memolog import Memory, StoreError, Turn
 from memolog.adapters.openai_agents.hooks import RunWatch
 from memolog.adapters.openai_agents.items import (
     Item,
@@ -32,12 +32,7 @@ from memolog.adapters.openai_agents.items import (
 from memolog.domain.own import own_tool
 from memolog.tools import guidance
 
-if TYPE_CHECKING:
-    from agents import Agent, ModelResponse
-
-    from memolog.adapters.openai_agents.session import MemologSession
-
-__all__ = ["AgentRun"]
+__all__ = ["AgentRun", "Kept"]
 
 _log = logging.getLogger("memolog")
 
@@ -45,10 +40,33 @@ _log = logging.getLogger("memolog")
 _LATEST: Final = 200
 
 
+class Kept(Protocol):
+    """A conversation of the SDK, and whose memory keeps it."""
+
+    memory: Memory
+    thread: str
+    resource: str
+    zone: str | None
+    session_id: str
+    session_settings: SessionSettings | None
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items."""
+        ...
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Forget the newest item and return it."""
+        ...
+
+    async def clear_session(self) -> None:
+        """Forget all of them."""
+        ...
+
+
 class AgentRun:
     """A session for one run: the same items, and all that belongs to this run's turn."""
 
-    def __init__(self, session: "MemologSession", *, is_one_turn: bool) -> None:
+    def __init__(self, session: Kept, *, is_one_turn: bool) -> None:
         self._session, self._is_one_turn = session, is_one_turn
         self.session_id = session.session_id
         self.session_settings: SessionSettings | None = session.session_settings
@@ -136,7 +154,7 @@ class AgentRun:
         instructions, items = to_input(context, "\n\n".join(own) or None, is_stored=is_stored)
         return ModelInputData(input=cast("list[TResponseInputItem]", items), instructions=instructions)
 
-    async def answered(self, agent: "Agent[Any]", response: "ModelResponse") -> None:
+    async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
         """Save what the model answered as soon as it is there, and learn from its usage."""
         turn = await self._open()
         usage = usage_of(response.usage, model_of(agent, self._config))
