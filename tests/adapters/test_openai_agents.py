@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -567,3 +569,18 @@ async def test_thoughts_pass_through_in_order(talk: Talk) -> None:
     assert sent[1] == reasoning().model_dump(exclude_unset=True)
     rows = await stored(talk.memory, "alice", "t1")
     assert not any("<now>" in part.text for row in rows for part in row.parts if isinstance(part, TextPart))
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """The example is found as it is, and the second process knows what the first was told."""
+    example = Path(__file__).parents[2] / "examples" / "openai_agents.py"
+    done = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["model: Noted.", "found: True", "model: On Fridays."]
+
+
+def test_without_the_sdk_the_extra_is_named() -> None:
+    """Whoever has not installed it is told what to install."""
+    code = "import sys\nsys.modules['agents'] = None\nimport memolog.adapters.openai_agents"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "memolog[openai-agents]" in done.stderr

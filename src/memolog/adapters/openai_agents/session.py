@@ -11,13 +11,13 @@ from typing import Any, Final, cast
 
 from agents import (
     Agent,
-    FunctionTool,
     InputGuardrailTripwireTriggered,
     OutputGuardrailTripwireTriggered,
     Runner,
     RunResult,
     RunResultStreaming,
     RunState,
+    Tool,
     ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailTripwireTriggered,
 )
@@ -109,7 +109,7 @@ class MemologSession:
         """
         return AgentRun(self, is_one_turn=False).wiring(run_config, hooks)
 
-    def tools(self) -> list[FunctionTool]:
+    def tools(self) -> list[Tool]:
         """Return the three tools of the memory for an agent; whose memory they open is fixed here, not by the model."""
         return function_tools(self.memory.tools(self.resource, thread=self.thread))
 

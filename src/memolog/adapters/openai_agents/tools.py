@@ -5,7 +5,7 @@ Knows the SDK's form of a tool. What the tools do, and that they never raise, is
 
 from typing import Any
 
-from agents import FunctionTool
+from agents import FunctionTool, Tool
 from agents.tool_context import ToolContext
 
 from memolog.domain.codec import dumps
@@ -14,7 +14,7 @@ from memolog.runtime.tools import Tools
 __all__ = ["function_tools"]
 
 
-def function_tools(toolset: Tools) -> list[FunctionTool]:
+def function_tools(toolset: Tools) -> list[Tool]:
     """Return the tools of one resource for an agent."""
     return [_tool(toolset, made) for made in toolset.definitions("openai-responses")]
 
