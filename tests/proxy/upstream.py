@@ -36,6 +36,8 @@ class Seen:
     path: str
     headers: dict[str, str]
     raw: bytes
+    target: str = ""
+    """Path and query as they came."""
 
     @property
     def body(self) -> Any:
@@ -65,7 +67,8 @@ class Upstream:
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
         raw = await request.body()
-        seen = Seen(request.method, str(request.url.path), dict(request.headers), raw)
+        target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
+        seen = Seen(request.method, str(request.url.path), dict(request.headers), raw, target.decode())
         self.seen.append(seen)
         reply = self.script(seen) if raw or request.method != "OPTIONS" else Response(b"")
         if isinstance(reply, Response):

@@ -102,7 +102,7 @@ class Gateway:
 
     async def _answer(self, request: Request, headers: Pairs, base: str) -> Response:
         self._check_entry(headers)
-        url = httpx.URL(base + _target(request))
+        url = _url(base, request)
         format_ = format_of(request.method, request.url.path)
         scope = scope_of(headers, self._settings.resource)
         if scope is None or format_ is None:
@@ -178,11 +178,18 @@ class Gateway:
             await asyncio.wait(set(tasks), timeout=_LAST_WORDS)
 
 
-def _target(request: Request) -> str:
-    """Return path and query as they came, escapes and all."""
+def _url(base: str, request: Request) -> httpx.URL:
+    """Return where a request goes: path and query as they came, escapes and all."""
     raw = cast("bytes", request.scope.get("raw_path") or request.url.path.encode())
     query = cast("bytes", request.scope.get("query_string", b""))
-    return (raw.split(b"?", 1)[0] + (b"?" + query if query else b"")).decode("ascii")
+    target = raw.split(b"?", 1)[0] + (b"?" + query if query else b"")
+    try:
+        # Anything else than a path could name another host.
+        if target.startswith(b"/"):
+            return httpx.URL(base + target.decode("ascii"))
+    except (httpx.InvalidURL, UnicodeDecodeError):
+        pass
+    raise InputError("The address of the request is none.", then="Send a path, with everything else escaped.")
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:

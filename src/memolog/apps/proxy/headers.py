@@ -25,7 +25,7 @@ _KNOWN: Final = (_THREAD, _RESOURCE, _ZONE, _TOKEN)
 _HOPS: Final = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
-        *("transfer-encoding", "upgrade", "host", "content-length"),
+        *("transfer-encoding", "upgrade", "expect", "host", "content-length"),
     }
 )
 
