@@ -15,6 +15,7 @@ import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from memolog import Config, ConfigError, Memory
+from memolog.adapters.openai import at
 from memolog.apps.proxy import ProxySettings, serve
 from memolog.runtime import away
 from proxy.test_memory import echo, said_in
@@ -288,21 +289,45 @@ async def test_wrong_headers_are_told(tmp_path: Path, api: str) -> None:
 
 
 async def test_names_may_be_of_any_script(tmp_path: Path) -> None:
-    """Headers are bytes: a name in UTF-8 is that name."""
+    """Headers are bytes: a name in UTF-8 is that name, and so is one that is escaped as in addresses."""
     async with opened(tmp_path / "memolog.db", echo) as world:
-        headers: Any = {"x-memolog-thread": "日記".encode(), "x-memolog-resource": "zoë".encode()}
-        got = await world.http.post(PATHS["chat"], json=BODIES["chat"], headers=headers)
-        assert got.status_code == 200
-        assert len(await world.lines("日記", "zoë")) == 2
+        raw: Any = {"x-memolog-thread": "日記".encode(), "x-memolog-resource": "zoë".encode()}
+        for headers in (raw, at("日記", "zoë")["extra_headers"]):
+            got = await world.http.post(PATHS["chat"], json=BODIES["chat"], headers=headers)
+            assert (got.status_code, got.headers["x-memolog-thread"]) == (200, "%E6%97%A5%E8%A8%98")
+        assert len(await world.lines("日記", "zoë")) == 4
 
 
-async def test_two_keepers_of_one_conversation(tmp_path: Path) -> None:
-    """What the provider would keep itself cannot be kept here too."""
+async def test_an_answer_that_comes_elsewhere(tmp_path: Path) -> None:
+    """What the proxy will not see it cannot remember, and says so."""
     async with opened(tmp_path / "memolog.db", echo) as world:
-        for name, value in (("previous_response_id", "r"), ("conversation", {"id": "c"}), ("background", True)):
-            got = await world.http.post(PATHS["responses"], json={**BODIES["responses"], name: value}, headers=THREAD)
-            assert got.status_code == 400
-            assert name in got.json()["error"]["message"]
+        got = await world.http.post(
+            PATHS["responses"], json={**BODIES["responses"], "background": True}, headers=THREAD
+        )
+        assert got.status_code == 400
+        assert "background" in got.json()["error"]["message"]
+
+
+async def test_a_conversation_that_the_provider_keeps(tmp_path: Path) -> None:
+    """It is remembered as well, and not sent again."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        first = await world.openai.responses.create(model="m", input="One.", extra_headers=THREAD)
+        sent = {"model": "m", "input": "Two.", "previous_response_id": first.id}
+        assert (await world.http.post(PATHS["responses"], json=sent, headers=THREAD)).status_code == 200
+        assert world.upstream.seen[-1].body["input"] == "Two."
+        lines = [line for line in await world.lines() if line != "reasoning"]
+        assert lines == ["user: One.", "assistant: You said: One.", "user: Two.", "assistant: You said: Two."]
+
+
+async def test_an_answer_that_the_client_began(tmp_path: Path) -> None:
+    """A request may end with the first words of the answer: the two are one message."""
+    reply = {"id": "m1", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "goes on."}]}
+    async with opened(tmp_path / "memolog.db", lambda _: JSONResponse(reply)) as world:
+        begun = [{"role": "user", "content": "Tell me."}, {"role": "assistant", "content": "It "}]
+        body = {**BODIES["messages"], "messages": begun}
+        assert (await world.http.post(PATHS["messages"], json=body, headers=THREAD)).json() == reply
+        assert said_in(world.upstream.seen[0])[-1]["role"] == "assistant"
+        assert await world.lines() == ["user: Tell me.", "assistant: It goes on."]
 
 
 async def test_the_gateways_own_token(tmp_path: Path) -> None:

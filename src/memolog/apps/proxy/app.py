@@ -9,7 +9,8 @@ import contextlib
 import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Final, cast
+from typing import Final, cast
+from urllib.parse import quote
 
 import httpx
 from starlette.applications import Starlette
@@ -19,7 +20,7 @@ from starlette.routing import Route
 
 from memolog import InputError, MemologError, Memory
 from memolog.apps.proxy.exchange import Exchange
-from memolog.apps.proxy.formats import error_body, format_of, is_anthropic
+from memolog.apps.proxy.formats import api_of, check_body, error_body, is_anthropic
 from memolog.apps.proxy.headers import Pairs, Scope, is_from_here, is_let_in, passed_back, passed_on, scope_of
 from memolog.apps.proxy.passing import Passed, Streamed, make_request, with_headers
 from memolog.apps.proxy.settings import ProxySettings
@@ -103,23 +104,22 @@ class Gateway:
     async def _answer(self, request: Request, headers: Pairs, base: str) -> Response:
         self._check_entry(headers)
         url = _url(base, request)
-        format_ = format_of(request.method, request.url.path)
+        api = api_of(request.method, request.url.path)
         scope = scope_of(headers, self._settings.resource)
-        if scope is None or format_ is None:
+        if scope is None or api is None:
             has_body = any(name in {"content-length", "transfer-encoding"} for name, _ in headers)
             return await self._pass(request.method, url, headers, request.stream() if has_body else None)
         if dict(headers).get("content-encoding", "identity") != "identity":
             raise _Refused(415, "invalid_request_error", "A compressed request cannot have memory. Send it as it is.")
         raw = await request.body()
-        body = _object(raw)
-        said = None if body is None else format_.said(body)
-        if body is None or said is None:
+        body = check_body(api, _json(raw))
+        if body is None:
             # The provider knows best what is wrong with it.
             return await self._pass(request.method, url, headers, raw)
-        sent = passed_on(headers, is_read=True)
-        exchange = Exchange(self._memory, self._client, format_, scope)
         await self._last_words(scope)
-        task = exchange.begin(lambda made: make_request("POST", url, sent, made, self._timeout), body, tuple(said))
+        exchange = Exchange(self._memory, self._client, api, scope)
+        sent = passed_on(headers, is_read=True)
+        task = exchange.begin(lambda made: make_request("POST", url, sent, made, self._timeout), body)
         return await self._remember(exchange, task)
 
     def _check_entry(self, headers: Pairs) -> None:
@@ -150,7 +150,7 @@ class Gateway:
         self._exchanges.add(task)
         task.add_done_callback(self._exchanges.discard)
         head = await exchange.head()
-        headers = [*head.headers, ("x-memolog-thread", scope.thread.encode("utf-8").decode("latin-1"))]
+        headers = [*head.headers, ("x-memolog-thread", quote(scope.thread, safe=""))]
         if head.body is not None:
             return with_headers(Response(head.body, head.status), headers)
         return Streamed(exchange, head.status, headers, lambda: self._leave(scope, task))
@@ -192,9 +192,8 @@ def _url(base: str, request: Request) -> httpx.URL:
     raise InputError("The address of the request is none.", then="Send a path, with everything else escaped.")
 
 
-def _object(raw: bytes) -> dict[str, Any] | None:
+def _json(raw: bytes) -> object:
     try:
-        body = cast("object", json.loads(raw))
+        return cast("object", json.loads(raw))
     except ValueError:
         return None
-    return cast("dict[str, Any]", body) if isinstance(body, dict) else None

@@ -1,36 +1,29 @@
-"""One exchange with memory: what is new is saved, the request goes on with the context, the answer comes back and is saved.
+"""One exchange with memory on its way through: the request with its context to the provider, the answer back as it comes.
 
-Knows the order of these, and that a client may leave at any moment: an exchange is a task of its own, so that what was said by
-then is kept. What the provider answers is passed on as it comes, and put together aside.
+Knows that a client may leave at any moment: an exchange is a task of its own, so that what was said by then is kept. What is
+saved when, and how an answer is put together, is the same as for wrapped clients.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import httpx
 
-from memolog import Memory, NewMessage, NotFound, StoreError, Turn
-from memolog.adapters.exact import Answer
-from memolog.adapters.news import after_last_answer, has_answer, unsaved
-from memolog.adapters.sse import Events
-from memolog.apps.proxy.formats import Format
+from memolog import MemologError, Memory, Turn
+from memolog.adapters.exchange import Api, Bound
+from memolog.adapters.exchange import Exchange as Remembered
 from memolog.apps.proxy.headers import Pairs, Scope, passed_back
 from memolog.domain.codec import dumps
-from memolog.domain.message import Message
 
-__all__ = ["Exchange", "Head", "new_in"]
+__all__ = ["Exchange", "Head"]
 
 _log = logging.getLogger("memolog")
 
 # A client that reads slowly slows the provider down, instead of filling this machine.
 _CHUNKS: Final = 64
-_FEW: Final = 50
-_MANY: Final = 1_000
-_END: Final = 2**62
 _ERROR: Final = 400
 # What the provider will never take stays out of the conversation: it would refuse every request after it too.
 _REFUSED: Final = frozenset({400, 413, 415, 422})
@@ -48,8 +41,8 @@ class Head:
 class Exchange:
     """A request of a thread on its way to the provider and back."""
 
-    def __init__(self, memory: Memory, client: httpx.AsyncClient, format_: Format, scope: Scope) -> None:
-        self._memory, self._client, self._format, self.scope = memory, client, format_, scope
+    def __init__(self, memory: Memory, client: httpx.AsyncClient, api: Api, scope: Scope) -> None:
+        self._memory, self._client, self._api, self.scope = memory, client, api, scope
         self._head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
         self._chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_CHUNKS)
         self._task: asyncio.Task[None] | None = None
@@ -57,11 +50,9 @@ class Exchange:
 
     # ------------------------------------------------------------ the client's side
 
-    def begin(
-        self, make: Callable[[bytes], httpx.Request], body: dict[str, Any], said: tuple[NewMessage, ...]
-    ) -> asyncio.Task[None]:
-        """Start the exchange as a task of its own: how a request is made, its body to be changed, and what that says."""
-        self._task = asyncio.create_task(self._run(make, body, said))
+    def begin(self, make: Callable[[bytes], httpx.Request], body: dict[str, Any]) -> asyncio.Task[None]:
+        """Start the exchange as a task of its own: how a request is made of its body, and the body to be changed."""
+        self._task = asyncio.create_task(self._run(make, body))
         return self._task
 
     async def head(self) -> Head:
@@ -83,18 +74,18 @@ class Exchange:
 
     # ------------------------------------------------------------ the provider's side
 
-    async def _run(
-        self, make: Callable[[bytes], httpx.Request], body: dict[str, Any], said: tuple[NewMessage, ...]
-    ) -> None:
+    async def _run(self, make: Callable[[bytes], httpx.Request], body: dict[str, Any]) -> None:
         scope, name = self.scope, body.get("model")
         model = name if isinstance(name, str) else None
         try:
             async with self._memory.turn(scope.thread, scope.resource, model=model, zone=scope.zone) as turn:
-                context = await turn.prepare(*await new_in(self._memory, scope, said))
-                sent = make(dumps(self._format.with_context(body, context)).encode())
+                # The turn is ours, since what the provider refuses is taken back.
+                bound = Bound(memory=self._memory, apis=(self._api,), turn=turn)
+                remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
+                sent = make(dumps(await remembered.begin()).encode())
                 response = await self._client.send(sent, stream=True)
                 try:
-                    await self._answer(turn, response)
+                    await self._answer(turn, remembered, response)
                 finally:
                     await response.aclose()
         except Exception as error:  # noqa: BLE001 - told to the client, who waits for it
@@ -111,67 +102,37 @@ class Exchange:
         else:
             self._head.set_exception(error)
 
-    async def _answer(self, turn: Turn, response: httpx.Response) -> None:
+    async def _answer(self, turn: Turn, remembered: Remembered, response: httpx.Response) -> None:
         headers = passed_back(response.headers.multi_items(), is_read=True)
-        kind = response.headers.get("content-type", "")
-        if response.status_code < _ERROR and kind.startswith("text/event-stream"):
-            await self._stream(turn, response, Head(status=response.status_code, headers=headers))
+        kind: str = response.headers.get("content-type", "")
+        remembered.headers_came(kind)
+        if response.status_code < _ERROR and "event-stream" in kind:
+            await self._stream(remembered, response, Head(status=response.status_code, headers=headers))
             return
         body = await response.aread()
         if response.status_code < _ERROR:
-            await self._record(turn, _object(body))
+            remembered.feed(body)
+            await self._record(remembered)
         elif response.status_code in _REFUSED:
             await turn.discard()
         self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
 
-    async def _stream(self, turn: Turn, response: httpx.Response, head: Head) -> None:
+    async def _stream(self, remembered: Remembered, response: httpx.Response, head: Head) -> None:
         """Pass the stream on as it comes. What ends it is held back until all is saved: the next request may follow at once."""
-        events, whole = Events(), self._format.stream()
-        is_saved = False
         self._head.set_result(head)
         try:
             async for chunk in response.aiter_bytes():
-                for event in events.feed(chunk):
-                    whole.add(event)
-                if not is_saved and self._format.is_over(events, whole):
-                    is_saved = True
-                    await self._record(turn, whole.response())
+                if remembered.feed(chunk):
+                    await self._record(remembered)
                 await self._chunks.put(chunk)
         finally:
-            if not is_saved:
-                await self._record(turn, whole.response())
+            await self._record(remembered)
 
-    async def _record(self, turn: Turn, data: dict[str, Any] | None) -> None:
+    async def _record(self, remembered: Remembered) -> None:
+        """Save the answer as far as it came, once."""
         try:
-            answer = Answer(message=None) if data is None else self._format.answer(data)
-        except Exception:  # noqa: BLE001 - logged
-            # The client has what the provider said, whatever that is.
-            _log.exception("an answer could not be understood, and is not remembered")
-            return
-        if answer.message is not None or answer.usage is not None:
-            await turn.record(*([answer.message] if answer.message else []), usage=answer.usage)
-
-
-def _object(body: bytes) -> dict[str, Any] | None:
-    try:
-        data = cast("object", json.loads(body))
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", data) if isinstance(data, dict) else None
-
-
-async def new_in(memory: Memory, scope: Scope, said: tuple[NewMessage, ...]) -> tuple[NewMessage, ...]:
-    """Return what of a request is not saved yet, whether its client sends the whole conversation or only what is new."""
-    limit = min(_MANY, len(said) + _FEW) if has_answer(said) else _FEW
-    stored: tuple[Message, ...] = ()
-    try:
-        kit = await memory.open()
-        page = await kit.store.messages.page(scope.resource, scope.thread, before=_END, limit=limit)
-        stored = tuple(message for message in page.items if message.state == "live")
-    except NotFound:
-        pass
-    except StoreError:
-        if memory.config.strict:
+            await remembered.end()
+        except MemologError:
             raise
-        return after_last_answer(said)
-    return unsaved(said, stored)
+        except Exception:  # noqa: BLE001 - the client has what the provider said, whatever that is
+            _log.exception("an answer could not be understood, and is not remembered")

@@ -69,9 +69,9 @@ def scope_of(headers: Iterable[tuple[str, str]], default_resource: str | None) -
 
 
 def _text(name: str, value: str) -> str:
-    """Return the text of a header: headers are bytes, and other than plain letters are sent as UTF-8."""
+    """Return the text of a header: what is not plain letters is sent escaped, as in addresses, or as UTF-8."""
     try:
-        return value.encode("latin-1").decode("utf-8").strip()
+        return urllib.parse.unquote(value.encode("latin-1").decode("utf-8"), errors="strict").strip()
     except UnicodeDecodeError:
         raise InputError(f"The header {name} is not UTF-8.", then="Encode it so, or use plain letters.") from None
 
