@@ -375,15 +375,35 @@ async def test_conversations_side_by_side_do_not_mix(memory: Memory) -> None:
 # ---------------------------------------------------------------- what the caller brings
 
 
-async def test_history_that_the_caller_supplies_is_not_saved_again(talk: Talk) -> None:
-    """Items that are stored already are known by their ids, however they come back."""
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_history_that_the_caller_supplies_is_not_saved_again(talk: Talk, is_streamed: bool) -> None:
+    """Whoever hands in the whole conversation with what is new has it stored once."""
     talk.model.extend([[function_call("add", {"a": 1, "b": 2}, call_id="c1")], talk.says("Three.")])
     first = await talk.session.run(talk.agent, "How much is 1 + 2?", run_config=QUIET)
-    known = [item for item in first.to_input_list() if item.get("type")]
-    await talk.ask([*known, {"role": "user", "content": "And 2 + 2?"}], talk.says("Four."))
+    known = first.to_input_list()
+    assert len(known) == 4
+    run = talk.stream if is_streamed else talk.ask
+    await run([*known, {"role": "user", "content": "And 2 + 2?"}], talk.says("Four."))
+    assert await talk.lines() == [
+        "user: How much is 1 + 2?",
+        "call c1: add",
+        "result c1",
+        "assistant: Three.",
+        "user: And 2 + 2?",
+        "assistant: Four.",
+    ]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_ids_that_a_provider_uses_again(talk: Talk, is_streamed: bool) -> None:
+    """Some providers count their calls from nought in every answer: each call still has its own result."""
+    run = talk.stream if is_streamed else talk.ask
+    for number in range(3):
+        await run(f"Add {number}.", [function_call("add", {"a": number, "b": 1}, call_id="call_0")], talk.says("Done."))
+        sent = talk.model.calls[-1].input
+        assert sent[-2]["output"] == str(number + 1)
     lines = await talk.lines()
-    assert lines[-2:] == ["user: And 2 + 2?", "assistant: Four."]
-    assert len(lines) == len(set(lines))
+    assert [line for line in lines if "call_0" in line] == ["call call_0: add", "result call_0"] * 3
 
 
 async def test_the_same_words_twice_are_two_messages(talk: Talk) -> None:

@@ -1,23 +1,34 @@
 """What the Agents SDK calls items, in our words: they are those of the Responses API.
 
-Knows how one item is told from another, and the SDK's own usage and models. How an item becomes a message, and a message items
-again, is the translation of the Responses API.
+Knows how one item is told from another, and the SDK's own usage and models. How items become messages and messages items again,
+and what is new in a list, is the same as for plain clients.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from agents import Agent, RunConfig
-from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.usage import Usage as AgentsUsage
 
 from memolog import Context, NewMessage, Usage
+from memolog.adapters.news import unsaved
 from memolog.adapters.openai import responses
 from memolog.context import ContextMessage
 from memolog.domain.codec import dumps
 from memolog.domain.message import Message
 
-__all__ = ["Item", "identity", "key", "model_of", "plain", "to_input", "to_items", "to_messages", "usage_of"]
+__all__ = [
+    "Item",
+    "key",
+    "model_of",
+    "new_items",
+    "plain",
+    "since_last_input",
+    "to_input",
+    "to_items",
+    "to_messages",
+    "usage_of",
+]
 
 Item: TypeAlias = dict[str, Any]
 
@@ -30,15 +41,6 @@ def plain(item: object) -> Item:
     if isinstance(item, Mapping):
         return dict(cast("Mapping[str, Any]", item))
     return cast("Any", item).model_dump(exclude_unset=True, mode="json")
-
-
-def identity(item: Item) -> str | None:
-    """Return what tells an item from all others, or None where only its words do."""
-    kind = item.get("type") or "message"
-    if call := item.get("call_id"):
-        return f"{kind}:{call}"
-    id_ = item.get("id")
-    return f"{kind}:{id_}" if id_ and id_ != FAKE_RESPONSES_ID else None
 
 
 def key(item: Item) -> str:
@@ -58,6 +60,21 @@ def to_messages(items: Sequence[object]) -> list[NewMessage]:
 def to_items(messages: Sequence[Message | ContextMessage]) -> list[Item]:
     """Return messages as items, those that came from items exactly as they came."""
     return list(responses.to_items(messages))
+
+
+def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
+    """Return the end of what was said that is not stored yet: a caller may hand in the conversation so far as well."""
+    count = len(unsaved(to_messages(said), to_messages(stored)))
+    # What a model said at once is one message, so the items of a message go together.
+    start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
+    return list(said[start:])
+
+
+def since_last_input(items: Sequence[object]) -> list[Item]:
+    """Return the items after the last that a user said, that one included."""
+    told = [plain(item) for item in items]
+    places = [place for place, item in enumerate(told) if item.get("role") == "user"]
+    return told[places[-1] :] if places else told
 
 
 def to_input(context: Context, instructions: str | None, *, is_stored: bool) -> tuple[str | None, list[Item]]:

@@ -21,10 +21,11 @@ from memolog import Memory, StoreError, Turn
 from memolog.adapters.openai_agents.hooks import RunWatch
 from memolog.adapters.openai_agents.items import (
     Item,
-    identity,
     key,
     model_of,
+    new_items,
     plain,
+    since_last_input,
     to_input,
     to_messages,
     usage_of,
@@ -70,12 +71,12 @@ class AgentRun:
         self._session, self._is_one_turn = session, is_one_turn
         self.session_id = session.session_id
         self.session_settings: SessionSettings | None = session.session_settings
-        self._config, self._hooks = RunConfig(), cast("RunHooks[Any] | None", None)
+        self._config = RunConfig()
         self._turn: Turn | None = None
-        # Said by the caller and not saved yet; saved already and still to be announced by the SDK; known from earlier runs.
+        # Said by the caller and not saved yet; saved already, and still to be announced by the SDK.
         self._fresh: list[Item] = []
         self._announced: Counter[str] = Counter()
-        self._known: set[str] | None = None
+        self._is_resumed = True
         self.tools_at_work = 0
 
     def wiring(self, run_config: RunConfig | dict[str, Any] | None, hooks: RunHooks[Any] | None) -> dict[str, Any]:
@@ -128,9 +129,10 @@ class AgentRun:
             made = own(history, new)
             merged = list(await made if inspect.isawaitable(made) else made)
         if not self.tools_at_work:
-            self._known = {name for item in history if (name := identity(plain(item)))}
+            self._is_resumed = False
             said = [plain(item) for item in merged if id(item) not in known]
-            self._fresh = [item for item in said if identity(item) not in self._known]
+            self._fresh = new_items(said, [plain(item) for item in history])
+            self._announced.update(map(key, said[: len(said) - len(self._fresh)]))
         return merged
 
     async def filter_input(self, data: CallModelData[Any]) -> ModelInputData:
@@ -145,6 +147,7 @@ class AgentRun:
 
     async def _context(self, data: CallModelData[Any]) -> ModelInputData:
         turn = await self._open()
+        self._is_resumed = False
         fresh, self._fresh = self._fresh, []
         self._announced.update(key(item) for item in fresh)
         context = await turn.prepare(*to_messages(fresh), model=model_of(data.agent, self._config))
@@ -187,17 +190,17 @@ class AgentRun:
             await turn.record(*to_messages(new))
 
     async def _unsaved(self, items: Sequence[Item]) -> list[Item]:
-        if self._known is None:
+        if self._is_resumed:
             # A run that goes on after a pause, in another process perhaps: what came before the pause is saved.
-            stored = await self.get_items(_LATEST)
-            self._known = {name for item in stored if (name := identity(plain(item)))}
+            self._is_resumed = False
+            self._announced.update(map(key, since_last_input(await self.get_items(_LATEST))))
         waiting = Counter(map(key, self._fresh))
         new: list[Item] = []
         for item in items:
             name = key(item)
             if self._announced[name]:
                 self._announced[name] -= 1
-            elif identity(item) not in self._known:
+            else:
                 new.append(item)
                 waiting[name] -= 1
         self._fresh = [item for item in self._fresh if waiting[key(item)] > 0]
