@@ -101,6 +101,7 @@ GROUPS = (
 )
 LIKE_ANOTHER = {"SyncMemory": "Its methods are those of [`Memory`](#memory), without `await`."}
 LINE = 110
+HERE = Path(__file__).parent
 
 
 def api_page() -> str:
@@ -126,10 +127,11 @@ def api_page() -> str:
 
 
 def _adapters() -> Iterator[Group]:
-    """Yield a group for every adapter that there is."""
+    """Yield a group for every adapter that a page tells how to import; what they share among themselves is not for users."""
+    told = "\n".join(page.read_text("utf-8") for page in sorted(HERE.rglob("*.md")) if page.name != "api.md")
     for module in sorted(pkgutil.iter_modules(memolog.adapters.__path__), key=lambda item: item.name):
-        if not module.name.startswith("_"):
-            path = f"memolog.adapters.{module.name}"
+        path = f"memolog.adapters.{module.name}"
+        if f"from {path} import" in told:
             names: list[str] = importlib.import_module(path).__all__
             yield Group(f"`{path}`", "", tuple(f"{path}:{name}" for name in names))
 

@@ -4,6 +4,7 @@ Run it with `python examples/pydantic_ai_agent.py`. For a real model write its n
 """
 
 import asyncio
+from typing import Any
 
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
@@ -21,8 +22,8 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Answer as a model might: ask the helper about code, search memory for what is asked, else say that it is noted."""
     results = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
     if results:
-        found = results[0].content
-        hit = found["results"][0]["text"] if isinstance(found, dict) else found
+        found: Any = results[0].content
+        hit = str(found if isinstance(found, str) else found["results"][0]["text"])
         return ModelResponse([TextPart(f"Here is what I found. {hit}")])
     prompts = [part.content for part in messages[-1].parts if isinstance(part, UserPromptPart)]
     asked = str(prompts[0])

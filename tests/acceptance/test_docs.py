@@ -71,8 +71,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     page = (ROOT / "docs" / "api.md").read_text("utf-8")
     entries = re.findall(r"^### (\w+)\n\n(.*?)(?=^#|\Z)", page, re.MULTILINE | re.DOTALL)
     names = [name for name, _ in entries]
-    assert len(names) == len(set(names))
-    assert set(memolog.__all__) - set(names) == set()
+    assert [name for name in memolog.__all__ if names.count(name) != 1] == []
     assert [name for name, body in entries if len(re.sub("```.*?```", "", body, flags=re.DOTALL).split()) < 2] == []
     methods = {name for name in vars(memolog.Memory) if not name.startswith("_")}
     assert methods - set(re.findall(r"^#### Memory\.(\w+)$", page, re.MULTILINE)) == set()

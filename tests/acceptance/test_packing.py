@@ -83,6 +83,21 @@ async def test_packing_changes_nothing(memory: Memory) -> None:
     assert await memory.status("tuesday", RESOURCE) == before
 
 
+async def test_a_long_tail_is_counted_and_not_read(memory: Memory) -> None:
+    """Of hundreds of messages only the newest are read; all that are not shown are told of."""
+    store = (await memory.open()).store
+    for number in range(300):
+        await store.messages.save(RESOURCE, "thursday", UserMessage(f"This is sentence number {number:03}."))
+    made = await context_pack(memory, RESOURCE, "thursday", tokens=1_000)
+    assert "number 299." in made.text
+    assert "number 000." not in made.text
+    shown = made.text.count("This is sentence number")
+    (told,) = [words for words in made.left_out if words.endswith("messages")]
+    left, _, of, _ = told.split()
+    assert int(of) - int(left) >= shown
+    assert int(of) >= 300
+
+
 async def test_nobody_reads_what_is_somebody_elses(memory: Memory) -> None:
     """A resource without a memory has an empty pack, also under the name of another's thread."""
     made = await context_pack(memory, "bob", "wednesday")

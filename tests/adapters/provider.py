@@ -66,6 +66,12 @@ class Driver:
         """Return a request as exact text, a line a message or block, without its edge and without marks of the cache."""
         raise NotImplementedError
 
+    def has_edge(self, body: Json) -> bool:
+        """Tell whether a request ends with the edge."""
+        [*_, last] = body.get("messages") or body["input"]
+        content = last.get("content", "")
+        return str(content if isinstance(content, str) else content[-1].get("text")).endswith("</now>")
+
 
 class Chat(Driver):
     """Chat Completions."""
@@ -113,8 +119,7 @@ class Chat(Driver):
         return result.choices[0].message.content or ""
 
     def prompt(self, body: Json) -> str:
-        [*messages, edge] = body["messages"]
-        assert "<now>" in edge["content"]
+        messages = [one for one in body["messages"] if not str(one["content"]).endswith("</now>")]
         return "".join(f"{json.dumps(message)}\n" for message in messages)
 
 
@@ -188,8 +193,7 @@ class Responses(Driver):
         return result.output_text
 
     def prompt(self, body: Json) -> str:
-        [*items, edge] = body["input"]
-        assert "<now>" in edge["content"]
+        items = [one for one in body["input"] if not str(one.get("content", "")).endswith("</now>")]
         return f"{body['instructions']}\n" + "".join(f"{json.dumps(item)}\n" for item in items)
 
 
@@ -270,8 +274,7 @@ class Messages(Driver):
     def prompt(self, body: Json) -> str:
         blocks = [("system", block) for block in body["system"]]
         blocks += [(message["role"], block) for message in body["messages"] for block in message["content"]]
-        [*said, (_, edge)] = blocks
-        assert "<now>" in edge["text"]
+        said = [(role, block) for role, block in blocks if not str(block.get("text", "")).endswith("</now>")]
         bare = [
             (role, {name: value for name, value in block.items() if name != "cache_control"}) for role, block in said
         ]

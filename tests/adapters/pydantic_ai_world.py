@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from pydantic_ai.messages import (
     ModelMessage,
-    ModelRequest,
     ModelResponse,
     ModelResponsePart,
     TextPart,
@@ -21,7 +20,7 @@ from pydantic_ai.usage import RequestUsage
 
 from adapters.kit import Prompts
 
-__all__ = ["Answer", "Script", "cancelled", "edge_of", "rendered", "saying", "words"]
+__all__ = ["Answer", "Script", "asked", "cancelled", "edge_of", "rendered", "saying", "words"]
 
 Answer = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 
@@ -73,7 +72,6 @@ class Script:
     def said(messages: list[ModelMessage]) -> str:
         """Return the newest words of the user; empty after results of tools."""
         last, edge = messages[-1], edge_of(messages)
-        assert isinstance(last, ModelRequest)
         said = ""
         for part in last.parts:
             if isinstance(part, UserPromptPart) and part is not edge:
@@ -120,12 +118,22 @@ def saying(*parts: ModelResponsePart) -> Answer:
 
 async def cancelled(script: Script, run: Awaitable[object]) -> None:
     """Start a run and cancel it while its model is being asked."""
-    script.asked.clear()
-    task = asyncio.ensure_future(run)
-    await script.asked.wait()
+    task = await asked(script, run)
     task.cancel()
     try:
         await task
     except asyncio.CancelledError:
         return
     raise AssertionError("the run was not cancelled")
+
+
+async def asked(script: Script, run: Awaitable[object]) -> "asyncio.Future[object]":
+    """Start a run and wait until its model is being asked; a run that ends before that tells why."""
+    script.asked.clear()
+    task = asyncio.ensure_future(run)
+    waiting = asyncio.ensure_future(script.asked.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        waiting.cancel()
+        raise AssertionError(f"the run ended before its model was asked: {task!r}")
+    return task

@@ -52,6 +52,11 @@ async def test_bindings() -> None:
     await wrapped.check_bindings(DRIVER)
 
 
+async def test_many_at_once() -> None:
+    """Conversations side by side."""
+    await wrapped.check_many_at_once(DRIVER)
+
+
 async def test_tools() -> None:
     """The three tools of memory, in this API's form."""
     await wrapped.check_tools(DRIVER, "anthropic")

@@ -127,7 +127,7 @@ async def test_with_a_wrapped_client(driver: Driver, *, is_streamed: bool) -> No
     provider = Provider(driver, lambda _: Reply(text=SECRET))
 
     async def ask(turn: Any, text: str) -> None:
-        client = wrapped.wrap(driver, provider.async_client(), memory, thread="t1", resource="alice", turn=turn)
+        client = wrapped.wrap(driver, provider.async_client(), memory, turn=turn)
         result = await driver.call(client)(**driver.said(text), **({"stream": True} if is_streamed else {}))
         if is_streamed:
             async for _ in result:
@@ -156,7 +156,7 @@ def test_without_waiting(driver: Driver, tmp_path: Path) -> None:
         for text, is_stopped in (("argon2id", False), ("Why!!", True), ("argon2id", True)):
             try:
                 with Guards(input=guards).sync_turn(memory, "t1", "alice") as turn:
-                    client = wrapped.wrap(driver, provider.client(), memory, thread="t1", resource="alice", turn=turn)
+                    client = wrapped.wrap(driver, provider.client(), memory, turn=turn)
                     driver.call(client)(**driver.said(text))
             except GuardStopped:
                 assert is_stopped

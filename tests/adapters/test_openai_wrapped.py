@@ -7,9 +7,9 @@ import pytest
 from pydantic import BaseModel
 
 from adapters import wrapped
-from adapters.kit import stored
-from adapters.provider import APIS, Driver, Json, Provider, Reply
-from memolog import Memory
+from adapters.kit import brief, stored
+from adapters.provider import APIS, Chat, Driver, Json, Provider, Reply
+from memolog import Config, InputError, Memory
 
 DRIVERS = [APIS["chat"], APIS["responses"]]
 each = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
@@ -67,6 +67,12 @@ async def test_bindings(driver: Driver) -> None:
 
 
 @each
+async def test_many_at_once(driver: Driver) -> None:
+    """Conversations side by side."""
+    await wrapped.check_many_at_once(driver)
+
+
+@each
 async def test_tools(driver: Driver) -> None:
     """The three tools of memory, in this API's form."""
     await wrapped.check_tools(driver, "openai" if driver.name == "chat" else "openai-responses")
@@ -120,6 +126,55 @@ async def test_where_the_provider_keeps_the_conversation() -> None:
         assert provider.bodies[1]["input"] == "two"
         assert provider.bodies[1]["instructions"].startswith("Be exact.\n\n")
         assert len(await stored(memory, "alice", "t1")) == 4
+
+
+async def test_an_answer_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """Nested deeper than the store takes it, it still reaches the caller; with `strict` the caller is told."""
+    odd: list[Any] = []
+    for _ in range(250):
+        odd = [odd]
+
+    class Odd(Chat):
+        """A provider whose answers have a field that nobody expects."""
+
+        def answer(self, reply: Reply, number: int, tokens: int) -> Json:
+            made = super().answer(reply, number, tokens)
+            made["choices"][0]["message"]["odd"] = odd
+            return made
+
+    driver = Odd()
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+    for is_strict in (False, True):
+        async with Memory(":memory:", config=Config(strict=is_strict)) as memory:
+            call = driver.call(wrapped.wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+            if is_strict:
+                with pytest.raises(InputError):
+                    await call(**driver.said("hello"))
+            else:
+                assert driver.text(await call(**driver.said("hello"))) == "Yes."
+                assert "cannot be remembered" in caplog.text
+            assert brief(await stored(memory, "alice", "t1")) == ["user: hello"]
+
+
+async def test_an_answer_that_the_caller_gives() -> None:
+    """A model of this API does not go on from it: it is a message of its own."""
+    driver = APIS["chat"]
+    provider = Provider(driver, lambda _: Reply(text="Two."))
+    async with Memory(":memory:") as memory:
+        call = driver.call(wrapped.wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        said = driver.said("Count.")
+        await call(**{**said, "messages": [*said["messages"], {"role": "assistant", "content": "One."}]})
+        assert brief(await stored(memory, "alice", "t1")) == ["user: Count.", "assistant: One.", "assistant: Two."]
+
+
+async def test_a_call_that_cannot_be_read() -> None:
+    """What is no list of messages is refused with advice, and nobody is asked."""
+    provider = Provider(APIS["chat"], lambda _: Reply(text="Yes."))
+    async with Memory(":memory:") as memory:
+        client = wrapped.wrap(APIS["chat"], provider.async_client(), memory, thread="t1", resource="alice")
+        with pytest.raises(InputError, match="Pass a list of messages"):
+            await client.post("/chat/completions", cast_to=object, body={"messages": "hello"})
+    assert provider.bodies == []
 
 
 async def test_other_calls_are_left_alone() -> None:

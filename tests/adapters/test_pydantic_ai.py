@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
     BinaryImage,
+    CancellationToken,
     DeferredToolRequests,
     DeferredToolResults,
     ModelRetry,
@@ -20,7 +21,7 @@ from pydantic_ai import (
     capture_run_messages,
 )
 from pydantic_ai.capabilities import ProcessHistory
-from pydantic_ai.exceptions import CallDeferred, RunTimedOut
+from pydantic_ai.exceptions import CallDeferred, RunCancelled
 from pydantic_ai.messages import (
     CachePoint,
     ModelMessage,
@@ -37,7 +38,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo
 
 from adapters.kit import brief, check_pairs, stored
-from adapters.pydantic_ai_world import Answer, Script, cancelled, edge_of, saying, words
+from adapters.pydantic_ai_world import Answer, Script, asked, cancelled, edge_of, saying, words
 from memolog import Config, FilePart, InputError, Memory, StoreError, ToolResultPart, UserMessage
 from memolog import TextPart as OurText
 from memolog.adapters.pydantic_ai import MemoryCapability
@@ -158,6 +159,20 @@ async def test_usage_is_reported(memory: Memory) -> None:
     assert usage.output_tokens == 9
 
 
+async def test_an_empty_answer_has_its_price(memory: Memory) -> None:
+    """Nothing is kept of what was not said, but it is paid for."""
+    answers = iter([ModelResponse([]), ModelResponse([TextPart("well")])])
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del messages, info
+        return next(answers)
+
+    await agent_with(memory, Script(answer)).run("hello", conversation_id="t1")
+    lines = await said(memory)
+    assert (lines[0], lines[-1]) == ("user: hello", "assistant: well")
+    assert (await memory.status("t1", "alice")).usage.requests == 2
+
+
 # ---------------------------------------------------------------- what the caller supplies
 
 
@@ -250,12 +265,15 @@ async def test_a_failing_run_keeps_what_was_said(memory: Memory) -> None:
 
 
 async def test_a_cancelled_run_keeps_what_was_said(memory: Memory) -> None:
-    """Cancelled from outside, or by its own deadline."""
+    """Cancelled from outside, or by the library's own token."""
     script = Script()
     agent = agent_with(memory, script)
     await cancelled(script, agent.run("hang on", conversation_id="t1"))
-    with pytest.raises(RunTimedOut):
-        await agent.run("hang again", conversation_id="t1", timeout=0.05)
+    token = CancellationToken()
+    run = await asked(script, agent.run("hang again", conversation_id="t1", cancellation_token=token))
+    token.cancel()
+    with pytest.raises(RunCancelled):
+        await run
     assert await said(memory) == ["user: hang on", "user: hang again"]
 
 
@@ -438,6 +456,21 @@ async def test_deferred_calls_are_answered_by_a_later_run(memory: Memory) -> Non
     assert brief(rows) == ["user: pay three", "call c1: pay", "result c1", "assistant: done"]
 
 
+async def test_an_answer_that_its_provider_paused(memory: Memory) -> None:
+    """The provider gets back exactly what it sent, and the whole answer is kept once."""
+    script = Script(saying(TextPart("and done")))
+    paused = [
+        ModelRequest([UserPromptPart("start")], run_id="r0"),
+        ModelResponse([TextPart("half")], state="suspended", run_id="r0"),
+    ]
+    agent = agent_with(memory, script)
+    result = await agent.run(message_history=paused, conversation_id="t1")
+    assert result.output == "halfand done"
+    assert [part.part_kind for message in script.requests[0] for part in message.parts] == ["user-prompt", "text"]
+    assert await said(memory) == ["user: start", "assistant: half", "assistant: and done"]
+    assert len(await stored(memory, "alice", "t1")) == 2
+
+
 async def test_words_that_come_while_a_tool_runs(memory: Memory) -> None:
     """What is enqueued during a run is part of the conversation."""
     script = Script(calling(ToolCallPart("look", {}, "c1")))
@@ -453,6 +486,19 @@ async def test_words_that_come_while_a_tool_runs(memory: Memory) -> None:
         *("user: go", "call c1: look", "result c1"),
         *("user: wait, also check the tests", "assistant: done"),
     ]
+
+
+async def test_other_conversations_are_at_the_edge(tmp_path: Path) -> None:
+    """In resource scope a run knows of the others, and its own thread stays its own."""
+    async with Memory(str(tmp_path / "m.db"), config=Config(scope="resource")) as memory:
+        script = Script()
+        agent = agent_with(memory, script)
+        await agent.run("the zebra is ill", conversation_id="t1")
+        await agent.run("what else?", conversation_id="t2")
+        edge = edge_of(script.requests[1])
+        assert edge is not None
+        assert "zebra" in words(edge)
+        assert "zebra" not in script.prompts.sent[1][1]
 
 
 # ---------------------------------------------------------------- tools

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_ai import PydanticAIDeprecationWarning
 from pydantic_ai.messages import (
@@ -43,6 +43,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
+from conftest import counts
 from memolog import AssistantMessage, NewMessage, SystemMessage, ToolMessage, UserMessage
 from memolog import FilePart as OurFile
 from memolog import ReasoningPart as OurReasoning
@@ -298,6 +299,7 @@ MESSAGES = st.lists(
 )
 
 
+@settings(max_examples=counts(100, 3_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MESSAGES)
 def test_whatever_is_said_comes_back(messages: list[ModelMessage]) -> None:
     """Any messages, in any order: the same JSON comes back."""

@@ -26,6 +26,7 @@ __all__ = [
     "check_a_sync_client",
     "check_bindings",
     "check_both_engines",
+    "check_many_at_once",
     "check_tools",
     "check_whole_lists",
     "check_without_a_database",
@@ -120,7 +121,11 @@ class Talk:
             self.expected += [f"call c{model.calls - 1}: look", f"call c{model.calls}: see"]
 
     def _look(self) -> None:
-        self.prompts.add(self.driver.prompt(self.provider.bodies[-1]))
+        body = self.provider.bodies[-1]
+        self.prompts.add(self.driver.prompt(body))
+        # Between two calls of a model that thinks, words of a user would end its thought.
+        is_between = any(mark in last_said(self.driver, body) for mark in ("tool_result", "function_call_output"))
+        assert self.driver.has_edge(body) != is_between
 
 
 EVENTS = {7: "look it up", 23: "fail now", 41: "never answer"}
@@ -279,7 +284,7 @@ async def check_bindings(driver: Driver) -> None:
         assert said == ["user: hi", "assistant: Yes.", "user: hi again", "assistant: Yes."]
         assert len(await stored(memory, "bob", "späť 1")) == 2
         async with memory.turn("t2", "alice") as turn:
-            stepping = wrap(driver, provider.async_client(), memory, thread="t2", resource="alice", turn=turn)
+            stepping = wrap(driver, provider.async_client(), memory, turn=turn)
             await driver.call(stepping)(**driver.said("one"))
             await driver.call(stepping)(**driver.said("two"))
             assert len(await stored(memory, "alice", "t2")) == 4
@@ -340,3 +345,35 @@ async def check_without_a_database(driver: Driver, path: Path, extend: Callable[
             **driver.said("a")
         )
     assert len(provider.bodies) == 3
+
+
+async def check_many_at_once(driver: Driver) -> None:
+    """Thirty conversations over one client, all at once, streamed and not: none has a word of another."""
+
+    async def script(body: Json) -> Reply:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        name = last_said(driver, body).split("I am ")[1].split(".")[0]
+        return Reply(text=f"Hello {name}.")
+
+    provider = Provider(driver, script)
+    async with Memory(":memory:") as memory:
+        call = driver.call(wrap(driver, provider.async_client(), memory))
+
+        async def talk(number: int) -> None:
+            for step in range(3):
+                said, where = driver.said(f"I am n{number}. Step {step}"), at(f"t{number}", f"r{number}")
+                if (number + step) % 2:
+                    async for _ in await call(**said, **where, stream=True):
+                        await asyncio.sleep(0)
+                else:
+                    await call(**said, **where)
+
+        await asyncio.gather(*map(talk, range(30)))
+        for number in range(30):
+            lines = [line for line in brief(await stored(memory, f"r{number}", f"t{number}")) if line != "reasoning"]
+            assert lines == [
+                line
+                for step in range(3)
+                for line in (f"user: I am n{number}. Step {step}", f"assistant: Hello n{number}.")
+            ]

@@ -10,7 +10,8 @@ import pytest
 
 from cli.commands import examples
 from cli.world import run
-from memolog.apps.cli.verb import EXIT_CODES, exit_code
+from memolog.apps.cli.verb import EXIT_CODES, Call, exit_code
+from memolog.config import Config
 from memolog.domain.errors import (
     ConfigError,
     Conflict,
@@ -30,6 +31,7 @@ MISTAKES = [
     pytest.param(1, "tasks show T-99", "There is no task T-99", id="unknown task"),
     pytest.param(1, "recall g99", "g99", id="unknown group"),
     pytest.param(1, "wm diff 1 99", "99", id="unknown version"),
+    pytest.param(1, "context --number 99999999999999999999", "has no context 9999", id="a number beyond all numbers"),
     # What was asked cannot be understood or taken.
     pytest.param(2, "diff 0 99", "There is no generation 99", id="unknown generation"),
     pytest.param(2, "revert 99", "There is no generation 99", id="revert to an unknown generation"),
@@ -57,13 +59,17 @@ MISTAKES = [
     pytest.param(2, "export backup.db", "backup.db exists already", id="an export over a file"),
     pytest.param(2, "backup backup.db", "backup.db exists already", id="a backup over a file"),
     pytest.param(2, "restore nowhere.db", "There is no file nowhere.db", id="nothing to restore"),
-    pytest.param(2, "restore backup.db", "memolog.db", id="a restore over a database"),
+    pytest.param(2, "restore backup.db", "--overwrite", id="a restore over a database"),
+    pytest.param(2, "backup no/such/folder/copy.db", "There is no folder no/such/folder", id="a backup into no folder"),
+    pytest.param(2, "export folder --overwrite", "cannot be written to folder", id="an export over a folder"),
+    pytest.param(2, "import talk.json", "--resource", id="nobody's conversation"),
     pytest.param(1, "export x.jsonl --resource nobody", "nobody", id="an export of nobody"),
     pytest.param(2, "no-such-verb", "No such command", id="no such verb"),
     pytest.param(2, "status --no-such-option", "No such option", id="no such option"),
     pytest.param(2, "search", "Missing argument", id="no query"),
     # The database or the settings cannot do it.
     pytest.param(3, "status --db missing.db", "There is no database missing.db", id="no database"),
+    pytest.param(3, "status --db folder", "folder is a folder", id="a folder for a database"),
     pytest.param(3, "status --db text.txt", "text.txt", id="no database of ours"),
     pytest.param(3, "status --db mysql://host/x", "mysql://", id="unknown engine"),
     pytest.param(3, "init --db no/such/folder/memolog.db", "no/such/folder", id="no folder"),
@@ -79,18 +85,21 @@ MISTAKES = [
 def odd_files(folder: Path) -> Path:
     """Put files beside the database that are not what they should be."""
     (folder / "text.txt").write_text("This is a letter, not a database. " * 50)
+    (folder / "talk.json").write_text('[{"role": "user", "content": "Hello"}]')
+    (folder / "folder").mkdir()
     (folder / "bad.toml").write_text("[observation]\nmesage_tokens = 5\n")
     return folder
 
 
 @pytest.mark.parametrize(("code", "line", "words"), MISTAKES)
 def test_mistakes_are_told(code: int, line: str, words: str, odd_files: Path) -> None:
-    """The text says what is wrong, on the error stream; nothing is on standard output."""
+    """The text says what is wrong, on the error stream; nothing is on standard output, and nothing half-made is left."""
     done = run(*line.split())
     assert done.code == code, done.err + done.out
     assert words in " ".join(done.err.split())
     assert "Traceback" not in done.err
     assert done.out == ""
+    assert list(odd_files.rglob("*.partial")) == []
 
 
 @pytest.mark.parametrize(("code", "line", "words"), [case for case in MISTAKES if "No such" not in str(case.values[2])])
@@ -148,6 +157,20 @@ def test_variables_stand_for_options(folder: Path, monkeypatch: pytest.MonkeyPat
     assert run("status", "--json", "--thread", "atlas").document["thread"] == "atlas"
     monkeypatch.setenv("MEMOLOG_OBSERVATION_MESSAGE_TOKENS", "1234")
     assert run("status", "--json").document["messages"]["limit"] == 1234
+
+
+def test_no_verb_shows_a_password(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a verb prints of an address is what may be shown of it."""
+    call = Call(address="postgresql://mira:s3cret@db.example/memory", config=Config(), as_json=False)
+    assert call.shown_address == "postgresql://mira:…@db.example/memory"
+
+    def hidden(url: str) -> str:
+        return "hidden"
+
+    monkeypatch.setattr("memolog.store.postgres_address.safe_url", hidden)
+    assert run("init", "--json").document["database"] == "hidden"
+    assert "memolog.db" not in run("init").out
+    assert run("status", "--json").document["database"] == "hidden"
 
 
 def test_every_error_has_a_code() -> None:

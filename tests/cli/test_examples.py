@@ -28,7 +28,7 @@ ASKED = (
         "forget",
         "backup",
     ),
-    *("restore", "doctor", "config", "bench"),
+    *("restore", "doctor", "config", "bench", "install", "uninstall"),
     *(f"tasks {verb}" for verb in ("list", "ready", "show", "create", "claim", "close", "link", "search")),
     *(f"wm {verb}" for verb in ("show", "set", "edit", "versions", "diff", "restore")),
 )
@@ -64,5 +64,5 @@ def test_help_names_what_all_have_in_common(words: tuple[str, ...]) -> None:
     """Every command takes --json and --db, and says what it is for."""
     text = help_of(words)
     assert "--json" in text
-    assert "--db" in text or words in {("bench",), ("config",)}
+    assert "--db" in text or words in {("bench",), ("config",), ("uninstall",)}
     assert len(text.split("Options:")[0].splitlines()) > 2

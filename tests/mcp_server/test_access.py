@@ -1,5 +1,6 @@
 """Who comes in, whose memory it is, and what may be changed: fixed before the first client comes."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import httpx2
 import pytest
 from mcp import Client
 
+from cli.world import inside, run
 from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
 from memolog import Memory, UserMessage
 from memolog.apps.mcp import open_door, read_token
@@ -257,23 +259,54 @@ async def test_the_program_over_http(tmp_path: Path) -> None:
         pass
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
-    """No token, a missing file: told in our words, with the code that all verbs have."""
-    with Path(tmp_path / "memolog.db").open("wb"):
-        pass
-    subprocess.run(
-        [sys.executable, "-m", "memolog", "tasks", "create", "x", "-r", "alice"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        check=True,
-        capture_output=True,
-    )
-    for options, words in (((), "There is no token"), (("--token-file", "missing"), "cannot be read")):
-        with _program(tmp_path / "memolog.db", *options) as program:
-            _, told = program.communicate(timeout=60)
-            assert program.returncode == (3 if not options else 2)
-            assert words in " ".join(told.split())
-            assert "Traceback" not in told
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(("told", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_the_program_over_its_streams(told: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Interrupted or told to end, it ends, although its client has not closed the streams."""
+    path = asyncio.run(made(tmp_path))
+    command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(SOURCE)},
+    ) as program:
+        try:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            program.stdin.write(json.dumps(START) + "\n")
+            program.stdin.flush()
+            assert json.loads(program.stdout.readline())["result"]["serverInfo"]["name"] == "memolog"
+            program.send_signal(told)
+            assert program.wait(60) == code
+            assert program.stderr is not None
+            assert program.stderr.read() == ""
+        finally:
+            program.kill()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ("--http", 3, "There is no token"),
+        ("--http --host 0.0.0.0 --no-token", 3, "loopback addresses only"),
+        ("--http --token-file missing", 2, "cannot be read"),
+        ("--tokens 10", 2, "200"),
+        ("--describe --resource", 2, "--resource"),
+    ],
+)
+def test_mistakes_are_told(options: str, code: int, words: str, tmp_path: Path) -> None:
+    """A mistake is told in our words, with the code that all verbs have, and nothing is served."""
+    with inside(tmp_path):
+        assert run("tasks", "create", "x", "--resource", RESOURCE, "--db", "new.db").code == 3
+        assert run("init", "--db", "new.db").code == 0
+        assert run("tasks", "create", "x", "--resource", RESOURCE, "--db", "new.db").code == 0
+        done = run("mcp", "--db", "new.db", *options.split())
+    assert done.code == code, done.err
+    assert words in " ".join(done.err.split())
+    assert done.out == ""
 
 
 async def test_two_programs_on_one_file(tmp_path: Path) -> None:

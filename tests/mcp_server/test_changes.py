@@ -1,29 +1,32 @@
 """Who asked for it is told when something changes, whoever changed it; nobody else is, and nothing is looked at in vain."""
 
 import asyncio
-import subprocess
-import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp import Client
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, ServerEvent
 
-from mcp_server.doors import RESOURCE, SOURCE, THREAD, call, made, over_http, over_stdio, web
+from mcp_server.doors import RESOURCE, THREAD, call, made, over_http, over_stdio, web
 from memolog import Memory
-from memolog.apps.mcp import Served
+from memolog.apps.mcp import Served, build_server
 from memolog.apps.mcp.changes import Changes
+from memolog.runtime.tasks import Tasks
 
 PACK, FACTS, TASK = "memolog://context-pack", "memolog://working-memory", "memolog://task/T-1"
 # A busy machine takes its time; what is waited for comes, or the test fails.
 PATIENCE = 60
 
 
-def elsewhere(path: Path, *arguments: str) -> None:
-    """Change something from another process."""
-    command = [sys.executable, "-m", "memolog", *arguments, "--resource", RESOURCE, "--db", str(path)]
-    subprocess.run(command, check=True, capture_output=True, env={"PYTHONPATH": str(SOURCE)}, cwd=path.parent)
+@asynccontextmanager
+async def elsewhere(path: Path) -> AsyncGenerator[Tasks]:
+    """Change tasks past the server: of one that is a process of its own, from another process."""
+    async with Memory(path) as memory:
+        yield memory.tasks(RESOURCE)
 
 
 async def first(changes: Any) -> ServerEvent:
@@ -50,7 +53,8 @@ async def _listen(client: Any, path: Path) -> None:
         assert noted["success"]
         assert await first(changes) == ResourceUpdated(uri=FACTS)
     async with client.listen(resources_list_changed=True, resource_subscriptions=[TASK]) as changes:
-        elsewhere(path, "tasks", "edit", "T-1", "--title", "Another title")
+        async with elsewhere(path) as tasks:
+            await tasks.edit("T-1", title="Another title")
         assert {await first(changes), await first(changes)} == {ResourcesListChanged(), ResourceUpdated(uri=TASK)}
     assert "Another title" in (await client.read_resource(TASK)).model_dump_json()
 
@@ -83,14 +87,17 @@ async def _subscribe(client: Any, path: Path, heard: "asyncio.Queue[str]") -> No
     assert capabilities.resources.list_changed
     with pytest.warns(Warning, match="subscribe"):
         await client.subscribe_resource(TASK)
-    elsewhere(path, "tasks", "edit", "T-1", "--title", "Another title")
+    async with elsewhere(path) as tasks:
+        await tasks.edit("T-1", title="Another title")
     assert await asyncio.wait_for(heard.get(), PATIENCE) == TASK
     await client.list_resources()
-    elsewhere(path, "tasks", "create", "One more")
+    async with elsewhere(path) as tasks:
+        await tasks.create("One more")
     assert await asyncio.wait_for(heard.get(), PATIENCE) == "list"
     with pytest.warns(Warning, match="subscribe"):
         await client.unsubscribe_resource(TASK)
-    elsewhere(path, "tasks", "edit", "T-1", "--title", "A third title")
+    async with elsewhere(path) as tasks:
+        await tasks.edit("T-1", title="A third title")
     # The list tells of it, since it shows titles; the task itself is no longer watched.
     assert await asyncio.wait_for(heard.get(), PATIENCE) == "list"
     with pytest.warns(Warning, match="subscribe"), pytest.raises(Exception, match="There is no"):
@@ -133,3 +140,16 @@ async def test_too_much_cannot_be_watched(tmp_path: Path) -> None:
         async with client.listen(resource_subscriptions=[PACK]) as changes:
             assert (await call(client, "task-mutate", action="create", title="More"))["success"]
             assert await first(changes) == ResourceUpdated(uri=PACK)
+
+
+async def test_who_goes_is_told_no_more(tmp_path: Path) -> None:
+    """With its last client gone, in either era, a server watches nothing."""
+    async with Memory(await made(tmp_path)) as memory:
+        server = build_server(Served(memory=memory, resource=RESOURCE, thread=THREAD))
+        async with Client(server, mode="legacy") as client:
+            await client.list_resources()
+            assert len(server.changes.watched) == 1
+        assert server.changes.watched == frozenset()
+        async with Client(server) as client, client.listen(resource_subscriptions=[PACK, TASK]):
+            assert server.changes.watched == {PACK, TASK}
+        assert server.changes.watched == frozenset()

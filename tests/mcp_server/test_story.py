@@ -13,6 +13,7 @@ from mcp_types import ResourceTemplateReference, TextContent
 from mcp_server.doors import ERAS, call, made, over_http, over_stdio, web
 from memolog import __version__
 from memolog.tools import definition
+from tools.world import world
 
 Way = Callable[[Path, str], AbstractAsyncContextManager[Client]]
 
@@ -39,6 +40,16 @@ async def test_the_whole_of_it(way: Way, mode: str, tmp_path: Path) -> None:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("memolog", __version__)
         assert "task-query" in (client.instructions or "")
+        await _tools(client)
+        await _resources(client)
+        await _prompts(client)
+
+
+async def test_the_whole_of_it_on_postgres(postgres_url: str) -> None:
+    """Only the address of the database differs."""
+    async with world(postgres_url):
+        pass
+    async with web(postgres_url) as server, over_http(server.url) as client:
         await _tools(client)
         await _resources(client)
         await _prompts(client)

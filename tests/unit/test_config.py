@@ -556,8 +556,8 @@ def test_unknown_names_without_a_near_one() -> None:
 
 
 def test_reserved_variables_are_left_to_their_owners() -> None:
-    """The few variables of command line and tests are no settings and no mistakes."""
-    names = {"CONFIG", "DB", "LONG", "RESOURCE", "SESSION", "THREAD"}
+    """The few variables of command line, hooks and tests are no settings and no mistakes."""
+    names = {"CONFIG", "DB", "HOME", "HOOKS", "LONG", "MCP_TOKEN", "RESOURCE", "SESSION", "THREAD"}
     assert set(RESERVED_VARIABLES) == {f"MEMOLOG_{name}" for name in names}
     assert Config.from_environment(dict.fromkeys(RESERVED_VARIABLES, "x")) == Config()
 

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from conftest import counts
 from memolog.search import drafting
 from memolog.search.drafting import Draft, Posting, Stats, draft
 from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_other
 from memolog.search.query import parse
 from memolog.search.ranking import WEIGHTS, Scored, best_of_threads
 from memolog.search.snippets import Marker
+from memolog.search.words import places_of, words_of
 
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
 
@@ -65,6 +67,20 @@ def test_only_whole_words_are_marked() -> None:
     assert marker.snippet("Ärger mit der art") == "Ärger mit der «art»"
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_word_is_found_where_the_text_has_it_as_a_word(seed: int) -> None:
+    """Looking for one word finds the same places as reading the words one after the other."""
+    chance = random.Random(seed)
+    text = "".join(chance.choices(("art", "ar", "t", "_", " ", " ", ".", "-", "/", "--", ",", "9"), k=200))
+    expected: list[int] = []
+    at = 0
+    for word in words_of(text):
+        at = text.index(word, at)
+        expected += [at] if word == "art" else []
+        at += len(word)
+    assert list(places_of("art", text)) == expected
+
+
 def test_threads_come_by_their_best_message_and_by_all_that_they_say() -> None:
     """Of two threads with nearly the same best message, the one that is about the matter comes first."""
     one, two = key_of_message(1, 1, 5, USER), key_of_message(2, 1, 5, USER)
@@ -91,3 +107,68 @@ def test_what_a_question_quotes_is_a_preference(text: str, must: tuple[str, ...]
     """Quotes narrow, but not in a question: there they name something."""
     query = parse(text, NOW)
     assert (query.phrases, query.named) == (must, better)
+
+
+def test_the_snippet_is_where_the_rarest_words_stand_together() -> None:
+    """Different words count, each once; what is too far away does not."""
+    far = " and so on" * 40
+    marker = Marker({"rare": 5.0, "seldom": 4.0, "often": 1.0})
+    text = f"often often often rare{far} seldom{far} often, seldom and rare{far} rare"
+    assert "«often», «seldom» and «rare»" in marker.snippet(text)
+    assert marker.snippet(f"{'x' * 500}rare {far} rare").count("«rare»") == 1
+
+
+def any_text(chance: random.Random) -> str:
+    """Return operators, words and characters of any kind, thrown together."""
+    operators = (
+        '"',
+        "-",
+        "*",
+        "role:",
+        "thread:",
+        "task:",
+        'task:"',
+        "source:raw",
+        "after:",
+        "before:2024-02-30",
+        "^",
+        "=",
+        "'",
+    )
+    words = (
+        "whale",
+        "fooBar",
+        "src/a.ts",
+        "İstanbul",
+        "ǆ",
+        "北京",
+        "แมว",
+        "last week",
+        " ",
+        "\t",
+        "\x00",
+        "\ud800",
+        "\U0001f600",
+    )
+    pieces = [
+        chance.choice(operators),
+        chance.choice(words),
+        chr(chance.randrange(0x110000)),
+        chr(chance.randrange(0x250)),
+    ]
+    return "".join(chance.choice(pieces + list(operators) + list(words)) for _ in range(chance.randrange(24)))
+
+
+def test_what_reaches_the_engines_is_text_that_they_take() -> None:
+    """Whatever a query holds, no term, prefix or id has what an engine refuses or a quote that would end a term."""
+    chance = random.Random(3)
+    for _ in range(counts(2_000, 100_000)):
+        text = any_text(chance)
+        query = parse(text, NOW)
+        for wish in (*query.wishes, *query.without):
+            for term in (*wish.terms, wish.word, wish.prefix or "", wish.inside or ""):
+                assert not any(mark in term for mark in "\"'\x00 "), text
+                term.encode()
+        for name in (*query.threads, *query.tasks):
+            assert name.isprintable(), text
+            name.encode()

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from memolog.context import ContextMessage
+from memolog.context import Context, ContextMessage
 from memolog.domain.codec import JsonValue
-from memolog.domain.message import FilePart, Message, NewMessage, Part, TextPart, ToolResultPart
+from memolog.domain.message import FilePart, Message, NewMessage, Part, ReasoningPart, TextPart, ToolResultPart
 from memolog.domain.run import Usage
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "applied",
     "arguments_object",
     "difference",
+    "edge_of",
     "json_text",
     "note",
     "noted",
@@ -111,6 +112,20 @@ def with_speaker(said: S) -> S:
     part = cast("TextPart", said.parts[place])
     named = replace(part, text=f"{said.speaker}: {part.text}")
     return replace(said, parts=(*said.parts[:place], named, *said.parts[place + 1 :]))
+
+
+def edge_of(context: Context, key: str) -> str:
+    """Return the edge; nothing between two calls of a model that thinks, since words of a user there would end its thought."""
+    if not context.messages or context.messages[-1].role != "tool":
+        return context.edge_text
+    for said in reversed(context.messages):
+        if said.role == "assistant" and any(
+            isinstance(part, ReasoningPart) and note(part, key) is not None for part in said.parts
+        ):
+            return ""
+        if said.role not in {"assistant", "tool"}:
+            break
+    return context.edge_text
 
 
 # ---------------------------------------------------------------- arguments of calls

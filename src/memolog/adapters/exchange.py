@@ -53,6 +53,8 @@ class Api(Protocol):
     """How one API says things."""
 
     path: str
+    goes_on: bool
+    """Whether a model goes on from words that a request puts into its mouth at the end."""
 
     def given(self, body: Json) -> tuple[NewMessage, ...]:
         """Return what a request says, without its instructions."""
@@ -73,6 +75,16 @@ class Api(Protocol):
 
 class OpenTurn(Protocol):
     """A turn that somebody else opened and will leave: one of memory, or one with guards around it."""
+
+    @property
+    def thread(self) -> str:
+        """Return which thread it is of."""
+        ...
+
+    @property
+    def resource(self) -> str:
+        """Return whose thread that is."""
+        ...
 
     async def prepare(
         self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
@@ -104,8 +116,8 @@ class Bound:
         if api is None or method.lower() != "post" or not isinstance(body, Mapping):
             return None
         named = {name.lower(): value for name, value in headers.items()}
-        thread = _named(named.get(_THREAD)) or self.thread
-        resource = _named(named.get(_RESOURCE)) or self.resource
+        thread = _named(named.get(_THREAD)) or self.thread or (self.turn.thread if self.turn else None)
+        resource = _named(named.get(_RESOURCE)) or self.resource or (self.turn.resource if self.turn else None)
         if not thread or not resource:
             raise InputError(
                 f"This call names no {'thread' if not thread else 'resource'}.",
@@ -155,19 +167,29 @@ class Exchange:
 
     async def begin(self) -> Json:
         """Save what is new, and return the request as the model should get it."""
-        given = self._api.given(self._body)
+        given = self._given()
         if self._own is not None:
             await self._own.__aenter__()
         try:
             new = await new_messages(self._bound.memory, self._resource, self._thread, given)
             # What a request ends with in the model's own voice is the beginning of the answer: it is saved with that.
-            count = len(new) - len(_answers_at_end(new))
+            count = len(new) - (_is_begun(new) if self._api.goes_on else 0)
             new, self._begun = new[:count], new[count:]
             context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
         except BaseException as error:
             await self.leave(error)
             raise
         return self._api.request(self._body, context)
+
+    def _given(self) -> tuple[NewMessage, ...]:
+        try:
+            return self._api.given(self._body)
+        except (AttributeError, TypeError) as error:
+            raise InputError(
+                "What this call says cannot be read.",
+                why=f"It is not made as {self._api.path} takes it: {error}.",
+                then="Pass a list of messages, each an object with its role and content.",
+            ) from error
 
     # ------------------------------------------------------------ the answer, as it comes
 
@@ -212,8 +234,15 @@ class Exchange:
             return
         answer = self._api.answer(cast("Json", data))
         messages = () if answer.message is None else (_with_beginning(self._begun, answer.message),)
-        if messages or answer.usage:
+        if not messages and answer.usage is None:
+            return
+        try:
             await self._turn.record(*messages, model=self._model, usage=answer.usage)
+        except InputError:
+            # What a model says is not the caller's to mend: an answer that cannot be kept is an answer all the same.
+            if self._own is None or self._bound.memory.config.strict:
+                raise
+            _log.exception("an answer cannot be remembered")
 
 
 async def new_messages(
@@ -248,11 +277,9 @@ async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[Ne
     return rows
 
 
-def _answers_at_end(messages: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
-    """Return the answers that a list ends with, if something was said before them."""
-    if not messages or messages[-1].role != "assistant" or (len(messages) > 1 and has_answer(messages[:-1])):
-        return ()
-    return tuple(messages[-1:])
+def _is_begun(messages: Sequence[NewMessage]) -> bool:
+    """Tell whether a list ends with the beginning of an answer, and is no history that ends with an answer."""
+    return has_answer(messages[-1:]) and not has_answer(messages[:-1])
 
 
 def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessage:

@@ -97,6 +97,7 @@ class GuardedTurn:
     def __init__(self, turn: Turn, guards: Guards, *, on_threads: bool = False) -> None:
         """Take the turn, the guards, and whether these may hold up who calls them: then they get a thread each."""
         self._turn, self._guards, self._on_threads = turn, guards, on_threads
+        self.thread, self.resource = turn.thread, turn.resource
         self._context = Context()
 
     async def prepare(

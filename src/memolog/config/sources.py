@@ -30,6 +30,8 @@ Path: TypeAlias = str | PathLike[str]
 RESERVED_VARIABLES: Final[dict[str, str]] = {
     "MEMOLOG_CONFIG": "The TOML file that the command line reads.",
     "MEMOLOG_DB": "The database that the command line opens.",
+    "MEMOLOG_HOME": "Where hooks keep what belongs to no project.",
+    "MEMOLOG_HOOKS": "`off`: hooks of coding agents keep nothing.",
     "MEMOLOG_LONG": "Runs the long tests with their full counts.",
     "MEMOLOG_MCP_TOKEN": "The bearer token that clients of the MCP server over HTTP must send.",
     "MEMOLOG_PROXY_TOKEN": "What clients of the proxy must show.",

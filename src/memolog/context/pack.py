@@ -41,6 +41,8 @@ class Conversation:
     """The log as it is rendered, the oldest group first."""
     messages: tuple[Message, ...] = ()
     """What is in no group, the oldest first."""
+    earlier: int = 0
+    """How many more there are before these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +281,7 @@ def _left_out(
         yield "the tasks"
     if missing := len(entries) - len(chosen.entries):
         yield f"{missing} of {len(entries)} lines of the log"
-    messages = sum(map(len, said))
+    messages = sum(map(len, said)) + sum(one.earlier for one in view.conversations)
     if missing := messages - sum(map(len, chosen.lines)):
         yield f"{missing} of {messages} messages"
 

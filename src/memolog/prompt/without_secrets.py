@@ -6,7 +6,7 @@ encrypted reasoning and files that are no text stay as they are.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from memolog.domain.codec import JsonValue, dumps, loads
 from memolog.domain.message import FilePart, NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
@@ -88,9 +88,7 @@ def _inside(value: Any) -> JsonValue:
     if isinstance(value, str):
         return REDACTION.redact(value)
     if isinstance(value, dict):
-        inner: dict[str, Any] = value
-        return {name: _inside(item) for name, item in inner.items()}
+        return {name: _inside(item) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):
-        items: Sequence[Any] = value
-        return [_inside(item) for item in items]
+        return [_inside(item) for item in cast("Sequence[Any]", value)]
     return value

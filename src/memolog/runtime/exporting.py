@@ -4,6 +4,7 @@ Knows the file: its header, its sections, and that it appears under its name onl
 that is the store's.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -71,6 +72,8 @@ async def export_to(store: Store, target: Target, resource: str | None, now: dat
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise InputError(
             f"The export cannot be written to {path}.", why=f"The system says: {error}.", then="Name another file."
         ) from error

@@ -65,7 +65,9 @@ async def import_files(
 ) -> ImportReport:
     """Take in the conversations of a file, or of every JSON file in a folder."""
     if resource is None:
-        raise InputError("The source does not say whose memory this is.", then='Name it: resource="alice".')
+        raise InputError(
+            "The source does not say whose memory this is.", then='Name it: resource="alice", or --resource alice.'
+        )
     files = _files(source)
     tally = Tally(format=format_ or detect(files[0]), dry_run=dry_run, progress=progress)
     for file in files:

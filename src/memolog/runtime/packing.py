@@ -39,8 +39,8 @@ async def context_pack(
     store, now = (await memory.open()).store, memory.clock.now()
     threads = await _threads(store, resource, thread)
     snapshots = [
-        await store.logs.snapshot(resource, one.id, memory.config.scope, create=False)
-        for one in (threads[:1] if memory.config.scope == "resource" else threads)
+        await store.logs.snapshot(resource, one.id, memory.config.scope, create=False, newest=_newest(tokens, place))
+        for place, one in enumerate(threads[:1] if memory.config.scope == "resource" else threads)
     ]
     conversations = (
         await _shared(store, threads, snapshots)
@@ -67,6 +67,11 @@ async def context_pack(
     )
 
 
+def _newest(tokens: int, place: int) -> int:
+    """Return how many messages of a thread are read: more than fit, and few of those that are not the first."""
+    return min(max(tokens // (25 if place == 0 else 100), 10), 500)
+
+
 async def _threads(store: "Store", resource: str, thread: str | None) -> "list[Thread]":
     """Return the thread that goes on, if it does, and those that were active last."""
     found: list[Thread] = []
@@ -85,7 +90,7 @@ async def _facts(store: "Store", resource: str) -> dict[str, str]:
 async def _own(store: "Store", thread: "Thread", snapshot: "Snapshot") -> Conversation:
     """Return a thread with its own log."""
     groups = await _groups(store, snapshot)
-    return _conversation(thread, _unheld(snapshot, thread.id, snapshot.tail), groups)
+    return _conversation(thread, snapshot, snapshot.tail, groups)
 
 
 async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Sequence[Snapshot]") -> list[Conversation]:
@@ -95,17 +100,29 @@ async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Seque
     snapshot = snapshots[0]
     others = await store.logs.others(snapshot.resource, snapshot.log.pk, snapshot.thread.pk, threads=_THREADS)
     tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others}}
-    spoken = [_conversation(one, _unheld(snapshot, one.id, tails.get(one.id, ()))) for one in threads]
+    spoken = [_conversation(one, snapshot, tails.get(one.id, ())) for one in threads]
     return [*spoken, Conversation(thread=None, groups=await _groups(store, snapshot))]
 
 
-def _conversation(thread: "Thread", messages: tuple[Message, ...], groups: tuple[str, ...] = ()) -> Conversation:
+def _conversation(
+    thread: "Thread", snapshot: "Snapshot", read: Sequence[Message], groups: tuple[str, ...] = ()
+) -> Conversation:
+    """Return a thread with the messages that neither the log nor a buffered group holds."""
+    spans = [group.span for group in snapshot.buffered if group.thread == thread.id and group.span is not None]
+    is_own = thread.id == snapshot.thread.id
+    cursor = snapshot.cursor if is_own else 0
+
+    def is_held(seq: int) -> bool:
+        return seq <= cursor or any(span.first <= seq <= span.last for span in spans)
+
+    first = read[0].seq if read and is_own else 1
     return Conversation(
         thread=thread.id,
         title=thread.title or thread.hints.title,
         at=thread.updated_at,
         groups=groups,
-        messages=messages,
+        messages=tuple(one for one in read if not is_held(one.seq)),
+        earlier=sum(not is_held(seq) for seq in range(cursor + 1, first)),
     )
 
 
@@ -124,9 +141,3 @@ async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
         if text:
             texts.append(text)
     return tuple(texts)
-
-
-def _unheld(snapshot: "Snapshot", thread: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages of a thread that are in no buffered group either."""
-    spans = [group.span for group in snapshot.buffered if group.thread == thread and group.span is not None]
-    return tuple(one for one in messages if not any(span.first <= one.seq <= span.last for span in spans))

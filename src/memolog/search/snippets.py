@@ -3,11 +3,11 @@
 Knows words and terms. Never longer than asked for by more than one word.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from memolog.search.words import Word, normal, terms_of_word, words_of
+from memolog.search.words import Word, normal, places_of, terms_of_word, words_of
 
 __all__ = ["Marker"]
 
@@ -15,6 +15,8 @@ _LENGTH: Final = 240
 _LOOKED_AT = 20_000
 _OPEN, _CLOSE = "«", "»"
 _BEFORE = 40
+_SAME = 1e-9
+"""Sums of the same numbers in another order differ by less."""
 
 
 class Marker:
@@ -46,18 +48,13 @@ class Marker:
         # Most words are no hit, and most texts repeat words: only the different ones are looked at.
         here = set(words)
         self._look_at(here.difference(self._seen), is_ascii=text.isascii())
-        found: list[tuple[int, int, str, float]] = []
-        if marked.keys().isdisjoint(here):
-            return found
-        at, find = 0, text.index
-        for word in words:
-            # Between two words there is nothing that a word could be found in.
-            at = find(word, at)
-            if word in marked:
-                worth, term = marked[word]
-                found.append((at, at + len(word), term, worth))
-            at += len(word)
-        return found
+        here &= marked.keys()
+        if text.isascii():
+            places = [(at, word) for word in here for at in places_of(word, text)]
+            places.sort()
+        else:
+            places = _one_by_one(text, words, here)
+        return [(at, at + len(word), marked[word][1], marked[word][0]) for at, word in places]
 
     def _look_at(self, words: AbstractSet[Word], *, is_ascii: bool) -> None:
         terms = self._terms
@@ -69,14 +66,38 @@ class Marker:
         self._seen |= words
 
 
+def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> list[tuple[int, Word]]:
+    """Return where some of the words of a text stand, whatever script it is in."""
+    found: list[tuple[int, Word]] = []
+    at = 0
+    for word in words if wanted else ():
+        # Between two words there is nothing that a word could be found in.
+        at = text.index(word, at)
+        if word in wanted:
+            found.append((at, word))
+        at += len(word)
+    return found
+
+
 def _start(hits: list[tuple[int, int, str, float]], length: int) -> int:
-    best, start = 0.0, 0
-    for index, (first, _, _, _) in enumerate(hits):
-        seen: dict[str, float] = {}
-        for _, last, term, weight in hits[index : index + 50]:
-            if last > first + length - _BEFORE:
-                break
-            seen[term] = weight
-        if sum(seen.values()) > best:
-            best, start = sum(seen.values()), max(0, first - _BEFORE)
+    """Return where the stretch begins whose different terms are worth most; of equals, the first."""
+    best, start, worth, end = 0.0, 0, 0.0, 0
+    inside: dict[str, int] = {}
+    for first, _, term, weight in hits:
+        # The stretch moves along the text: what enters is added, what leaves is taken off.
+        while end < len(hits) and hits[end][1] <= first + length - _BEFORE:
+            _, _, entering, more = hits[end]
+            inside[entering] = inside.get(entering, 0) + 1
+            worth += more if inside[entering] == 1 else 0.0
+            end += 1
+        if worth > best + _SAME:
+            best, start = worth, max(0, first - _BEFORE)
+        if term in inside:
+            inside[term] -= 1
+            if not inside[term]:
+                del inside[term]
+                worth -= weight
+        else:
+            # A word longer than the stretch never entered it.
+            end += 1
     return start

@@ -24,6 +24,7 @@ __all__ = [
     "folded",
     "grams",
     "normal",
+    "places_of",
     "terms_of_word",
     "words_of",
 ]
@@ -42,6 +43,7 @@ _MOST_ENDS = 4
 _REMEMBERED = 65_536
 # What holds an identifier together. Signs that belong to the sentence (a full stop at its end) are never inside a word.
 _ASCII: Final = re.compile(r"[A-Za-z0-9_]+(?:[./\\:@#+-]+[A-Za-z0-9_]+)*")
+_JOINTS: Final = "./\\:@#+-"
 _MARKS: Final = "\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0dff"
 _LETTER: Final = rf"[^\W{UNSPACED}]|[{_MARKS}]"
 _ANY: Final = re.compile(rf"([{UNSPACED}]+)|(?:{_LETTER})+(?:[./\\:@#+-]+(?:{_LETTER})+)*")
@@ -70,6 +72,18 @@ def folded(word: str) -> str:
 def words_of(text: str) -> list[Word]:
     """Return the words of a normal text, in order."""
     return _ASCII.findall(text) if text.isascii() else [hit[0] for hit in _ANY.finditer(text)]
+
+
+def places_of(word: Word, text: str) -> Iterator[int]:
+    """Yield where a word stands in an ASCII text, not counting where it is a part of another one."""
+    at, length = text.find(word), len(word)
+    while at >= 0:
+        before = text[max(0, at - LONGEST_WORD) : at].rstrip(_JOINTS)[-1:]
+        if not before.isalnum() and before != "_":
+            whole = _ASCII.match(text, at)
+            if whole is not None and whole.end() == at + length:
+                yield at
+        at = text.find(word, at + length)
 
 
 @lru_cache(_REMEMBERED)

@@ -13,7 +13,7 @@ from memolog.domain.codec import JsonObject, dumps, loads
 from memolog.domain.errors import NotFound
 from memolog.domain.moments import from_micros, to_micros
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id, check_limit
+from memolog.store.scope import check_id, check_limit, clamp
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["ContextRecord", "Journal", "NewEvent", "StoredEvent"]
@@ -138,7 +138,7 @@ class Journal:
         check_id("thread", thread)
 
         def script() -> Script[ContextRecord | None]:
-            rows = yield logs.get_context(resource=resource, thread=thread, number=number)
+            rows = yield logs.get_context(resource=resource, thread=thread, number=clamp(number))
             return _record(rows[0]) if rows else None
 
         return await self._engine.read(script)

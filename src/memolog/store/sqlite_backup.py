@@ -27,6 +27,9 @@ def copy_file(path: str, target: Path) -> int:
         raise InputError("A database in memory has no file to copy.", then="Export it instead.")
     if target.exists():
         raise _exists(target, "A backup never takes the place of another file.", "Name another file.")
+    if not target.parent.is_dir():
+        # SQLite would tell of a database that cannot be opened, and mean the copy.
+        raise InputError(f"There is no folder {target.parent}.", then="Make it, or name another file.")
     partial = target.with_name(f"{target.name}.partial")
     try:
         partial.unlink(missing_ok=True)
@@ -61,7 +64,11 @@ def copy_back(backup: Path, target: Path, *, overwrite: bool = False) -> Path | 
         copy_file(str(backup), target)
         return None
     if not overwrite:
-        raise _exists(target, "Restoring would replace all that is in it.", "Name a new file, or pass overwrite=True.")
+        raise _exists(
+            target,
+            "Restoring would replace all that is in it.",
+            "Name a new file, or allow it: overwrite=True, or --overwrite.",
+        )
     if target.samefile(backup):
         raise InputError("A backup cannot be restored onto itself.", then="Name the database to restore.")
     kept = next(

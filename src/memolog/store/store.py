@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from memolog.domain.clock import Clock
-from memolog.domain.errors import ConfigError
+from memolog.domain.errors import ConfigError, NotADatabase
 from memolog.domain.ids import IdMaker
 from memolog.domain.message import NewMessage
 from memolog.domain.moments import to_micros
@@ -197,7 +198,9 @@ async def _open_engine(address: str, options: StoreOptions, now: int) -> Engine:
             await postgres.close()
             raise
         return postgres
-    return await _open_sqlite(_sqlite_path(address), options, now)
+    path = _sqlite_path(address)
+    _refuse_folder(path)
+    return await _open_sqlite(path, options, now)
 
 
 def _sqlite_path(address: str) -> str:
@@ -217,6 +220,12 @@ def _sqlite_path(address: str) -> str:
             then="Use a file name, sqlite:///path, :memory: or postgresql://user@host/database.",
         )
     return address
+
+
+def _refuse_folder(path: str) -> None:
+    # SQLite would call it a failure of the disk.
+    if Path(path).is_dir():
+        raise NotADatabase(f"{path} is a folder.", then="Name a file in it.")
 
 
 async def _open_sqlite(path: str, options: StoreOptions, now: int) -> Engine:

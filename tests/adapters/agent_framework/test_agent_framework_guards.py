@@ -174,14 +174,29 @@ async def test_a_guard_that_answers_for_the_model(tmp_path: Path, guard: Any, te
     assert text not in client.received[-1].text
 
 
+@pytest.mark.parametrize(
+    ("guard", "text"),
+    [(BeforeEachRequest(), "a bad question"), (AfterEachAnswer(), "the secret"), (AfterTheRun(), "the secret")],
+    ids=["question", "answer", "run"],
+)
+async def test_a_first_turn_that_is_stopped(tmp_path: Path, guard: Any, text: str) -> None:
+    """The library's own history has it all the same: memory does not take it for a conversation that it came late to."""
+    async with Memory(tmp_path / "m.db") as memory:
+        client = Scripted(script)
+        await talk(guarded(memory, client, guard), [text, "one", "two"], stream=False)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == KEPT
+    assert text not in client.received[-1].text
+
+
 async def test_a_guard_that_ends_a_run_at_the_door(tmp_path: Path) -> None:
     """Nothing was saved that would have to be withdrawn."""
     async with Memory(tmp_path / "m.db") as memory:
         bot = guarded(memory, Scripted(script), AtTheDoor())
-        answers = await talk(bot, ["one", "a bad question", "two"], stream=False)
+        answers = await talk(bot, ["one", "a bad question"], stream=False)
         rows = await stored(memory, "alice", "t1")
     assert answers[1] == REFUSAL
-    assert brief(rows) == KEPT
+    assert brief(rows) == KEPT[:2]
 
 
 async def test_a_guard_that_replaces_what_a_run_answered(tmp_path: Path) -> None:

@@ -299,6 +299,48 @@ async def test_a_failing_run_keeps_what_was_said(tmp_path: Path) -> None:
     assert [name for name, _ in shown] == ["HumanMessage", "HumanMessage", "AIMessage", "ToolMessage", "HumanMessage"]
 
 
+async def test_a_failed_run_goes_on_where_it_failed(tmp_path: Path) -> None:
+    """LangGraph asks the model again from the checkpoint, perhaps after a restart."""
+    failures = [ConnectionError("down")]
+
+    def script(messages: list[BaseMessage]) -> Any:
+        return failures.pop() if failures and isinstance(messages[-1], ToolMessage) else talk(messages)
+
+    saver, model = InMemorySaver(), Scripted(script=script)
+    for again in (False, True):
+        async with Memory(tmp_path / "m.db") as memory:
+            bot = agent(memory, model, saver=saver)
+            if again:
+                await bot.ainvoke(None, HERE)
+                await bot.ainvoke(said(question(8)), HERE)
+            else:
+                with pytest.raises(ConnectionError):
+                    await bot.ainvoke(said(question(7)), HERE)
+            rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(7, 9))
+
+
+async def test_an_answer_that_another_middleware_failed_on(tmp_path: Path) -> None:
+    """The state has it, so the next run saves it, in its place; so it is where the thread was new, too."""
+    from langchain.agents.middleware import after_model
+
+    failures = [ConnectionError("down")]
+
+    @after_model
+    def failing(state: Any, runtime: Any) -> None:
+        if failures:
+            raise failures.pop()
+
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = agent(memory, Scripted(script=talk), saver=InMemorySaver(), middleware=[failing])
+        with pytest.raises(ConnectionError):
+            await bot.ainvoke(said(question(1)), HERE)
+        assert brief(await stored(memory, "alice", "t1")) == [f"user: {question(1)}"]
+        await bot.ainvoke(said(question(2)), HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == expected(range(1, 3))
+
+
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_cancelled_run_keeps_what_was_said(tmp_path: Path, streams: bool) -> None:
     """Cancelled while the model thinks, or while it speaks; nothing is left running."""

@@ -89,10 +89,22 @@ async def test_a_guard_that_jumps_to_the_end(tmp_path: Path, guard: Any, text: s
         await bot.ainvoke(said("one"), HERE)
         stopped = await bot.ainvoke(said(text), HERE)
         assert stopped["messages"][-1].content == "I cannot help with that."
-        await bot.ainvoke(said("two"), HERE)
+        history = [] if has_saver else stopped["messages"]
+        await bot.ainvoke({"messages": [*history, {"role": "user", "content": "two"}]}, HERE)
         rows = await stored(memory, "alice", "t1")
     assert brief(rows) == ["user: one", "assistant: about one", "user: two", "assistant: about two"]
     assert text not in str(model.received[-1])
+
+
+@pytest.mark.parametrize("guard", [at_the_door, at_each_step], ids=["door", "step"])
+async def test_a_first_turn_that_is_stopped(tmp_path: Path, guard: Any) -> None:
+    """Handed in again as history, it is not taken for a conversation that memory came late to."""
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = create_agent(Scripted(script=script), middleware=[MemoryMiddleware(memory), guard])
+        stopped = await bot.ainvoke(said("a bad question"), HERE)
+        await bot.ainvoke({"messages": [*stopped["messages"], {"role": "user", "content": "one"}]}, HERE)
+        rows = await stored(memory, "alice", "t1")
+    assert brief(rows) == ["user: one", "assistant: about one"]
 
 
 async def test_a_jump_that_is_no_guard(tmp_path: Path) -> None:
@@ -135,22 +147,34 @@ async def test_a_guard_that_asks_again(tmp_path: Path) -> None:
     [
         ("mail me at ann@example.org", {"apply_to_input": True}),
         ("the secret", {"apply_to_input": False, "apply_to_output": True}),
+        ("what about the weather", {"detector": "sunny", "apply_to_input": False, "apply_to_tool_results": True}),
     ],
-    ids=["question", "answer"],
+    ids=["question", "answer", "result"],
 )
-async def test_the_library_s_own_guard_raises(tmp_path: Path, text: str, options: Any) -> None:
+@pytest.mark.parametrize("is_new", [True, False], ids=["first", "later"])
+async def test_the_library_s_own_guard_raises(tmp_path: Path, text: str, options: Any, is_new: bool) -> None:
     """It raises in a node of its own; the state keeps the question, and memory does not take it up again."""
     async with Memory(tmp_path / "m.db") as memory:
         memorable = MemoryMiddleware(memory)
         guard = guarded(memorable, PIIMiddleware("email", strategy="block", **options))
-        bot = create_agent(Scripted(script=script), middleware=[memorable, guard], checkpointer=InMemorySaver())
-        await bot.ainvoke(said("one"), HERE)
+        model = Scripted(script=script)
+        saver = InMemorySaver()
+        bot = create_agent(model, [weather], middleware=[memorable, guard], checkpointer=saver)
+        before = [] if is_new else ["user: one", "assistant: about one"]
+        if not is_new:
+            await bot.ainvoke(said("one"), HERE)
         with pytest.raises(PIIDetectionError):
             await bot.ainvoke(said(text), HERE)
         rows = await stored(memory, "alice", "t1")
-        assert brief(rows) == ["user: one", "assistant: about one"]
+        assert brief(rows) == before
+        assert text in [one.content for one in (await bot.aget_state(HERE)).values["messages"]]
+        # The guard would find it in the state again; without it the run goes on.
+        await create_agent(model, [weather], middleware=[memorable], checkpointer=saver).ainvoke(said("two"), HERE)
+        rows = await stored(memory, "alice", "t1")
         found = await memory.search("example.org", "alice")
-        assert found.results == ()
+    assert brief(rows) == [*before, "user: two", "assistant: about two"]
+    assert found.results == ()
+    assert text not in str(model.received[-1])
 
 
 def test_a_guard_that_raises_without_await(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from agent_framework import AgentResponse, ChatResponse, Message
 from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, usage_of
 from memolog.adapters.holes import value_at
 from memolog.context import Context
-from memolog.domain.errors import MemologError
-from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart
+from memolog.domain.errors import MemologError, ThreadNotFound
+from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
 from memolog.runtime.memory import Memory
 from memolog.runtime.turn import Turn
 
@@ -75,11 +75,12 @@ class Run:
 
     async def discard(self) -> None:
         """Withdraw all that this run saved."""
-        if self._id:
-            turn = await self._open()
-            self._turn = None
-            await turn.discard()
-        self._id = ""
+        turn = await self._open()
+        if not self._said:
+            # A place without words: a history that others keep has what was stopped, and must not pass for one that is new.
+            await turn.record(UserMessage(""))
+        self._turn, self._id = None, ""
+        await turn.discard()
         self._said.clear()
 
     async def finish(self, response: AgentResponse | None, *, replaces: bool) -> None:
@@ -147,7 +148,7 @@ class Run:
 
     async def _first(self, said: Sequence[Message], messages: Iterable[Message]) -> list[NewMessage]:
         """Return what is new at the first request: what comes after the last answer, if the thread is known already."""
-        if await self._is_empty():
+        if await self._is_unheard_of():
             # A conversation that was held before memory came to it.
             before = [message for message in messages if _source(message) in self._histories]
             said = [*before, *said]
@@ -175,13 +176,17 @@ class Run:
         ids = {part.call_id for part in made.parts if isinstance(part, ToolResultPart)}
         return None if ids and ids <= self._results else made
 
-    async def _is_empty(self) -> bool:
+    async def _is_unheard_of(self) -> bool:
+        """Tell whether memory has never met this thread; one whose turns were all discarded it has."""
         try:
             kit = await self._memory.open()
-            return (await kit.store.messages.totals(self.resource, self.thread)).messages == 0
+            await kit.store.threads.get(self.resource, self.thread)
+        except ThreadNotFound:
+            return True
         except MemologError:
             # Without a database nobody knows; what the user says now is what matters then.
             return False
+        return False
 
 
 def _texts(messages: Iterable[Message]) -> list[str]:

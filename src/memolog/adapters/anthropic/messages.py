@@ -16,6 +16,7 @@ from memolog.adapters.exact import (
     applied,
     arguments_object,
     difference,
+    edge_of,
     json_text,
     note,
     noted,
@@ -154,7 +155,7 @@ def to_request(
         free -= 1
     if mark is not None and free > 0 and prefix:
         prefix[-1] = {**prefix[-1], "cache_control": mark}
-    _add_edge(messages, context.edge_text)
+    _add_edge(messages, edge_of(context, KEY))
     request: Json = {"system": [*own, *prefix]} if own or prefix else {}
     return {**request, "messages": messages}
 

@@ -28,6 +28,7 @@ class MessagesApi:
     """Messages."""
 
     path = "/v1/messages"
+    goes_on = True
 
     def __init__(self, mark: Json | None = messages.MARK) -> None:
         """Take the mark of the cache; None for none."""

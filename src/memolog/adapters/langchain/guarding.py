@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar, cast
 from langchain.agents.middleware.types import AgentMiddleware
 from langgraph.errors import GraphBubbleUp
 
-from memolog.adapters.langchain.middleware import MemoryMiddleware
-from memolog.adapters.langchain.running import Run
+from memolog.adapters.langchain.middleware import MemoryMiddleware, MemoryState
 
 __all__ = ["guarded"]
 
@@ -58,7 +57,7 @@ def _watched(hook: Callable[..., Any], memory: MemoryMiddleware) -> Callable[...
             except GraphBubbleUp:
                 raise
             except Exception:
-                await memory.adiscard(_run_of(first))
+                await memory.astop(_state_of(first))
                 raise
             finally:
                 _IS_WATCHED.reset(mark)
@@ -73,14 +72,12 @@ def _watched(hook: Callable[..., Any], memory: MemoryMiddleware) -> Callable[...
             raise
         except Exception:
             if not _IS_WATCHED.get():
-                memory.discard(_run_of(first))
+                memory.stop(_state_of(first))
             raise
 
     return plain
 
 
-def _run_of(first: Any) -> Run | None:
-    """Return the run that a hook is about: the first thing it is given is the state, or a request with one."""
-    state = cast("object", first if isinstance(first, dict) else getattr(first, "state", None))
-    found = cast("dict[str, Any]", state).get("memolog_run") if isinstance(state, dict) else None
-    return found if isinstance(found, Run) else None
+def _state_of(first: Any) -> MemoryState:
+    """Return the state that a hook is about: the first thing it is given is the state, or a request with one."""
+    return cast("MemoryState", first if isinstance(first, dict) else first.state)

@@ -11,6 +11,7 @@ from langchain.agents.middleware.pii import PIIDetectionError
 from langchain.agents.middleware.types import (
     AgentMiddleware,
     AgentState,
+    ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
     PrivateStateAttr,
@@ -20,6 +21,7 @@ from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Command
 
 from memolog.adapters.langchain.driving import Driver
 from memolog.adapters.langchain.messages import to_langchain
@@ -36,6 +38,7 @@ __all__ = ["MemoryMiddleware", "MemoryState"]
 Named: TypeAlias = str | Callable[[Runtime[Any]], str] | None
 Request: TypeAlias = ModelRequest[Any]
 Response: TypeAlias = ModelResponse[Any]
+Extended: TypeAlias = ExtendedModelResponse[Any]
 
 
 class MemoryState(AgentState[Any]):
@@ -109,28 +112,30 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Begin a step."""
         return self.before_model(state, runtime)
 
-    def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
+    def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response | Extended:
         """Save what is new, and ask the model with memory in front of it."""
         run = self._begun(cast("MemoryState", request.state))
         context = self._driver.call(self._prepare(run, request))
         try:
-            return handler(self._asked(request, context))
+            return _with_run(handler(self._asked(request, context)), run, request)
         except GraphBubbleUp:
             raise
         except BaseException as error:
-            self._driver.call(self._failed(run, error))
+            self._driver.call(self._failed(run, request, error))
             raise
 
-    async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def awrap_model_call(
+        self, request: Request, handler: Callable[[Request], Awaitable[Response]]
+    ) -> Response | Extended:
         """Save what is new, and ask the model with memory in front of it."""
         run = self._begun(cast("MemoryState", request.state))
         context = await self._driver.acall(self._prepare(run, request))
         try:
-            return await handler(self._asked(request, context))
+            return _with_run(await handler(self._asked(request, context)), run, request)
         except GraphBubbleUp:
             raise
         except BaseException as error:
-            await self._driver.acall(self._failed(run, error))
+            await self._driver.acall(self._failed(run, request, error))
             raise
 
     async def _prepare(self, run: Run, request: Request) -> Context:
@@ -144,9 +149,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             (lasting if is_lasting else ephemeral).append(one)
         return await run.prepare(lasting, ephemeral=ephemeral, model=_model_name(request))
 
-    async def _failed(self, run: Run, error: BaseException) -> None:
+    async def _failed(self, run: Run, request: Request, error: BaseException) -> None:
         """Keep what was said when a model fails or a run is cancelled; a guard that raises has stopped the turn."""
-        await (run.discard() if isinstance(error, self._guards) else run.leave())
+        await (run.stop(request.state["messages"]) if isinstance(error, self._guards) else run.leave())
 
     def _asked(self, request: Request, context: Context) -> Request:
         """Return the request with the caller's instructions, the prefix, the messages of the context and the edge."""
@@ -184,33 +189,31 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def after_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End the turn."""
         del runtime
-        if (run := state.get("memolog_run")) is not None:
-            self._driver.call(self._end(run, state["messages"]))
+        self._driver.call(self._end(state))
         return _ended(state["messages"])
 
     async def aafter_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End the turn."""
         del runtime
-        if (run := state.get("memolog_run")) is not None:
-            await self._driver.acall(self._end(run, state["messages"]))
+        await self._driver.acall(self._end(state))
         return _ended(state["messages"])
 
-    async def _end(self, run: Run, messages: list[AnyMessage]) -> None:
-        if run.is_asked and self._discards_on_jump:
-            # The last step began and no answer came through it: a guard has jumped to the end.
-            await run.discard()
-        else:
-            await run.finish(messages)
+    async def _end(self, state: MemoryState) -> None:
+        run = state.get("memolog_run")
+        is_stopped = run is None or run.is_asked
+        if is_stopped and self._discards_on_jump:
+            # No step began, or the last one did and no answer came through it: a guard has jumped to the end.
+            await self._begun(state).stop(state["messages"])
+        elif run is not None:
+            await run.finish(state["messages"])
 
-    def discard(self, run: Run | None) -> None:
-        """Withdraw what a run has saved."""
-        if run is not None:
-            self._driver.call(run.discard())
+    def stop(self, state: MemoryState) -> None:
+        """Discard the turn of the run with this state: a guard has stopped it."""
+        self._driver.call(self._begun(state).stop(state["messages"]))
 
-    async def adiscard(self, run: Run | None) -> None:
-        """Withdraw what a run has saved."""
-        if run is not None:
-            await self._driver.acall(run.discard())
+    async def astop(self, state: MemoryState) -> None:
+        """Discard the turn of the run with this state: a guard has stopped it."""
+        await self._driver.acall(self._begun(state).stop(state["messages"]))
 
 
 # ---------------------------------------------------------------- pieces of a request
@@ -225,6 +228,14 @@ def _named(what: str, given: Named, configured: Any, how: str) -> str:
             then=f"Name it when the agent is called or the middleware is made: {how}.",
         )
     return name
+
+
+def _with_run(response: Response, run: Run, request: Request) -> Response | Extended:
+    """Put the run into the state where it is not yet: a run that failed at the model goes on there."""
+    if cast("MemoryState", request.state).get("memolog_run") is run:
+        return response
+    run.is_asked = True
+    return ExtendedModelResponse(model_response=response, command=Command(update={"memolog_run": run}))
 
 
 def _model_name(request: Request) -> str | None:

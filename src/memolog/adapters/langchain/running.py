@@ -11,14 +11,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 
 from memolog.adapters.langchain.messages import from_langchain, usage_of
 from memolog.context import Context
-from memolog.domain.errors import MemologError, MessageNotFound
-from memolog.domain.message import NewMessage, Part
+from memolog.domain.errors import MemologError
+from memolog.domain.message import MessageState, NewMessage, Part, Role, TextPart
 from memolog.runtime.memory import Memory
 from memolog.runtime.turn import Turn
 
 __all__ = ["Run"]
 
 _SUMMARY: Final = "summarization"
+# How far back a message is looked for that is stored: a caller's history may have other ids every time.
+_NEAR: Final = 12
+_ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
 
 
 class Run:
@@ -75,6 +78,19 @@ class Run:
             await turn.discard()
         self.id, self._saved = "", {}
 
+    async def stop(self, messages: Sequence[BaseMessage]) -> None:
+        """Withdraw all that this run saved; what else of it the state holds is never taken up, in no later run either."""
+        said = [one for one in messages if _is_said(one)]
+        rest = [one for one in await self._unstored(said[_question(said) :]) if one.id]
+        if rest:
+            # Their places, without their words: a checkpoint still has them, and only here is it known that they were stopped.
+            places = [
+                NewMessage(role=_ROLE.get(one.type, "user"), parts=(TextPart(text=""),), id=one.id) for one in rest
+            ]
+            self._keep(places)
+            await (await self._open(places)).record(*places)
+        await self.discard()
+
     async def finish(self, messages: Sequence[BaseMessage]) -> None:
         """End the turn as the state has it at the end; what a guard has rewritten replaces what was saved."""
         again = [from_langchain(one) for one in messages if one.id in self._saved]
@@ -113,15 +129,16 @@ class Run:
     async def _unknown(self, said: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
         """Return what is new at the first step of a run: the graph's state holds the whole conversation."""
         until = self.mark.get("until")
-        place = next((n for n, one in enumerate(said) if until and one.id == until), None)
-        if place is not None:
-            return await self._unstored(said[place + 1 :])
-        if await self._is_empty():
+        place = next((n + 1 for n, one in enumerate(said) if until and one.id == until), None)
+        if place is None and await self._is_empty():
             # A conversation that was held before memory came to it.
-            return [from_langchain(one) for one in said]
-        answers = [n for n, one in enumerate(said) if isinstance(one, AIMessage)]
-        start = 0 if not answers else answers[-1] + (0 if answered else 1)
-        return await self._unstored(said[start:])
+            place = 0
+        if place is None:
+            place = await self._after_known(said)
+        if place is None:
+            answers = [n for n, one in enumerate(said) if isinstance(one, AIMessage)]
+            place = 0 if not answers else answers[-1] + (0 if answered else 1)
+        return [from_langchain(one) for one in await self._unstored(said[place:])]
 
     async def _is_empty(self) -> bool:
         try:
@@ -131,21 +148,45 @@ class Run:
             # Without a database nobody knows; what the user says now is what matters then.
             return False
 
-    async def _unstored(self, candidates: Sequence[BaseMessage]) -> list[NewMessage]:
-        return [from_langchain(one) for one in candidates if not await self._is_stored(one)]
+    async def _after_known(self, said: Sequence[BaseMessage]) -> int | None:
+        """Return the place after the last message that is stored, if it is near the end: histories are long."""
+        for place in range(len(said), max(len(said) - _NEAR, 0), -1):
+            if await self._state(said[place - 1]) is not None:
+                # What stands behind it is looked at once more, together with whether it was withdrawn.
+                return place - 1
+        return None
 
-    async def _is_stored(self, message: BaseMessage) -> bool:
-        """Tell whether an earlier run saved it, also if that was withdrawn or forgotten since."""
+    async def _unstored(self, candidates: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what is not stored; what was answered to something that was withdrawn went with it."""
+        new: list[BaseMessage] = []
+        is_stopped = False
+        for one in candidates:
+            if (state := await self._state(one)) is not None:
+                is_stopped = state == "withdrawn"
+                continue
+            is_stopped = is_stopped and not isinstance(one, HumanMessage)
+            if not is_stopped:
+                new.append(one)
+        return new
+
+    async def _state(self, message: BaseMessage) -> MessageState | None:
+        """Return how an earlier run's message is stored: live, withdrawn or forgotten; None if it is not."""
         if not message.id:
-            return False
+            return None
         try:
             kit = await self._memory.open()
-            await kit.store.messages.get(self.resource, message.id, thread=self.thread)
-        except MessageNotFound:
-            return False
+            rows = await kit.store.messages.get(self.resource, message.id, thread=self.thread)
         except MemologError:
-            return False
-        return True
+            return None
+        return "live" if any(row.state == "live" for row in rows) else rows[-1].state
+
+
+def _question(said: Sequence[BaseMessage]) -> int:
+    """Return where the last question begins, which may be of several messages."""
+    place = next((n for n in range(len(said) - 1, -1, -1) if isinstance(said[n], HumanMessage)), len(said))
+    while 0 < place < len(said) and isinstance(said[place - 1], HumanMessage):
+        place -= 1
+    return place
 
 
 def _is_said(message: BaseMessage) -> bool:

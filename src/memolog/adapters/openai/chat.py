@@ -14,6 +14,7 @@ from memolog.adapters.exact import (
     Said,
     applied,
     difference,
+    edge_of,
     json_text,
     note,
     noted,
@@ -137,7 +138,7 @@ def to_messages(messages: Iterable[Said]) -> list[Json]:
 def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
     """Return the messages of a request: the caller's instructions, the prefix, what was said, and the edge last."""
     said = [sent for message in context.messages for one in _write(message) if (sent := _sendable(one))]
-    return {"messages": [*_opening(instructions, context.system), *said, *edge_message(context.edge_text)]}
+    return {"messages": [*_opening(instructions, context.system), *said, *edge_message(edge_of(context, KEY))]}
 
 
 def _opening(instructions: Sequence[Data], system: str) -> list[Json]:

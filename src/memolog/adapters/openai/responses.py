@@ -16,6 +16,7 @@ from memolog.adapters.exact import (
     Said,
     applied,
     difference,
+    edge_of,
     json_text,
     note,
     noted,
@@ -180,7 +181,7 @@ def to_request(
         else:
             texts.append(context.system)
     request: Json = {"instructions": "\n\n".join(texts)} if texts else {}
-    return {**request, "input": [*first, *said, *edge_message(context.edge_text)]}
+    return {**request, "input": [*first, *said, *edge_message(edge_of(context, KEY))]}
 
 
 def _is_sendable(item: Json, *, is_stored: bool) -> bool:

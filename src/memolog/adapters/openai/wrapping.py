@@ -27,6 +27,7 @@ class ChatApi:
     """Chat Completions."""
 
     path = "/chat/completions"
+    goes_on = False
 
     def given(self, body: Json) -> tuple[NewMessage, ...]:
         """Return what a request says, without its instructions."""
@@ -50,6 +51,7 @@ class ResponsesApi:
     """Responses. Where the provider keeps the conversation, it is not sent again: only the log goes before it."""
 
     path = "/responses"
+    goes_on = False
 
     def given(self, body: Json) -> tuple[NewMessage, ...]:
         """Return what a request says, without its instructions."""

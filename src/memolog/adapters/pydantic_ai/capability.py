@@ -38,7 +38,7 @@ Chosen: TypeAlias = str | Callable[[RunContext[Any]], str]
 
 _ID: Final = "memolog"
 # The run whose tool is being called: a run that begins in there is its child.
-_OUTER: ContextVar[Place | None] = ContextVar("memolog_outer_run", default=None)
+_OUTER: ContextVar[MemoryRun | None] = ContextVar("memolog_outer_run", default=None)
 
 
 @dataclass
@@ -69,8 +69,8 @@ class MemoryCapability(AbstractCapability[Any]):
     discard_on: tuple[type[BaseException], ...] = ()
     """The errors by which guards stop a run: nothing of such a run stays."""
     id: str | None = _ID
-    place: Place | None = field(default=None, repr=False, compare=False)
-    """Where a child's memory is, fixed by the run that spawned it."""
+    outer: MemoryRun | None = field(default=None, repr=False, compare=False)
+    """The run that spawned a child: it fixes where the child's memory is."""
     run: MemoryRun | None = field(default=None, init=False, repr=False, compare=False)
     """What is known of the run at hand; each run has a copy of its own."""
 
@@ -116,49 +116,41 @@ class MemoryCapability(AbstractCapability[Any]):
         settings: dict[str, Any] = {**(self.settings or {})}
         if self.mode is not None:
             settings["mode"] = self.mode
-        place = self._place(ctx)
+        outer, place = self._place(ctx)
         if place.read_only:
             settings["read_only"] = True
         place = replace(place, read_only=bool(settings.get("read_only")))
         zone = _chosen(self.zone, ctx) if self.zone is not None else None
         turn = place.memory.turn(place.thread, place.resource, zone=zone, settings=settings or None)
         copy = replace(self)
-        copy.run = MemoryRun(place, turn, ctx.run_id)
+        copy.run = MemoryRun(place, turn, ctx.run_id, outer)
         return copy
 
-    def _place(self, ctx: RunContext[Any]) -> Place:
-        if self.place is not None:
-            return _inside(self.place, self.child, ctx)
-        resource = _chosen(self.resource, ctx)
-        outer = _OUTER.get()
-        if self.thread is None and outer is not None and (outer.memory, outer.resource) == (self.memory, resource):
-            return _inside(outer, self.child, ctx)
+    def _place(self, ctx: RunContext[Any]) -> tuple[MemoryRun | None, Place]:
+        """Return where the run's memory is, and the run that it is inside of, if any."""
+        if self.outer is not None:
+            return self.outer, _inside(self.outer.place, self.child, ctx)
+        resource, outer = _chosen(self.resource, ctx), _OUTER.get()
+        if self.thread is None and outer is not None and outer.place.is_of(self.memory, resource):
+            return outer, _inside(outer.place, self.child, ctx)
         thread = _chosen(self.thread, ctx) if self.thread is not None else ctx.conversation_id or str(ctx.run_id)
-        return Place(memory=self.memory, resource=resource, thread=thread, read_only=self.memory.config.read_only)
+        is_reading = self.memory.config.read_only
+        return None, Place(memory=self.memory, resource=resource, thread=thread, read_only=is_reading)
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         """Hold the turn open as long as the run goes on, and save what it leaves, however it ends."""
         del ctx
         run = self._run
-        await run.turn.__aenter__()
+        await run.begin()
         try:
             result = await handler()
         except BaseException as error:
             # A run that is cancelled is given no more time, but a word that was said is kept.
             with anyio.CancelScope(shield=True):
-                await self._leave(run, error)
+                await run.end(error, is_guarded=isinstance(error, self.discard_on))
             raise
-        await self._leave(run, None)
+        await run.end(None, is_guarded=False)
         return result
-
-    async def _leave(self, run: MemoryRun, error: BaseException | None) -> None:
-        try:
-            if run.is_stopped or isinstance(error, self.discard_on):
-                await run.turn.discard()
-            else:
-                await run.keep()
-        finally:
-            await run.turn.__aexit__(type(error) if error else None, error, None)
 
     # ------------------------------------------------------------ the moments in it
 
@@ -205,13 +197,13 @@ class MemoryCapability(AbstractCapability[Any]):
     ) -> Any:
         """Let runs that a tool starts know whose children they are."""
         del ctx, call, tool_def
-        with _outer(self._run.place):
+        with _outer(self._run):
             return await handler(args)
 
 
 @contextlib.contextmanager
-def _outer(place: Place) -> Generator[None]:
-    token = _OUTER.set(place)
+def _outer(run: MemoryRun) -> Generator[None]:
+    token = _OUTER.set(run)
     try:
         yield
     finally:
@@ -252,7 +244,7 @@ def child_memory(
     """
     outer = _running(ctx)
     place = outer.place
-    return MemoryCapability(place.memory, place.resource, child=child, mode=mode, tools=tools, place=place, **options)
+    return MemoryCapability(place.memory, place.resource, child=child, mode=mode, tools=tools, outer=outer, **options)
 
 
 def discard_turn(ctx: RunContext[Any]) -> None:

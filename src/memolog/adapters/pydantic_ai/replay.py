@@ -4,12 +4,13 @@ What the adapter saved comes back exactly as it was; what came from elsewhere, o
 library's plain words. Knows no conversation and no store.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, cast
 
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest
 
 from memolog.adapters.pydantic_ai.parts import Json, marked
 from memolog.domain.message import (
@@ -22,6 +23,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
+from memolog.domain.once import each_once
 
 __all__ = ["to_model_messages"]
 
@@ -51,49 +53,66 @@ class Said(Protocol):
 
 def to_model_messages(messages: Iterable[Said]) -> list[ModelMessage]:
     """Return the library's messages for ours, in their order."""
-    said = list(messages)
+    said = tuple(messages)
     # A context mends what was never answered, and need not name the tool.
     tools = {part.id: part.name for one in said for part in one.parts if isinstance(part, ToolCallPart)}
-    built = _built(said, tools, exact=True)
+    made: list[ModelMessage] = []
+    for one, known in zip(said, _each(said), strict=True):
+        found = known if _names_its_tools(one) else _read(one, tools)
+        if (
+            found
+            and _goes_on(one)
+            and made
+            and isinstance(made[-1], ModelRequest)
+            and isinstance(found[0], ModelRequest)
+        ):
+            made[-1].parts = [*made[-1].parts, *found[0].parts]
+            found = found[1:]
+        # Those who are handed a message may write into it, as the line above does; the parts are never written into.
+        made += map(copy, found)
+    return made
+
+
+def _names_its_tools(one: Said) -> bool:
+    return all(part.name for part in one.parts if isinstance(part, ToolResultPart))
+
+
+def _goes_on(one: Said) -> bool:
+    """Tell whether a message belongs to the request before it: one request may hold several of ours."""
+    return one.role != "assistant" and bool(one.parts) and "message" not in marked(one.parts[0])
+
+
+def _read(one: Said, tools: dict[str, str]) -> tuple[ModelMessage, ...]:
     try:
-        return ModelMessagesTypeAdapter.validate_python(built)
+        return tuple(ModelMessagesTypeAdapter.validate_python(_built(one, tools, exact=True)))
     except ValueError:
-        # A release that cannot read what an earlier one kept still gets every word of it.
-        return ModelMessagesTypeAdapter.validate_python(_readable(said, tools))
+        # A release that cannot read what another one kept still gets every word of it.
+        return tuple(ModelMessagesTypeAdapter.validate_python(_built(one, tools, exact=False)))
 
 
-def _readable(said: Sequence[Said], tools: dict[str, str]) -> list[Json]:
-    found: list[Json] = []
-    for one in said:
-        exact = _built([one], tools, exact=True)
-        try:
-            ModelMessagesTypeAdapter.validate_python(exact)
-        except ValueError:
-            exact = _built([one], tools, exact=False)
-        found += exact
-    return found
+def _read_alone(one: Said) -> tuple[ModelMessage, ...]:
+    return _read(one, {})
 
 
-def _built(said: Sequence[Said], tools: dict[str, str], *, exact: bool) -> list[Json]:
-    """Return the messages as the library reads them from JSON."""
+# Each step of a run looks at all of the tail, and hardly any of it is new.
+_each: Final = each_once(_read_alone)
+
+
+def _built(one: Said, tools: dict[str, str], *, exact: bool) -> list[Json]:
+    """Return the message as the library reads it from JSON."""
     made: list[_Message] = []
-    for one in said:
-        for part in one.parts:
-            kept = marked(part) if exact else {}
-            is_response = one.role == "assistant"
-            if "message" in kept or not made or made[-1].is_response != is_response or _starts(one, part, kept):
-                at = one.created_at or _NO_TIME
-                made.append(_Message(is_response=is_response, at=at, envelope=kept.get("message", {})))
-            if is_response:
-                made[-1].parts += _response_part(part, kept)
-            else:
-                _add_to_request(made[-1], one, part, kept, tools)
+    is_response = one.role == "assistant"
+    for part in one.parts:
+        kept = marked(part) if exact else {}
+        if "message" in kept or not made:
+            made.append(
+                _Message(is_response=is_response, at=one.created_at or _NO_TIME, envelope=kept.get("message", {}))
+            )
+        if is_response:
+            made[-1].parts += _response_part(part, kept)
+        else:
+            _add_to_request(made[-1], one, part, kept, tools)
     return [message.data() for message in made if message.parts or message.envelope]
-
-
-def _starts(one: Said, part: Part, kept: Json) -> bool:
-    """Tell whether a part begins a message of its own: an answer of another speaker than the one before it."""
-    return one.role == "assistant" and part is one.parts[0] and not kept.get("message")
 
 
 @dataclass(slots=True)

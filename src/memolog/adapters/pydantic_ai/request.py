@@ -54,7 +54,9 @@ def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessa
     given = request.messages
     prompts = leading_prompts(given[0]) if given else []
     opening = [ModelRequest(parts=prompts)] if prompts else []
-    said = to_model_messages(context.messages)
+    # The note that opens a tail is new each time; what follows it grows at its end.
+    note = len(context.messages) - len(context.tail) - len(context.ephemeral)
+    said = [*to_model_messages(context.messages[:note]), *to_model_messages(context.messages[note:])]
     if not said or not isinstance(said[-1], ModelRequest):
         # Another turn of this thread has answered meanwhile: what is asked now still comes last.
         said += given[-1:]

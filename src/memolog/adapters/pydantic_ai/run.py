@@ -23,6 +23,7 @@ from memolog.runtime.turn import Turn
 __all__ = ["MemoryRun", "Place", "is_passing", "leading_prompts"]
 
 _UNFINISHED: Final = "suspended"
+_AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,10 @@ class Place:
     thread: str
     read_only: bool = False
 
+    def is_of(self, memory: Memory, resource: str) -> bool:
+        """Tell whether it is in this resource's memory."""
+        return self.memory is memory and self.resource == resource
+
 
 @dataclass(frozen=True, slots=True)
 class _New:
@@ -44,9 +49,10 @@ class _New:
 class MemoryRun:
     """The memory of one run: what is new is saved once, in order, however the history is handed on."""
 
-    def __init__(self, place: Place, turn: Turn, run_id: str | None) -> None:
-        self.place, self.turn = place, turn
+    def __init__(self, place: Place, turn: Turn, run_id: str | None, outer: "MemoryRun | None" = None) -> None:
+        self.place, self.turn, self._outer = place, turn, outer
         self.is_stopped = False
+        self.children: list[MemoryRun] = []
         self._run_id = run_id
         self._history: Sequence[ModelMessage] = ()
         # The parts of each message of this run that are saved, in the order of the history.
@@ -57,6 +63,22 @@ class MemoryRun:
         self._has_begun = self._is_rewritten = False
 
     # ------------------------------------------------------------ moments of a run
+
+    async def begin(self) -> None:
+        """Open the turn."""
+        await self.turn.__aenter__()
+        if self._outer is not None:
+            self._outer.children.append(self)
+
+    async def end(self, error: BaseException | None, *, is_guarded: bool) -> None:
+        """Save what is left, or withdraw all of it if a guard has stopped the run; then close the turn."""
+        try:
+            if self.is_stopped or is_guarded:
+                await self.discard()
+            else:
+                await self.keep()
+        finally:
+            await self.turn.__aexit__(type(error) if error else None, error, None)
 
     def look(self, history: Sequence[ModelMessage]) -> None:
         """Keep the list that the run adds to, so that what a failing run leaves in it can be saved."""
@@ -75,8 +97,29 @@ class MemoryRun:
 
     async def keep(self) -> None:
         """Save what is new, without asking for a context; of a run that a guard has stopped nothing more is saved."""
-        if not self.is_stopped:
-            await self._record(list(self._new()))
+        if self.is_stopped:
+            return
+        if not self._has_begun and self._first() < len(self._history):
+            await self._begin()
+        await self._record(list(self._new()))
+
+    async def discard(self) -> None:
+        """Withdraw what this run saved, and what the runs that it spawned saved, though those have ended."""
+        await self.turn.discard()
+        for child in self.children:
+            await child.withdraw()
+
+    async def withdraw(self) -> None:
+        """Withdraw what a run saved that has ended."""
+        place = self.place
+        if not place.read_only:
+            kit = await place.memory.open()
+            with contextlib.suppress(NotFound):
+                await kit.store.withdrawals.withdraw(
+                    place.resource, place.thread, self.turn.id, after=0, now=kit.clock.now(), render=kit.core.rerender
+                )
+        for child in self.children:
+            await child.withdraw()
 
     async def _record(self, new: Sequence[_New]) -> None:
         for one in new:
@@ -121,14 +164,16 @@ class MemoryRun:
     async def _adopt(self, history: Sequence[ModelMessage]) -> None:
         """Let a thread begin with a history that nobody has saved, in a turn of its own: a guard may discard ours."""
         seen: Counter[str] = Counter()
-        async with self.place.memory.turn(self.place.thread, self.place.resource) as turn:
-            for number, message in enumerate(history):
-                bare = _bare(message, opens=number == 0)
-                if not bare.parts:
-                    continue
+        ours: list[NewMessage] = []
+        for number, message in enumerate(history):
+            bare = _bare(message, opens=number == 0)
+            if bare.parts:
                 name = to_messages(bare)[0].id or ""
-                await turn.record(*to_messages(bare, again=seen[name]))
+                ours += to_messages(bare, again=seen[name])
                 seen[name] += 1
+        async with self.place.memory.turn(self.place.thread, self.place.resource) as turn:
+            for start in range(0, len(ours), _AT_ONCE):
+                await turn.record(*ours[start : start + _AT_ONCE])
 
     # ------------------------------------------------------------ what is new
 
@@ -152,15 +197,16 @@ class MemoryRun:
             if isinstance(message, ModelResponse) and message.state == _UNFINISHED:
                 # It comes again as a whole once its provider has finished it.
                 break
+            is_new = number >= len(self._done)
             messages = self._unsaved(number, message)
-            if isinstance(message, ModelResponse):
+            if not isinstance(message, ModelResponse):
+                asked += messages
+            elif messages or (is_new and not self._is_rewritten):
                 if asked:
                     yield _New(tuple(asked))
                     asked = []
-                if messages:
-                    yield _New(messages, usage_of(message, self._model or message.model_name or "unknown"))
-            else:
-                asked += messages
+                # Also an empty answer has its price.
+                yield _New(messages, usage_of(message, self._model or message.model_name or "unknown"))
         if asked:
             yield _New(tuple(asked))
 

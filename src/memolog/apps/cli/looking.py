@@ -37,7 +37,7 @@ async def status(call: Call) -> Answer:
     found = await call.memory.status(call.thread, call.resource)
     thread = await call.store.threads.get(call.resource, call.thread)
     data = {
-        "database": call.address,
+        "database": call.shown_address,
         **encode(found),
         "title": thread.title or thread.hints.title,
         "current_task": thread.hints.current_task,

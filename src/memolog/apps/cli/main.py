@@ -12,6 +12,7 @@ from memolog.apps.cli import (
     finding,
     forgetting,
     gateway,
+    installing,
     looking,
     measuring,
     mending,
@@ -61,6 +62,7 @@ for group in (tasks, task_changes):
     _tasks.add_typer(group.app)
 for group in (
     setting_up,
+    installing,
     looking,
     finding,
     steering,

@@ -107,7 +107,7 @@ def _show_import(report: "ImportReport") -> "RenderableType":
         ("kept as changed here", report.kept),
         ("stays removed", report.left),
     ):
-        rows += [(name, words) for words in [", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n)] if words]
+        rows += [(name, words) for words in [", ".join(f"{kind} {n:,}" for kind, n in counts.items() if n)] if words]
     rows += [("left out", f"{item.where}: {item.why}") for item in report.skipped]
     if report.has_changed_nothing:
         rows.append((verb_, "nothing: all of it is there"))
@@ -125,7 +125,7 @@ async def backup(
     with call.progress(f"copying to {file}"):
         size = await call.memory.backup(file)
     data = {"file": str(file), "bytes": size}
-    return Answer(data=data, show=lambda: told(f"Copied {call.address} to {file}: {size:,} bytes."))
+    return Answer(data=data, show=lambda: told(f"Copied {call.shown_address} to {file}: {size:,} bytes."))
 
 
 @verb(app, needs="address", writes=True, makes=True, example="memolog restore backup.db --db restored.db")

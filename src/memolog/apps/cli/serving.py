@@ -4,7 +4,8 @@ Knows the options and what a person is told. The server is `memolog.apps.mcp`, l
 """
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -103,13 +104,39 @@ async def mcp(
         if describe:
             return await _described(served, is_read_only=read_only or call.config.read_only)
         if not http:
-            await serve_stdio(served)
+            if sys.stdin.isatty():
+                words = "A client talks to this over standard input. Ctrl-D ends it; --describe shows what it offers."
+                console(to_stderr=True).print(told(words, "dim"), soft_wrap=True)
+            await _until_told(served, serve_stdio)
             return Answer(data=None, is_printed=True)
         token = read_token(os.environ.get("MEMOLOG_MCP_TOKEN"), token_file)
         door = open_door(host, port, token=token, without_token=no_token, allowed_hosts=allow_host or ())
         console(to_stderr=True).print(told(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
         await serve_http(served, door)
     return Answer(data=None, is_printed=True)
+
+
+async def _until_told(served: "Served", serve: "Callable[[Served], Awaitable[None]]") -> None:
+    """Serve until the client goes, or until the program is interrupted or told to end."""
+    import asyncio
+    import signal
+    from contextlib import suppress
+
+    told_by: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    # Where signals cannot be handled, they end the program as they always do.
+    with suppress(NotImplementedError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, told_by.put_nowait, number)
+    serving, ending = asyncio.ensure_future(serve(served)), asyncio.create_task(told_by.get())
+    await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        ending.cancel()
+        await serving
+        return
+    await served.memory.aclose()
+    # A thread waits for the next line of the client, and nothing wakes it: ending in the usual way would wait for it too.
+    os._exit(130 if ending.result() == signal.SIGINT else 0)
 
 
 async def _described(served: "Served", *, is_read_only: bool) -> Answer:

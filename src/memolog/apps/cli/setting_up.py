@@ -58,15 +58,15 @@ async def demo(
 async def init(call: Call) -> Answer:
     """Make a database, or bring an older one up to date. What is in it stays."""
     resources = await call.store.resources()
-    data = {"database": call.address, "resources": len(resources), "model": call.config.model}
+    data = {"database": call.shown_address, "resources": len(resources), "model": call.config.model}
 
     def show() -> "RenderableType":
         return fields(
             [
-                ("database", told(f"{call.address} is ready", "green")),
+                ("database", told(f"{call.shown_address} is ready", "green")),
                 ("holds", f"the memory of {len(resources)} resources" if resources else "nothing yet"),
                 ("model", "embedded: no key, no network" if call.config.model == "extractive" else call.config.model),
-                ("next", f'memolog import FILE --db {call.address}, or Memory("{call.address}") in Python'),
+                ("next", f'memolog import FILE --db {call.shown_address}, or Memory("{call.shown_address}") in Python'),
             ]
         )
 

@@ -133,6 +133,13 @@ class Call:
         assert self.kit is not None, "this verb opens no database"  # noqa: S101 - a verb says what it needs
         return self.kit.store
 
+    @property
+    def shown_address(self) -> str:
+        """Return the address as it may be shown: without the password that a server's may hold."""
+        from memolog.store.postgres_address import safe_url
+
+        return safe_url(self.address)
+
     @contextmanager
     def progress(self, words: str) -> Generator[Callable[[str], None]]:
         """Show on the error stream that work goes on, with what happens; yields a function that tells more."""

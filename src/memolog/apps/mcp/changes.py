@@ -73,6 +73,8 @@ class Changes:
         connection = _connection(context)
         if connection is not None:
             await self._begin([_LIST if uri is None else uri])
+            if connection not in self._connections:
+                connection.exit_stack.callback(self._leave, connection)
             self._connections.setdefault(connection, set()).add(_LIST if uri is None else uri)
 
     def unsubscribe(self, context: ServerRequestContext[Any, Any], uri: str) -> None:
@@ -81,6 +83,10 @@ class Changes:
         if connection is not None:
             self._connections.get(connection, set()).discard(uri)
             self._forget()
+
+    def _leave(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        self._forget()
 
     @property
     def watched(self) -> frozenset[str]:
@@ -121,6 +127,8 @@ class Changes:
                 await self.check()
             except MemologError as error:
                 _log.warning("looking for changes failed, and is tried again: %s", error)
+            except Exception:  # noqa: BLE001 - who watches is told of the next change, whatever became of this one
+                _log.exception("looking for changes failed in a way that it never should")
 
     async def check(self) -> None:
         """Tell who watches of what has changed since the last time."""

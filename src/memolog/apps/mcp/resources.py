@@ -128,6 +128,8 @@ async def _open_tasks(served: Served) -> Sequence[Task]:
 
 async def read(served: Served, uri: str) -> Content:
     """Return what a resource holds; raises NotFound."""
+    # Some clients add a stroke to an address that ends with its host.
+    uri = uri.removesuffix("/")
     if uri == LOG:
         return await _log(served)
     if uri == PACK:

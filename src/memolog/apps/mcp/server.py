@@ -40,6 +40,8 @@ T = TypeVar("T")
 class MemoryServer(Server[Any]):
     """The library's server, which also says in the older handshake that the list of resources changes."""
 
+    changes: Changes
+    """Who watches what."""
     close_streams: Callable[[], None]
     """Ends the streams of changes, so that their clients know that it was meant."""
 
@@ -70,7 +72,8 @@ class _Answers:
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Return the answer to a call, as structured content and as text; a call never fails otherwise."""
-        if self.served.is_read_only and own_tool(params.name) == "task-mutate":
+        may_change = own_tool(params.name) == "task-mutate"
+        if self.served.is_read_only and may_change:
             answer: dict[str, Any] = {
                 "success": False,
                 "error": "This server is read-only: look with task-query and memory-search.",
@@ -80,7 +83,8 @@ class _Answers:
             session = _session_of(context, self.served.session)
             tools = self.served.tools if session is None else self.served.tools_of(session)
             answer = await tools.call(params.name, params.arguments)
-            self.changes.hurry()
+            if may_change:
+                self.changes.hurry()
         text = wire_json(answer)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
@@ -183,7 +187,7 @@ def build_server(served: Served) -> MemoryServer:
         on_get_prompt=answers.get_prompt,
         on_completion=answers.complete,
     )
-    server.close_streams = answers.listening.close
+    server.changes, server.close_streams = answers.changes, answers.listening.close
     return server
 
 

@@ -1,0 +1,56 @@
+"""A plain Anthropic client with a long memory, streaming, on a stand-in for the provider: no key, no network.
+
+Run it with `python examples/with_anthropic.py`; run it again and the memory is still there. Leave `http_client` out, and name a
+model of yours, for a real one. Needs `pip install "memolog[anthropic]"`.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+from anthropic import AsyncAnthropic
+
+from memolog import Memory
+from memolog.adapters.anthropic import wrap
+
+
+def provider(request: httpx2.Request) -> httpx2.Response:
+    """Answer as a provider would, word by word, and tell how the cache was marked."""
+    body = json.loads(request.content)
+    said = [block for message in body["messages"] for block in message["content"]]
+    marks = sum("cache_control" in block for block in (*body.get("system", ()), *said))
+    print(f"  the model reads {len(body['messages'])} messages, {marks} marks for the cache")
+    usage = {"input_tokens": len(request.content) // 4, "output_tokens": 6}
+    start: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": []}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**start, "stop_reason": None, "usage": usage}}
+    ]
+    events.append({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+    for word in ("argon2id,", " with", " 64 MiB."):
+        delta = {"type": "text_delta", "text": word}
+        events.append({"type": "content_block_delta", "index": 0, "delta": delta})
+    events.append({"type": "content_block_stop", "index": 0})
+    events.append({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 6}})
+    events.append({"type": "message_stop"})
+    lines = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=lines.encode())
+
+
+async def main() -> None:
+    """Ask twice, streaming, then show what is remembered."""
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(provider))
+    async with Memory("with_anthropic.db") as memory:
+        client = AsyncAnthropic(api_key="none", http_client=http)
+        client = wrap(client, memory, thread="auth", resource="alice")
+        for question in ("Which hash should we use for passwords?", "And how much memory?"):
+            print(question)
+            asked: Any = {"role": "user", "content": question}
+            async with client.messages.stream(model="scripted", max_tokens=99, messages=[asked]) as stream:
+                print(f"  {''.join([text async for text in stream.text_stream])}")
+        await memory.observe("auth", "alice")
+        print(await memory.export_markdown("auth", "alice"))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,74 @@
+"""A plain OpenAI client with a long memory, on a stand-in for the provider: no key, no network.
+
+Run it with `python examples/with_openai.py`; run it again and the memory is still there. Leave `http_client` out, and name a
+model of yours, for a real one. Needs `pip install "memolog[openai]"`.
+"""
+
+import json
+from typing import Any
+
+import httpx2
+from openai import OpenAI
+
+from memolog import SyncMemory
+from memolog.adapters.openai import wrap
+
+SEARCH = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "memory-search"}
+QUESTIONS = ("Which hash should we use for passwords?", "What did we decide about hashes?")
+
+
+def said(text: str) -> dict[str, Any]:
+    """Return what the model says, as the Responses API has it."""
+    block: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [block]}
+
+
+def provider(request: httpx2.Request) -> httpx2.Response:
+    """Answer as a provider would: look into memory when asked what was decided, and say what was found."""
+    body = json.loads(request.content)
+    print(f"  the model reads {len(body['input'])} items")
+    last = next(item for item in reversed(body["input"]) if "<now>" not in str(item.get("content")))
+    if last.get("type") == "function_call_output":
+        output = said("We settled on argon2id." if "64 MiB" in last["output"] else "I do not know.")
+    elif "decide" in last["content"]:
+        output = {**SEARCH, "arguments": json.dumps({"action": "search", "query": "argon2id"})}
+    else:
+        output = said("argon2id, with 64 MiB and three passes.")
+    about = {"id": "resp_1", "object": "response", "created_at": 1, "model": "scripted", "status": "completed"}
+    return httpx2.Response(200, json={**about, "output": [output], "tools": [], "tool_choice": "auto"})
+
+
+def main() -> None:
+    """Hold two conversations; in the second the model looks up what was said in the first."""
+    http = httpx2.Client(transport=httpx2.MockTransport(provider))
+    with SyncMemory("with_openai.db") as memory:
+        client = OpenAI(api_key="none", http_client=http)
+        for thread, question in zip(("monday", "tuesday"), QUESTIONS, strict=True):
+            print(f"{thread}: {question}")
+            remembering: Any = wrap(client, memory, thread=thread, resource="alice")
+            tools = memory.tools("alice", thread=thread)
+            news: Any = question
+            while True:
+                # Only what is new is passed: the rest is memory's.
+                answer = remembering.responses.create(
+                    model="scripted",
+                    input=news,
+                    instructions=tools.guidance,
+                    tools=tools.definitions("openai-responses"),
+                )
+                calls = [item for item in answer.output if item.type == "function_call"]
+                if not calls:
+                    break
+                news = [
+                    {
+                        "type": "function_call_output",
+                        "call_id": call.call_id,
+                        "output": json.dumps(tools.call(call.name, call.arguments)),
+                    }
+                    for call in calls
+                ]
+            print(f"  {answer.output_text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Events and transcript of one session put together: which messages are new, and which events must wait.
+
+Knows when two tellings are of one thing. The transcript is the better source: it has everything, in order, with ids of its own.
+An event waits until its line is there, and speaks for itself where that will not come. Pure.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from memolog.apps.hook.heard import SAME, SOURCE, Heard, hook_id
+from memolog.domain.message import Message, NewMessage, Part, TextPart, ToolCallPart, ToolResultPart
+from memolog.transfer import Conversation
+
+__all__ = ["Told", "reconcile"]
+
+# A prompt is told when it is sent, and its line is written then; an answer is told when it has ended.
+_NEAR_PROMPT: Final = timedelta(minutes=2)
+_NEAR_ANSWER: Final = timedelta(minutes=10)
+# A transcript that has gone on for so long after an event will not come back to it.
+_PAST: Final = timedelta(minutes=1)
+_COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
+_ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+# Words enough that nobody says them by chance inside others.
+_LONG: Final = 20
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is to be saved in one thread, in order, and the events that wait for their line."""
+
+    thread: str
+    messages: tuple[NewMessage, ...] = ()
+    waiting: tuple[Heard, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """What was said already, whoever told it."""
+
+    ids: set[str] = field(default_factory=set[str])
+    calls: set[str] = field(default_factory=set[str])
+    results: set[str] = field(default_factory=set[str])
+    texts: list[tuple[str, str, datetime]] = field(default_factory=list[tuple[str, str, datetime]])
+    by_events: dict[tuple[str, str], list[datetime]] = field(default_factory=dict[tuple[str, str], list[datetime]])
+
+    def add(self, role: str, at: datetime | None, parts: Iterable[Part], *, by_event: bool = False) -> None:
+        """Note what a message says."""
+        said = list[str]()
+        for part in parts:
+            match part:
+                case ToolCallPart():
+                    self.calls.add(part.id)
+                case ToolResultPart():
+                    self.results.add(part.call_id)
+                case TextPart():
+                    said.append(part.text)
+                case _:
+                    pass
+        if not said:
+            return
+        text = squeezed("\n".join(said))
+        if by_event:
+            self.by_events.setdefault((role, text), []).append(at or _EPOCH)
+        else:
+            self.texts.append((role, text, at or _EPOCH))
+
+    def has(self, heard: Heard) -> bool:
+        """Tell whether something that an event tells of is known."""
+        (part,) = heard.message.parts
+        match part:
+            case ToolCallPart():
+                return part.id in self.calls
+            case ToolResultPart():
+                return part.call_id in self.results
+            case TextPart():
+                role, text = heard.message.role, squeezed(part.text)
+                return self._was_told(heard, role, text) or self._was_said(role, text, heard.at)
+            case _:
+                return False
+
+    def _was_told(self, heard: Heard, role: str, text: str) -> bool:
+        """Tell whether an earlier event told it: by the host's own id, or, where it gives none, by the moment."""
+        if heard.record.get("turn"):
+            return heard.message.id in self.ids
+        return any(abs(heard.at - then) <= SAME for then in self.by_events.get((role, text), ()))
+
+    def _was_said(self, role: str, text: str, at: datetime) -> bool:
+        near = _near(role)
+        said = [one for by, one, then in self.texts if by == role and abs(at - then) <= near]
+        # An answer may have come in several pieces.
+        return any(_holds(one, text) for one in said) or (role == "assistant" and text in " ".join(said))
+
+
+def _near(role: str) -> timedelta:
+    return _NEAR_ANSWER if role == "assistant" else _NEAR_PROMPT
+
+
+def _holds(line: str, told: str) -> bool:
+    """Tell whether a line says what an event told: a host may write what it added itself before or around it."""
+    return line == told or line.endswith(f" {told}") or (len(told) >= _LONG and told in line)
+
+
+def squeezed(text: str) -> str:
+    """Return a text as it is compared: spaces do not count, and a command of the host is what was typed."""
+    command = _COMMAND.search(text)
+    if command:
+        arguments = _ARGUMENTS.search(text)
+        text = f"/{command[1].strip().lstrip('/')} {arguments[1] if arguments else ''}"
+    return " ".join(text.split())
+
+
+def reconcile(
+    thread: str,
+    stored: Sequence[Message],
+    transcript: Conversation | None,
+    heard: Sequence[Heard],
+    *,
+    is_over: bool,
+) -> Told:
+    """Return what to save of a thread now.
+
+    `stored` is every row of it, tombstones too. `is_over` says that no line will come any more.
+    """
+    written = _new_lines(thread, stored, transcript.messages if transcript else ())
+    known = _Known(ids={row.id for row in stored})
+    for row in stored:
+        known.add(row.role, row.created_at, row.parts, by_event=row.metadata.get("source") == SOURCE)
+    for line in transcript.messages if transcript else ():
+        known.add(line.role, line.created_at, line.parts)
+    times = [line.created_at for line in transcript.messages if line.created_at] if transcript else []
+    until = max(times, default=_EPOCH) - _PAST
+    spoken, waiting = list[Heard](), list[Heard]()
+    for one in heard:
+        if one.message.id in known.ids or known.has(one):
+            continue
+        (spoken if is_over or one.at < until else waiting).append(one)
+    return Told(thread=thread, messages=_in_order(written, spoken), waiting=tuple(waiting))
+
+
+def _new_lines(thread: str, stored: Sequence[Message], lines: Sequence[NewMessage]) -> list[NewMessage]:
+    """Return the lines that are not stored, without what an event has told already."""
+    ids = {row.id for row in stored}
+    told = _Told(row for row in stored if row.metadata.get("source") == SOURCE)
+    new = list[NewMessage]()
+    for line in lines:
+        if line.id in ids:
+            continue
+        parts = tuple(part for part in line.parts if not (_is_removed(thread, part, ids) or told.takes(line, part)))
+        if parts:
+            new.append(line if parts == line.parts else replace(line, parts=parts))
+    return new
+
+
+class _Told:
+    """What is stored because an event told it; each text answers for one line."""
+
+    def __init__(self, rows: Iterable[Message]) -> None:
+        self.texts: list[tuple[str, str, datetime]] = []
+        for row in rows:
+            self.texts += [
+                (row.role, squeezed(part.text), row.created_at) for part in row.parts if isinstance(part, TextPart)
+            ]
+
+    def takes(self, line: NewMessage, part: Part) -> bool:
+        """Tell whether a part of a line is stored already."""
+        if not isinstance(part, TextPart):
+            return False
+        text, at = squeezed(part.text), line.created_at or _EPOCH
+        for index, (role, said, then) in enumerate(self.texts):
+            if role != line.role or abs(at - then) > _near(role):
+                continue
+            if _holds(text, said):
+                del self.texts[index]
+                return True
+            if text and role == "assistant" and text in said:
+                # One of several pieces of an answer.
+                return True
+        return False
+
+
+def _is_removed(thread: str, part: Part, ids: set[str]) -> bool:
+    """Tell whether an event told of this call or result: also one that was forgotten since, whose words are gone."""
+    match part:
+        case ToolCallPart():
+            return hook_id(thread, "call", part.id) in ids
+        case ToolResultPart():
+            return hook_id(thread, "result", part.call_id) in ids
+        case _:
+            return False
+
+
+def _in_order(written: Sequence[NewMessage], spoken: Sequence[Heard]) -> tuple[NewMessage, ...]:
+    """Return lines in their order, with what only events told put between them by its time."""
+    rest = list(spoken)
+    merged = list[NewMessage]()
+    for line in written:
+        while rest and line.created_at is not None and rest[0].at < line.created_at:
+            merged.append(rest.pop(0).message)
+        merged.append(line)
+    return (*merged, *(one.message for one in rest))

@@ -1,0 +1,86 @@
+"""What a session is told when it begins, or goes on after its host has compacted it: a pack of the project's memory.
+
+Knows in which form each host takes it, and how long a host may be kept waiting. Writes nothing. A memory that cannot be read is
+told to the user, once and in one line, and the session begins without.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from memolog.apps.hook.options import Options
+from memolog.apps.hook.spool import note
+from memolog.config import Config
+from memolog.domain.errors import MemologError
+from memolog.runtime.clock import SystemClock
+from memolog.runtime.opening import open_store
+from memolog.runtime.packing import context_pack
+from memolog.store import Store
+from memolog.tokens import HeuristicCounter
+
+if TYPE_CHECKING:
+    from memolog.runtime.memory import Memory
+
+__all__ = ["greeting"]
+
+_LONGEST_WAIT: Final = 3.0
+
+
+def greeting(options: Options, record: dict[str, Any]) -> str:
+    """Return what the host is told at the start of a session, in its own form; nothing where there is nothing to tell."""
+    text, wrong = _in_time(options, record)
+    if wrong:
+        note(options.spool, os.environ, SystemClock().now().timestamp(), f"start: {wrong}")
+    return _said(record["host"], text, wrong)
+
+
+def _in_time(options: Options, record: dict[str, Any]) -> tuple[str, str]:
+    """Return the pack, or what is wrong. A database that hangs is left behind: the process ends without it."""
+    if "://" not in options.db and not Path(options.db).exists():
+        return "", ""
+    found: list[tuple[str, str]] = []
+
+    def work() -> None:
+        try:
+            found.append((asyncio.run(_pack(options, record)), ""))
+        except (MemologError, OSError) as error:
+            found.append(("", str(error)))
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(_LONGEST_WAIT)
+    return found[0] if found else ("", "the database did not answer in time")
+
+
+async def _pack(options: Options, record: dict[str, Any]) -> str:
+    config = Config.load(toml=options.config, environment=os.environ).with_overrides({"read_only": True})
+    async with await open_store(options.db, config) as store:
+        memory = cast("Memory", _Reading(store, config))
+        pack = await context_pack(memory, record["resource"], record["session"], tokens=options.tokens)
+    return pack.text
+
+
+class _Reading:
+    """As much of a memory as a pack is made from: a host waits, and the whole of one takes twice as long to load."""
+
+    def __init__(self, store: Store, config: Config) -> None:
+        self.store, self.config = store, config
+        self.clock, self.counter = SystemClock(), HeuristicCounter()
+
+    async def open(self) -> Self:
+        """Return what holds the store."""
+        return self
+
+
+def _said(host: str, text: str, wrong: str) -> str:
+    answer: dict[str, Any] = {}
+    if host == "cursor":
+        answer = {"additional_context": text} if text else {"continue": True}
+    elif text:
+        answer["hookSpecificOutput"] = {"hookEventName": "SessionStart", "additionalContext": text}
+    if wrong and host != "cursor":
+        answer["systemMessage"] = f"Memolog: this session begins without its memory. {wrong}"
+    return json.dumps(answer) + "\n" if answer else ""

@@ -1,0 +1,234 @@
+"""Our entries put into a host's files and taken out again, as changes that can be shown before they are made.
+
+Knows which entries are ours. Others' entries, comments and the look of a file stay. A file is replaced in one step, and kept
+beside itself as it was before the first of our entries came in.
+"""
+
+import difflib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from memolog.apps.hosts.jsontext import add_item, parse, remove, set_member, value
+from memolog.apps.hosts.known import MARK, NAME, Target
+from memolog.apps.hosts.tomltext import has_block, with_block, without_block
+from memolog.domain.errors import InputError
+
+__all__ = ["Change", "apply", "backup_of", "diff", "installing", "uninstalling"]
+
+_REMARK: Final = "`memolog uninstall codex` takes it out"
+_MARKS: Final = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one file is now and what it becomes; None where there is none."""
+
+    path: Path
+    before: str | None
+    after: str | None
+    keeps: bool = False
+    """Whether the file is kept as it was, beside itself."""
+
+    @property
+    def is_none(self) -> bool:
+        """Tell whether there is nothing to do."""
+        return self.before == self.after
+
+
+def backup_of(path: Path) -> Path:
+    """Return where a file is kept as it was before."""
+    return path.with_name(f"{path.name}.memolog-backup")
+
+
+# ---------------------------------------------------------------- what is to be changed
+
+
+def installing(targets: Sequence[Target]) -> list[Change]:
+    """Return what to change so that our entries are in, each once, and nothing else differs."""
+    changes = list[Change]()
+    for target in targets:
+        before = _read(target.path)
+        text, ending = _plain(before or "")
+        after = _naming(target.path, _installed, target, text)
+        is_clean = before is not None and _naming(target.path, _uninstalled, target, text) == text
+        changes.append(Change(path=target.path, before=before, after=_as_it_was(after, ending) or None, keeps=is_clean))
+    return changes
+
+
+def uninstalling(targets: Sequence[Target]) -> list[Change]:
+    """Return what to change so that none of our entries is in; what was there before is there again, byte for byte."""
+    changes = list[Change]()
+    for target in targets:
+        before = _read(target.path)
+        if before is None:
+            continue
+        text, ending = _plain(before)
+        bare = _naming(target.path, _uninstalled, target, text)
+        if bare == text:
+            continue
+        kept = _read(backup_of(target.path))
+        if kept is not None and target.is_cursor and "version" not in _at(_plain(kept)[0]):
+            bare = remove(bare, (), lambda name, _: name == "version")
+        after: str | None = _as_it_was(bare, ending)
+        if kept is not None and _tokens(kept) == _tokens(after or ""):
+            after = kept
+        elif kept is None and _is_bare(after or ""):
+            # Nobody else has put anything into it: we made it.
+            after = None
+        changes.append(Change(path=target.path, before=before, after=after))
+    return changes
+
+
+def _installed(target: Target, text: str) -> str:
+    if target.format == "toml":
+        if target.server is None:
+            return text
+        return with_block(text, ("mcp_servers", NAME), target.server, _REMARK)
+    if target.hooks:
+        text = _with_hooks(target, text)
+    if target.server is not None:
+        servers = _at(text, "mcpServers")
+        if NAME not in servers or _is_ours(servers[NAME]):
+            text = set_member(text, ("mcpServers",), NAME, dict(target.server))
+    return text
+
+
+def _with_hooks(target: Target, text: str) -> str:
+    if target.is_cursor and "version" not in _at(text):
+        text = set_member(text, (), "version", 1)
+    for event, entry in target.hooks.items():
+        present = _at(text, "hooks").get(event)
+        if isinstance(present, list) and entry in present:
+            continue
+        text = remove(text, ("hooks", event), _is_our_hook)
+        text = add_item(text, ("hooks", event), entry)
+    return _without_hooks(text, but=frozenset(target.hooks))
+
+
+def _uninstalled(target: Target, text: str) -> str:
+    if target.format == "toml":
+        return without_block(text) if has_block(text) else text
+    if target.holds_hooks:
+        text = _without_hooks(text, but=frozenset())
+    if target.holds_servers:
+        text = remove(text, ("mcpServers",), lambda name, entry: name == NAME and _is_ours(entry))
+    return text
+
+
+def _without_hooks(text: str, *, but: frozenset[str]) -> str:
+    for event in [name for name in _at(text, "hooks") if name not in but]:
+        text = remove(text, ("hooks", event), _is_our_hook)
+    return text
+
+
+def _at(text: str, *path: str) -> dict[str, Any]:
+    """Return the object at a path; an empty one if there is none."""
+    found: Any = value(parse(text)) if text.strip() else {}
+    for key in path:
+        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _is_ours(entry: object) -> bool:
+    return MARK in json.dumps(entry)
+
+
+def _is_our_hook(_: str | None, entry: Any) -> bool:
+    """Tell whether a hook is ours; a group that others have joined is not."""
+    inner: Any = cast("dict[str, Any]", entry).get("hooks") if isinstance(entry, dict) else None
+    hooks = cast("list[object]", inner if isinstance(inner, list) else [])
+    return all(map(_is_ours, hooks or [cast("object", entry)]))
+
+
+def _naming(path: Path, work: Any, target: Target, text: str) -> str:
+    """Do something with a file's text; an error says which file it is about."""
+    try:
+        return str(work(target, text))
+    except InputError as error:
+        raise InputError(f"{path}: {error.what}", why=error.why, then=error.then) from error
+
+
+def _is_bare(text: str) -> bool:
+    if not text.strip():
+        return True
+    try:
+        return all(item in ({}, []) or key == "version" for key, item in _at(text).items())
+    except InputError:
+        return False
+
+
+def _tokens(text: str) -> str:
+    """Return a text without white space: what two of them differ in by more, somebody changed."""
+    return "".join(text.split())
+
+
+# ---------------------------------------------------------------- files
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no UTF-8 text.", then="Mend it first.") from error
+
+
+def _plain(text: str) -> tuple[str, str]:
+    """Return a text with plain line ends and without a mark in front, and what it had instead."""
+    mark = _MARKS if text.startswith(_MARKS) else ""
+    ending = "\r\n" if "\r\n" in text else "\n"
+    return text.removeprefix(mark).replace("\r\n", "\n"), mark + ending
+
+
+def _as_it_was(text: str, ending: str) -> str:
+    mark = _MARKS if ending.startswith(_MARKS) else ""
+    return mark + text.replace("\n", ending.removeprefix(mark))
+
+
+def diff(change: Change) -> str:
+    """Return a change as people read it."""
+    before, after = ((one or "").splitlines(keepends=True) for one in (change.before, change.after))
+    lines = difflib.unified_diff(before, after, str(change.path), str(change.path))
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def apply(change: Change) -> None:
+    """Make a change, in one step. What the file was is kept if it had nothing of ours; a backup that was restored is gone."""
+    # A file may be a link into a folder that somebody keeps in order: what it points to is changed.
+    path = change.path.resolve()
+    if change.keeps and change.before is not None:
+        _write(backup_of(change.path), change.before, mode=_mode(path))
+    if change.after is None:
+        path.unlink()
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, change.after, mode=_mode(path))
+    if not change.keeps and (change.after is None or MARK not in change.after):
+        with suppress(FileNotFoundError):
+            backup_of(change.path).unlink()
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return 0o600
+
+
+def _write(path: Path, text: str, *, mode: int) -> None:
+    file, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(file, "wb") as opened:
+            opened.write(text.encode("utf-8"))
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

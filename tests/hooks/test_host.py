@@ -1,0 +1,248 @@
+"""A host is never failed and never kept: whatever is wrong with the database, the disk or the event, a hook ends well."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.world import Desk, Session, brief
+from memolog import Memory
+from memolog.apps.hook.project import resource_of, root_of, started_in
+from memolog.apps.hook.spool import spool_of
+
+
+def run_hook(*arguments: str, event: Any = None, raw: bytes | None = None, **environment: str) -> Any:
+    """Run a hook as a host does; no sweep is waited for."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "memolog.apps.hook", *arguments],
+        input=raw if raw is not None else json.dumps(event).encode(),
+        capture_output=True,
+        env={**os.environ, **environment},
+        check=False,
+        timeout=60,
+    )
+
+
+def broken(db: Path) -> None:
+    """Put something else where the database should be."""
+    db.write_bytes(b"this is no database" * 100)
+
+
+def torn(db: Path) -> None:
+    """Leave the head of a database, and nothing of its pages."""
+    with sqlite3.connect(db) as database:
+        database.executescript("CREATE TABLE t (a); INSERT INTO t VALUES (zeroblob(100000));")
+    database.close()
+    with db.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"\xff" * 5000)
+
+
+def missing(db: Path) -> None:
+    """Leave it away."""
+
+
+def folder(db: Path) -> None:
+    """Put a folder where the database should be."""
+    db.mkdir()
+
+
+def read_only(db: Path) -> None:
+    """Let nothing be written there."""
+    db.write_bytes(b"")
+    db.parent.chmod(0o500)
+
+
+def no_folder(db: Path) -> None:
+    """Put a file where the database's folder should be, so that nothing can be written down either."""
+    db.parent.rmdir()
+    db.parent.write_bytes(b"")
+
+
+EVENTS = [
+    {"hook_event_name": "SessionStart", "source": "startup"},
+    {"hook_event_name": "UserPromptSubmit", "prompt": "hello"},
+    {
+        "hook_event_name": "PostToolUse",
+        "tool_name": "Bash",
+        "tool_use_id": "c1",
+        "tool_input": {},
+        "tool_response": "x",
+    },
+    {"hook_event_name": "Stop", "last_assistant_message": "done"},
+]
+
+
+@pytest.mark.parametrize("damage", [broken, torn, missing, folder, read_only, no_folder])
+def test_a_broken_database_does_not_fail_the_host(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """Every event ends well and quietly; only the start may say that it begins without memory."""
+    place = tmp_path / "place"
+    place.mkdir()
+    db = place / "memolog.db"
+    damage(db)
+    try:
+        for event in EVENTS:
+            told = {"session_id": "s1", "cwd": str(tmp_path), "transcript_path": str(tmp_path / "none.jsonl"), **event}
+            done = run_hook("claude-code", "--db", str(db), event=told)
+            assert done.returncode == 0, event
+            assert done.stderr == b"", event
+            if event["hook_event_name"] != "SessionStart":
+                assert done.stdout == b"", event
+            elif done.stdout:
+                assert json.loads(done.stdout).keys() == {"systemMessage"}
+        assert run_hook("sweep", "--db", str(db), event={}).returncode == 0
+    finally:
+        place.chmod(0o700)
+
+
+async def test_what_a_broken_database_could_not_take_is_stored_later(desk: Desk, tmp_path: Path) -> None:
+    """Events wait in the spool: once the database is whole, they are in it, and the log tells what was wrong."""
+    desk.db.parent.mkdir()
+    broken(desk.db)
+    session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    for kind, what in session.turn("remember me"):
+        session.write(what) if kind == "line" else desk.tell("codex", what)
+    done = run_hook("sweep", "--db", str(desk.db), event={})
+    assert done.returncode == 0
+    assert (Path(desk.options("codex").spool.folder) / "errors.log").read_text("utf-8")
+    desk.db.unlink()
+    await desk.sweep()
+    assert brief(await desk.messages(session.name)) == session.said
+
+
+def test_a_locked_database_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Somebody holds the database for himself: events are kept all the same, and a session begins without."""
+    db = tmp_path / "memolog.db"
+    made = subprocess.run([sys.executable, "-m", "memolog", "init", "--db", str(db)], capture_output=True, check=True)
+    assert made.returncode == 0
+    with sqlite3.connect(db, isolation_level=None) as holder:
+        holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+        holder.execute("BEGIN EXCLUSIVE")
+        for event in EVENTS:
+            done = run_hook("codex", "--db", str(db), event={"session_id": "s1", "cwd": str(tmp_path), **event})
+            assert (done.returncode, done.stderr) == (0, b"")
+        holder.execute("ROLLBACK")
+    kept = (Path(f"{db}.hooks") / "codex-s1.jsonl").read_text("utf-8")
+    assert kept.count('"kind"') >= 4
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"no json", b"[]", b"null", b"\xff\xfe", b'{"hook_event_name": 3}', b'{"session_id": "s"}', b"{" * 5000],
+)
+def test_an_event_that_is_none_is_no_error(tmp_path: Path, raw: bytes) -> None:
+    """Whatever a host says, it is answered with nothing."""
+    done = run_hook("claude-code", "--db", str(tmp_path / "m.db"), raw=raw)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("no-such-host",), ("claude-code", "--db"), ("claude-code", "--tokens", "many")]
+)
+def test_a_wrong_command_line_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """A configuration that somebody changed by hand does not stop an agent either."""
+    done = run_hook(*arguments, event=EVENTS[1] | {"session_id": "s"}, MEMOLOG_DB=str(tmp_path / "m.db"))
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_hooks_can_be_turned_off(tmp_path: Path) -> None:
+    """One variable, and nothing is kept."""
+    event = EVENTS[1] | {"session_id": "s"}
+    done = run_hook("claude-code", "--db", str(tmp_path / "m.db"), event=event, MEMOLOG_HOOKS="off")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert not (tmp_path / "m.db.hooks").exists()
+
+
+def test_a_hook_loads_next_to_nothing() -> None:
+    """The way in imports no library, no asyncio, no database, and not even pathlib."""
+    program = (
+        "import sys; before = set(sys.modules); import memolog.apps.hook.entry; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    heavy = {"asyncio", "sqlite3", "dataclasses", "pathlib", "subprocess", "logging", "hashlib", "datetime", "inspect"}
+    assert "memolog.apps.hook.entry" in loaded
+    assert loaded & heavy == set()
+    assert {name for name in loaded if name.startswith("memolog.")} == {
+        "memolog.version",
+        "memolog.apps",
+        "memolog.apps.hook",
+        *(f"memolog.apps.hook.{name}" for name in ("entry", "events", "options", "private", "project", "spool")),
+    }
+
+
+def test_a_session_ends_and_the_next_begins_with_its_memory(tmp_path: Path) -> None:
+    """Through real processes alone: prompts and an answer, the end, the detached sweep, then a pack for the next session."""
+    db = tmp_path / "memolog.db"
+    common = {"session_id": "s1", "cwd": str(tmp_path)}
+    for event in [
+        {
+            "hook_event_name": "UserPromptSubmit",
+            "prompt": "We deploy the zebra service on Fridays only.",
+            "turn_id": "1",
+        },
+        {"hook_event_name": "Stop", "last_assistant_message": "Noted: Fridays only.", "turn_id": "1"},
+        {"hook_event_name": "SessionEnd", "reason": "other"},
+    ]:
+        assert run_hook("codex", "--db", str(db), event={**common, **event}).returncode == 0
+    # The detached sweep holds the lock, or has let go of it; this one does what is left, after it.
+    for _ in range(100):
+        assert run_hook("sweep", "--db", str(db), event={}).returncode == 0
+        if not any(one["kind"] == "prompt" for one in spool_of(str(db), {}).peek("codex-s1")):
+            break
+    start = {**common, "session_id": "s2", "hook_event_name": "SessionStart", "source": "startup"}
+    done = run_hook("codex", "--db", str(db), event=start)
+    answer = json.loads(done.stdout)["hookSpecificOutput"]
+    assert answer["hookEventName"] == "SessionStart"
+    assert "zebra service on Fridays" in answer["additionalContext"]
+    assert len(answer["additionalContext"]) < 10_000
+
+
+# ---------------------------------------------------------------- whose memory
+
+
+def test_all_worktrees_of_a_repository_are_one_project(tmp_path: Path) -> None:
+    """A folder deep inside, a worktree, and the checkout itself have one memory; a folder without git has its own."""
+
+    def git(*arguments: str, at: Path) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *who, *arguments], cwd=at, check=True, capture_output=True)
+
+    main = tmp_path / "app"
+    (main / "src" / "deep").mkdir(parents=True)
+    git("init", "-q", at=main)
+    git("commit", "-q", "--allow-empty", "-m", "first", at=main)
+    git("worktree", "add", "-q", str(tmp_path / "side"), at=main)
+    (tmp_path / "side" / "sub").mkdir()
+    (tmp_path / "plain").mkdir()
+    root = os.path.realpath(main)
+    assert {root_of(str(at)) for at in (main, main / "src" / "deep", tmp_path / "side", tmp_path / "side" / "sub")} == {
+        root
+    }
+    assert resource_of(str(tmp_path / "plain")) == os.path.realpath(tmp_path / "plain")
+
+
+def test_the_hosts_word_for_its_project_counts() -> None:
+    """A session that wanders through folders stays where it began."""
+    assert started_in("elsewhere", {"CLAUDE_PROJECT_DIR": "project"}) == "project"
+    assert started_in("elsewhere", {}) == "elsewhere"
+
+
+async def test_a_session_belongs_to_where_it_began(desk: Desk, tmp_path: Path) -> None:
+    """Its first event says whose it is, also if a later one comes from another folder."""
+    desk.resource = None
+    for number, place in enumerate((tmp_path / "a", tmp_path / "b")):
+        place.mkdir()
+        event = {"hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": str(place), "prompt": f"p{number}"}
+        desk.tell("codex", {**event, "turn_id": str(number)})
+        desk.clock.advance(seconds=5)
+        await desk.sweep()
+    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+        assert await (await memory.open()).store.resources() == (resource_of(str(tmp_path / "a")),)

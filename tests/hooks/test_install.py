@@ -1,0 +1,298 @@
+"""Our entries get into a host's files and out again: others' entries, comments and the look of a file stay as they were."""
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.world import inside, run
+from memolog.apps.hosts.changes import apply, backup_of, installing, uninstalling
+from memolog.apps.hosts.jsontext import add_item, parse, remove, set_member, value
+from memolog.apps.hosts.known import KNOWN, Place, targets
+from memolog.apps.hosts.tomltext import with_block, without_block
+from memolog.domain.errors import InputError
+
+HOSTS = list(KNOWN)
+SETTINGS = """{
+    // What I like.
+    "model": "large", // the best
+    "hooks": {
+        "Stop": [
+            { "hooks": [{ "type": "command", "command": "say done" }] } /* loud */
+        ],
+        "PreToolUse": []
+    },
+    "mcpServers": {"other": {"command": "other"}}
+}
+"""
+TOML = '# mine\nmodel = "large"   # the best\n\n[mcp_servers.other]\ncommand = "other"\n\n[[things]]\na = 1\n'
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text(alphabet='ab"\\/{}[],:é\n', max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet="abc", max_size=2), inner, max_size=3),
+    max_leaves=12,
+)
+indents = st.sampled_from([None, 1, 2, 4, "\t"])
+
+
+# ---------------------------------------------------------------- JSON as a person wrote it
+
+
+@given(json_values, indents)
+def test_a_text_is_read_as_json_is(data: Any, indent: Any) -> None:
+    """The value of a text is what the standard library reads."""
+    assert value(parse(json.dumps(data, indent=indent))) == data
+
+
+@given(st.dictionaries(st.text(alphabet="abc", max_size=2), json_values, max_size=3), indents, json_values)
+def test_a_member_that_is_added_can_be_removed(data: dict[str, Any], indent: Any, new: Any) -> None:
+    """Adding changes nothing else, and removing leaves the text as it was."""
+    text = json.dumps(data, indent=indent) + "\n"
+    longer = set_member(text, (), "ours", new)
+    assert json.loads(longer) == {**data, "ours": new}
+    assert remove(longer, (), lambda name, _: name == "ours") == text
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.lists(json_values, max_size=3), max_size=3), indents)
+def test_an_item_that_is_added_can_be_removed(data: dict[str, Any], indent: Any) -> None:
+    """Also deep down, where everything on the way is made and goes again; empty containers of others may go with it."""
+    text = json.dumps({"x": 1, "hooks": data}, indent=indent)
+    longer = add_item(text, ("hooks", "a"), {"ours": True})
+    expected = {**data, "a": [*data.get("a", []), {"ours": True}]}
+    assert json.loads(longer) == {"x": 1, "hooks": expected}
+    shorter = remove(longer, ("hooks", "a"), lambda _, item: item == {"ours": True})
+    if data.get("a") or (data and "a" not in data):
+        assert shorter == text
+    else:
+        rest = {key: item for key, item in data.items() if key != "a"}
+        assert json.loads(shorter) == ({"x": 1, "hooks": rest} if rest else {"x": 1})
+
+
+def test_comments_stay() -> None:
+    """Comments before, beside and after what is added are where they were."""
+    text = '{\n  // one\n  "a": 1, // two\n  "b": [\n    1, // three\n  ], // four\n  /* five */\n}\n'
+    longer = add_item(set_member(text, (), "c", {"d": 2}), ("b",), 2)
+    assert value(parse(longer)) == {"a": 1, "b": [1, 2], "c": {"d": 2}}
+    for number in ("one", "two", "three", "four", "five"):
+        assert longer.count(number) == 1
+    back = remove(remove(longer, (), lambda name, _: name == "c"), ("b",), lambda _, item: item == 2)
+    assert value(parse(back)) == {"a": 1, "b": [1]}
+    for number in ("one", "two", "three", "four", "five"):
+        assert back.count(number) == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[1 2]", '{"a" 1}', "{'a': 1}", "nothing", '{"a": 01x}', "{} {}", '{"a": "b'])
+def test_what_is_no_json_is_refused(text: str) -> None:
+    """Nothing is guessed about a file that is broken."""
+    with pytest.raises(InputError, match="no JSON"):
+        parse(text)
+
+
+# ---------------------------------------------------------------- TOML as a person wrote it
+
+
+def test_a_block_is_added_and_removed() -> None:
+    """Everything else is there byte for byte, and the file can be read."""
+    longer = with_block(TOML, ("mcp_servers", "memolog"), {"command": "py", "args": ["-m", 'a "b"']}, "ours")
+    assert longer.startswith(TOML)
+    assert tomllib.loads(longer)["mcp_servers"]["memolog"] == {"command": "py", "args": ["-m", 'a "b"']}
+    assert (
+        with_block(longer, ("mcp_servers", "memolog"), {"command": "new"}, "ours").count("[mcp_servers.memolog]") == 1
+    )
+    assert without_block(longer) == TOML
+
+
+def test_a_table_of_somebody_else_is_left_alone() -> None:
+    """A server of our name that somebody wrote by hand is his."""
+    text = '[mcp_servers.memolog]\ncommand = "mine"\n'
+    assert with_block(text, ("mcp_servers", "memolog"), {"command": "py"}, "ours") == text
+
+
+@pytest.mark.parametrize("text", ['mcp_servers = { a = { command = "x" } }\n', "a = \n"])
+def test_a_file_that_cannot_take_a_table_is_refused(text: str) -> None:
+    """What would break the file is not written."""
+    with pytest.raises(InputError):
+        with_block(text, ("mcp_servers", "memolog"), {"command": "py"}, "ours")
+
+
+# ---------------------------------------------------------------- files
+
+
+def plan(host: Any, folder: Path, *, in_project: bool = True, command: str = "py") -> Any:
+    """Return the files of a host in a folder."""
+    place = Place(project=folder if in_project else None, home=folder, environment={})
+    run_ = [command, "-m", "memolog.apps.hook"]
+    return targets(host, place, [*run_, host, "--db", "m.db"], [*run_, "mcp"])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file of a folder."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def fill(host: Any, folder: Path, ending: str = "\n") -> None:
+    """Give a host the files of somebody who uses it."""
+    for target in plan(host, folder):
+        target.path.parent.mkdir(parents=True, exist_ok=True)
+        text = TOML if target.format == "toml" else SETTINGS
+        target.path.write_bytes(text.replace("\n", ending).encode())
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("host", HOSTS)
+def test_uninstalling_restores_every_byte(tmp_path: Path, host: Any, ending: str) -> None:
+    """Files that were there are as they were, with their own line ends; nothing is left beside them."""
+    fill(host, tmp_path, ending)
+    before = contents(tmp_path)
+    for change in installing(plan(host, tmp_path)):
+        apply(change)
+    during = contents(tmp_path)
+    assert all(b"memolog.apps.hook" in during[name] for name in before)
+    assert all(during[f"{name}.memolog-backup"] == text for name, text in before.items())
+    for change in uninstalling(plan(host, tmp_path, command="another")):
+        apply(change)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_files_that_we_made_are_gone_again(tmp_path: Path, host: Any) -> None:
+    """Who had no files has none afterwards."""
+    for change in installing(plan(host, tmp_path)):
+        apply(change)
+    assert contents(tmp_path)
+    for change in uninstalling(plan(host, tmp_path)):
+        apply(change)
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
+    """The same once more is nothing to do; another command takes the place of the old one."""
+    fill(host, tmp_path)
+    for change in installing(plan(host, tmp_path)):
+        apply(change)
+    once = contents(tmp_path)
+    assert all(change.is_none for change in installing(plan(host, tmp_path)))
+    for change in installing(plan(host, tmp_path, command="another")):
+        apply(change)
+    for change in installing(plan(host, tmp_path)):
+        apply(change)
+    again = contents(tmp_path)
+    assert once.keys() == again.keys()
+    for name, text in again.items():
+        assert text.count(b"memolog.apps.hook") == once[name].count(b"memolog.apps.hook")
+        assert b"another" not in text
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
+    """Their hooks, servers and comments are all there beside ours, and what they change meanwhile stays too."""
+    fill(host, tmp_path)
+    for change in installing(plan(host, tmp_path)):
+        apply(change)
+    for target in plan(host, tmp_path):
+        text = target.path.read_text("utf-8")
+        if target.format == "json":
+            found = value(parse(text))
+            assert found["model"] == "large"
+            assert found["mcpServers"]["other"] == {"command": "other"}
+            assert {"hooks": [{"type": "command", "command": "say done"}]} in found["hooks"]["Stop"]
+            assert text.count("//") == SETTINGS.count("//")
+            target.path.write_text(text.replace('"large"', '"small"'), "utf-8")
+    for change in uninstalling(plan(host, tmp_path)):
+        apply(change)
+    for target in plan(host, tmp_path):
+        if target.format == "json":
+            assert target.path.read_text("utf-8") == SETTINGS.replace('"large"', '"small"')
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    """Who keeps settings elsewhere and links to them still has a link."""
+    (tmp_path / "kept").mkdir()
+    real = tmp_path / "kept" / "settings.json"
+    real.write_text(SETTINGS, "utf-8")
+    real.chmod(0o640)
+    (tmp_path / ".claude").mkdir()
+    link = tmp_path / ".claude" / "settings.local.json"
+    link.symlink_to(real)
+    for change in installing(plan("claude-code", tmp_path)):
+        apply(change)
+    assert link.is_symlink()
+    assert "memolog.apps.hook" in real.read_text("utf-8")
+    assert real.stat().st_mode & 0o777 == 0o640
+    for change in uninstalling(plan("claude-code", tmp_path)):
+        apply(change)
+    assert real.read_text("utf-8") == SETTINGS
+    assert not backup_of(link).exists()
+
+
+def test_the_users_own_files(tmp_path: Path) -> None:
+    """Without a project the files are the user's, or where a variable says."""
+    names = {
+        host: [str(one.path.relative_to(tmp_path)) for one in plan(host, tmp_path, in_project=False)] for host in HOSTS
+    }
+    assert names == {
+        "claude-code": [".claude/settings.json", ".claude.json"],
+        "codex": [".codex/hooks.json", ".codex/config.toml"],
+        "cursor": [".cursor/hooks.json", ".cursor/mcp.json"],
+        "gemini": [".gemini/settings.json"],
+    }
+    place = Place(project=None, home=tmp_path, environment={"CLAUDE_CONFIG_DIR": str(tmp_path / "c")})
+    paths = [one.path for one in targets("claude-code", place, ["x"], ["x"])]
+    assert paths == [tmp_path / "c" / "settings.json", tmp_path / "c" / ".claude.json"]
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_is_installed_can_be_run(tmp_path: Path, host: str) -> None:
+    """The command in the host's file is one that the shell understands, and it keeps an event."""
+    import subprocess
+
+    (tmp_path / "a b").mkdir()
+    db = tmp_path / "a b" / "m.db"
+    with inside(tmp_path):
+        done = run("install", host, "--project", "--yes", "--json", "--db", str(db), "--no-mcp", "--tokens", "500")
+        assert done.code == 0, done.err
+        (name,) = [file for file in done.document["files"] if file.endswith(".json")]
+    text = Path(name).read_text("utf-8")
+    hooks = json.loads(text)["hooks"]
+    entry = next(iter(hooks["beforeSubmitPrompt" if host == "cursor" else "Stop" if host != "gemini" else "AfterTool"]))
+    command = entry.get("command") or entry["hooks"][0]["command"]
+    assert shlex.split(command)[1:3] == ["-P", "-m"]
+    session = "conversation_id" if host == "cursor" else "session_id"
+    prompt = {"cursor": "beforeSubmitPrompt", "gemini": "BeforeAgent"}.get(host, "UserPromptSubmit")
+    event = {session: "s1", "hook_event_name": prompt, "prompt": "hello", "cwd": str(tmp_path)}
+    ran = subprocess.run(command, shell=True, input=json.dumps(event), capture_output=True, text=True, check=True)  # noqa: S602
+    assert ran.stderr == ""
+    assert "hello" in (Path(f"{db}.hooks") / f"{host}-s1.jsonl").read_text("utf-8")
+
+
+def test_nothing_is_changed_without_a_word(tmp_path: Path) -> None:
+    """Where nobody can be asked nothing is written; a dry run shows and writes nothing."""
+    with inside(tmp_path):
+        refused = run("install", "codex", "--project")
+        assert refused.code == 2
+        assert "--yes" in refused.err
+        shown = run("install", "codex", "--project", "--dry-run")
+        assert shown.code == 0
+        assert "+[mcp_servers.memolog]" in shown.out
+        assert contents(tmp_path) == {}
+        assert run("install", "nobody", "--yes").code == 2
+
+
+def test_a_broken_file_is_named_and_left(tmp_path: Path) -> None:
+    """What cannot be read is not touched, and neither is any other file."""
+    (tmp_path / ".cursor").mkdir()
+    (tmp_path / ".cursor" / "mcp.json").write_text("{ broken", "utf-8")
+    with inside(tmp_path):
+        done = run("install", "cursor", "--project", "--yes")
+    assert done.code == 2
+    assert "mcp.json" in done.err
+    assert contents(tmp_path) == {".cursor/mcp.json": b"{ broken"}

@@ -1,0 +1,212 @@
+"""What hosts tell is stored once and in order: told twice, late, with and without a transcript, while others observe."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import counts
+from hooks.world import Desk, Session, Step, brief, minutes
+
+OBSERVER = """
+import asyncio, sys
+from memolog import Config, Memory, ObservationConfig
+from memolog.domain.errors import MemologError
+
+async def main():
+    config = Config(observation=ObservationConfig(message_tokens=3_000, previous_tokens=300))
+    async with Memory(sys.argv[1], config=config) as memory:
+        print("ready", flush=True)
+        while True:
+            for thread in sys.argv[2:]:
+                try:
+                    await memory.observe(thread, "project")
+                except MemologError as error:
+                    print(error, file=sys.stderr)
+            await asyncio.sleep(0.01)
+
+asyncio.run(main())
+"""
+
+
+def observing(desk: Desk, thread: str) -> "subprocess.Popen[str]":
+    """Start a process that observes a thread as long as it is let."""
+    return subprocess.Popen([sys.executable, "-c", OBSERVER, str(desk.db), thread], stdout=subprocess.PIPE, text=True)
+
+
+async def play(desk: Desk, session: Session, steps: Iterable[Step], chance: random.Random, *, sweeps: int) -> int:
+    """Let a host live through a session, and its hooks not be reliable; returns how often a hook was called."""
+    held: list[tuple[Any, Any]] = []
+    unwritten: list[Any] = []
+    calls = 0
+    for kind, what in steps:
+        if kind == "line":
+            unwritten.append(what)
+        # A host writes its transcript when it has time for it.
+        while unwritten and chance.random() < 0.7:
+            session.write(unwritten.pop(0))
+        if kind == "line":
+            continue
+        at = desk.clock.now()
+        told = [(what, at)] * (2 if chance.random() < 0.2 else 1)
+        if chance.random() < 0.15:
+            # It comes later than others that happened after it.
+            held += told
+            continue
+        if chance.random() < 0.3:
+            told += held
+            held = []
+        for event, moment in told:
+            desk.tell(session.host, event, moment)
+            calls += 1
+        if what["hook_event_name"] == "Stop" and chance.random() < 1 / sweeps:
+            await desk.sweep()
+    for event, moment in held:
+        desk.tell(session.host, event, moment)
+        calls += 1
+    for line in unwritten:
+        session.write(line)
+    return calls
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+async def test_five_hundred_events_are_stored_once(desk: Desk, tmp_path: Path, host: Any) -> None:
+    """Some come twice, some late, some while another process observes: each line is stored once, in its place."""
+    chance = random.Random(11)
+    session = Session(host=host, folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    # The same words again and again are said again and again.
+    prompts = [
+        chance.choice(["continue", "yes", f"fix bug {number} in src/auth.ts"]) for number in range(counts(125, 400))
+    ]
+    steps = chain.from_iterable(map(session.turn, prompts))
+    assert await play(desk, session, islice(steps, 40), chance, sweeps=1) > 10
+    await desk.sweep()
+    with observing(desk, session.name) as observer:
+        assert observer.stdout is not None
+        assert observer.stdout.readline() == "ready\n"
+        try:
+            calls = await play(desk, session, steps, chance, sweeps=12)
+            desk.tell(host, session.event("SessionEnd", reason="other"))
+            await desk.sweep()
+        finally:
+            observer.kill()
+    assert calls > 500
+    await desk.later()
+    assert brief(await desk.messages(session.name)) == session.said
+    assert desk.options(host).spool.sizes() == {}
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+async def test_without_a_transcript_events_speak_for_themselves(desk: Desk, tmp_path: Path, host: Any) -> None:
+    """The file that events name is never there: prompts, calls, results and answers are stored once all the same."""
+    chance = random.Random(5)
+    session = Session(host=host, folder=tmp_path / "nowhere", clock=desk.clock, project=str(tmp_path))
+    steps = chain.from_iterable(session.turn(f"prompt {number}") for number in range(30))
+    await play(desk, session, (step for step in steps if step[0] == "event"), chance, sweeps=3)
+    await desk.later()
+    stored = brief(await desk.messages(session.name))
+    assert Counter(stored) == Counter(session.said)
+
+
+async def test_what_the_transcript_lacks_is_kept(desk: Desk, tmp_path: Path) -> None:
+    """A prompt that never got a line is stored once the transcript has gone on without it, in its place by time."""
+    session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    lost = session.event("UserPromptSubmit", prompt="queued while it worked")
+    for number, (kind, what) in enumerate(session.turn("first")):
+        if number == 4:
+            desk.tell("claude-code", lost)
+        if kind == "line":
+            session.write(what)
+        else:
+            desk.tell("claude-code", what)
+    await desk.sweep()
+    assert "user queued while it worked" not in brief(await desk.messages(session.name))
+    desk.clock.advance(minutes=5)
+    for kind, what in session.turn("second"):
+        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    await desk.sweep()
+    stored = brief(await desk.messages(session.name))
+    assert stored.count("user queued while it worked") == 1
+    assert [line for line in stored if not line.startswith("user queued")] == session.said
+    assert stored.index("user queued while it worked") < stored.index("user second")
+
+
+async def test_a_line_that_comes_after_its_event_was_stored_is_not_stored_again(desk: Desk, tmp_path: Path) -> None:
+    """The host wrote its transcript only after the session was taken to be over: what events told stands, the rest is added."""
+    session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    began = desk.clock.now()
+    steps = list(session.turn("build it"))
+    for kind, what in steps:
+        if kind == "event":
+            desk.tell("claude-code", what, began + minutes(0.2))
+    await desk.later()
+    assert len(await desk.messages(session.name)) == len(session.said)
+    for kind, what in steps:
+        if kind == "line":
+            session.write(what)
+    extra = session._claude_line("assistant", "One thing more.", "")
+    extra["timestamp"] = (began + minutes(0.5)).isoformat()
+    session.write(extra)
+    desk.tell("claude-code", session.event("SessionEnd", reason="exit"))
+    await desk.sweep()
+    stored = brief(await desk.messages(session.name))
+    assert Counter(stored) == Counter([*session.said, "assistant One thing more."])
+
+
+async def test_the_same_words_twice_are_two_messages(desk: Desk, tmp_path: Path) -> None:
+    """A host that names its turns may be told the same thing twice within seconds; telling one of them again adds nothing."""
+    for generation in ("g1", "g2", "g2"):
+        event = {
+            "hook_event_name": "beforeSubmitPrompt",
+            "conversation_id": "c1",
+            "generation_id": generation,
+            "prompt": "continue",
+            "workspace_roots": [str(tmp_path)],
+        }
+        assert desk.tell("cursor", event) == '{"continue": true}\n'
+    await desk.sweep()
+    desk.tell("cursor", event)
+    await desk.sweep()
+    assert brief(await desk.messages("c1")) == ["user continue", "user continue"]
+
+
+async def test_what_was_forgotten_stays_forgotten(desk: Desk, tmp_path: Path) -> None:
+    """The transcript still has it, and is read again: what a person removed does not come back."""
+    from memolog import Memory
+
+    session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    for kind, what in session.turn("my password is swordfish"):
+        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    await desk.sweep()
+    first = (await desk.messages(session.name))[0]
+    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+        await memory.forget("project", message=first.id, thread=session.name)
+    for kind, what in session.turn("and now?"):
+        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    await desk.sweep()
+    stored = brief(await desk.messages(session.name))
+    assert stored == session.said[1:]
+
+
+async def test_a_sweep_that_was_stopped_is_done_again(desk: Desk, tmp_path: Path) -> None:
+    """Between taking the events and storing them everything may end: the next sweep has them all."""
+    session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    steps = chain(session.turn("one"), session.turn("two"))
+    for kind, what in islice(steps, 8):
+        session.write(what) if kind == "line" else desk.tell("codex", what)
+    spool = desk.options("codex").spool
+    (name,) = spool.sizes()
+    taken = spool.take(name)
+    assert taken
+    for kind, what in steps:
+        session.write(what) if kind == "line" else desk.tell("codex", what)
+    await desk.sweep()
+    await desk.later()
+    assert brief(await desk.messages(session.name)) == session.said
+    assert spool.sizes() == {}

@@ -1,0 +1,102 @@
+"""The spool loses nothing that was written to it: with many writers, torn lines, and a sweep that takes files away."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from memolog.apps.hook.spool import Spool, note, safe_name, spool_of
+
+WRITER = """
+import sys
+from memolog.apps.hook.spool import Spool
+spool = Spool(sys.argv[1])
+for number in range(int(sys.argv[3])):
+    spool.append("s", {"id": f"{sys.argv[2]}-{number}", "filler": "x" * (number % 7 * 400)})
+"""
+
+
+def test_many_writers_and_one_who_takes(tmp_path: Path) -> None:
+    """Four processes write while a fifth takes the file away again and again: every event is seen, each whole."""
+    spool = Spool(str(tmp_path / "spool"))
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, spool.folder, str(number), "300"]) for number in range(4)
+    ]
+    seen: set[str] = set()
+    while any(writer.poll() is None for writer in writers) or spool.sizes():
+        seen |= {record["id"] for record in spool.take("s")}
+        spool.drop("s")
+    assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
+    assert seen == {f"{writer}-{number}" for writer in range(4) for number in range(300)}
+
+
+def test_a_torn_line_takes_no_other_with_it(tmp_path: Path) -> None:
+    """A writer was stopped in the middle of a line: what came before and after it is read."""
+    spool = Spool(str(tmp_path))
+    spool.append("s", {"id": 1})
+    with (tmp_path / "s.jsonl").open("ab") as file:
+        file.write(b'\n{"id": 2, "te')
+    spool.append("s", {"id": 3})
+    assert spool.peek("s") == [{"id": 1}, {"id": 3}]
+    assert spool.take("s") == [{"id": 1}, {"id": 3}]
+
+
+def test_what_was_taken_stays_until_it_is_dropped(tmp_path: Path) -> None:
+    """Who was stopped in between has lost nothing: the next one takes the same, then what came since."""
+    spool = Spool(str(tmp_path))
+    spool.append("s", {"id": 1})
+    assert spool.take("s") == [{"id": 1}]
+    spool.append("s", {"id": 2})
+    assert spool.sizes().keys() == {"s"}
+    assert spool.peek("s") == [{"id": 1}, {"id": 2}]
+    assert spool.take("s") == [{"id": 1}]
+    spool.drop("s")
+    assert spool.take("s") == [{"id": 2}]
+    spool.drop("s")
+    assert spool.sizes() == {}
+
+
+def test_any_text_can_be_written(tmp_path: Path) -> None:
+    """Halves of characters, line ends and zeros come back as they were."""
+    spool = Spool(str(tmp_path))
+    odd = {"text": "half \ud83d, line\u2028end\n\x00 ünï"}
+    spool.append("s", odd)
+    assert spool.take("s") == [json.loads(json.dumps(odd))]
+
+
+def test_a_session_cannot_leave_its_folder(tmp_path: Path) -> None:
+    """A name is a file's name and nothing more."""
+    spool = Spool(str(tmp_path / "spool"))
+    spool.append("../../etc/passwd", {"id": 1})
+    assert [file.parent.name for file in tmp_path.rglob("*.jsonl")] == ["spool"]
+    assert safe_name("..") == "_"
+    assert len(safe_name("x" * 1000)) < 200
+
+
+def test_files_are_the_users_own(tmp_path: Path) -> None:
+    """What was said is for nobody else on the machine to read."""
+    spool = spool_of(str(tmp_path / "m.db"), {})
+    spool.append("s", {"id": 1})
+    assert Path(spool.folder).stat().st_mode & 0o077 == 0
+    assert (Path(spool.folder) / "s.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_a_server_has_its_spool_in_the_users_folder(tmp_path: Path) -> None:
+    """Two servers have two; the address, which may hold a password, is not in the name."""
+    environment = {"MEMOLOG_HOME": str(tmp_path)}
+    one = spool_of("postgresql://u:secret@a/b", environment).folder
+    other = spool_of("postgresql://u:secret@a/c", environment).folder
+    assert one != other
+    assert "secret" not in one
+    assert Path(one).parent == tmp_path
+
+
+def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
+    """Errors are kept, the old ones for a while."""
+    spool = Spool(str(tmp_path))
+    for number in range(400):
+        note(spool, {}, float(number), f"{number} " + "x" * 1500)
+    files = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
+    assert set(files) == {"errors.log", "errors.log.1"}
+    assert max(files.values()) < 210_000
+    assert "399 " in (tmp_path / "errors.log").read_text("utf-8")

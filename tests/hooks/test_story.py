@@ -1,0 +1,194 @@
+"""What a session is told at its start, what becomes of sub-agents, and that memory does not remember itself."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.world import Desk, Session, brief
+from memolog import Memory
+
+
+async def remember(desk: Desk) -> None:
+    """Leave a memory behind: a session that ended, a task, a working memory."""
+    for event in [
+        {"hook_event_name": "UserPromptSubmit", "prompt": "We always use argon2id for passwords.", "turn_id": "1"},
+        {"hook_event_name": "Stop", "last_assistant_message": "I will use argon2id.", "turn_id": "1"},
+        {"hook_event_name": "SessionEnd", "reason": "other"},
+    ]:
+        desk.tell("codex", {"session_id": "old", "cwd": "x", **event})
+    await desk.sweep()
+    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+        await memory.tasks("project").create("Rotate the signing key")
+        await memory.working_memory("project").replace("# Facts\n\nThe API lives in server/.", who="user")
+
+
+def started(desk: Desk, host: str, **fields: Any) -> Any:
+    """Return what a host is told at the start of a session."""
+    names = {"cursor": ("sessionStart", "conversation_id")}.get(host, ("SessionStart", "session_id"))
+    said = desk.tell(host, {"hook_event_name": names[0], names[1]: "new", "cwd": "x", "source": "startup", **fields})
+    return json.loads(said) if said else None
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex", "gemini"])
+@pytest.mark.parametrize("source", ["startup", "compact"])
+async def test_a_session_begins_with_a_pack(desk: Desk, host: str, source: str) -> None:
+    """Log, working memory and tasks are told in the host's own form, within its budget, also after the host compacted."""
+    await remember(desk)
+    answer = started(desk, host, source=source)
+    assert answer.keys() == {"hookSpecificOutput"}
+    assert answer["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+    text = answer["hookSpecificOutput"]["additionalContext"]
+    assert "argon2id" in text
+    assert "Rotate the signing key" in text
+    assert "The API lives in server/." in text
+    assert len(text) < 9_500
+
+
+async def test_cursor_is_told_in_its_own_form(desk: Desk) -> None:
+    """One field, and no other."""
+    await remember(desk)
+    answer = started(desk, "cursor")
+    assert answer.keys() == {"additional_context"}
+    assert "argon2id" in answer["additional_context"]
+
+
+async def test_the_budget_is_kept(desk: Desk) -> None:
+    """Whoever wants less is told less."""
+    await remember(desk)
+    for number in range(300):
+        event = {"hook_event_name": "UserPromptSubmit", "prompt": f"Remember number {number} of the long list."}
+        desk.tell("codex", {"session_id": "long", "cwd": "x", "turn_id": str(number), **event})
+    await desk.sweep()
+    whole = started(desk, "claude-code")["hookSpecificOutput"]["additionalContext"]
+    assert 5_000 < len(whole) < 9_500
+
+
+def test_without_a_memory_nothing_is_said(desk: Desk) -> None:
+    """The first session of all begins as if we were not there."""
+    assert started(desk, "claude-code") is None
+    assert not desk.db.exists()
+
+
+async def test_what_the_host_is_about_to_forget_is_observed_first(desk: Desk, tmp_path: Path) -> None:
+    """Before the host compacts, the session goes into the log: what is told after it has it."""
+    session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="new")
+    for kind, what in session.turn("The staging database is called heron."):
+        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    await desk.sweep()
+    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+        assert (await memory.status("new", "project")).groups == 0
+    desk.tell("claude-code", session.event("PreCompact", trigger="auto"))
+    await desk.sweep()
+    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+        assert (await memory.status("new", "project")).groups > 0
+    assert "heron" in started(desk, "claude-code", source="compact")["hookSpecificOutput"]["additionalContext"]
+
+
+async def test_a_sub_agent_has_a_thread_of_its_own(desk: Desk, tmp_path: Path) -> None:
+    """What it does is told with its id, and its transcript is another file: both lead to one thread beside the session's."""
+    session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    for kind, what in session.turn("look around"):
+        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    side = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="side")
+    told = {"agent_id": "a1", "agent_transcript_path": str(side.transcript)}
+    for kind, what in side.turn("find the tests"):
+        if kind == "line":
+            side.write({**what, "sessionId": session.name, "isSidechain": True, "agentId": "a1"})
+        elif what["hook_event_name"] == "PostToolUse":
+            desk.tell("claude-code", {**what, "session_id": session.name, "agent_id": "a1"})
+        elif what["hook_event_name"] == "Stop":
+            event = {**what, "session_id": session.name, "hook_event_name": "SubagentStop", **told}
+            desk.tell("claude-code", event)
+    await desk.sweep()
+    await desk.later()
+    assert brief(await desk.messages(session.name)) == session.said
+    assert brief(await desk.messages(f"{session.name}-a1")) == side.said
+
+
+async def test_memory_does_not_remember_itself(desk: Desk, tmp_path: Path) -> None:
+    """What we told the session stands in its transcript, and so do our tools: neither is stored as if somebody had said it."""
+    await remember(desk)
+    session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    pack = started(desk, "codex")["hookSpecificOutput"]["additionalContext"]
+    items = [
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": pack}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "what did we say?"}]},
+        {"type": "function_call", "call_id": "c1", "name": "mcp__memolog__memory-search", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "found: argon2id"},
+    ]
+    for item in items:
+        session.write({"timestamp": desk.clock.now().isoformat(), "type": "response_item", "payload": item})
+    event = session.event("PostToolUse", tool_name="mcp__memolog__memory-search", tool_use_id="c1", tool_input={})
+    desk.tell("codex", {**event, "tool_response": "found: argon2id", "turn_id": "t"})
+    await desk.sweep()
+    stored = await desk.messages(session.name)
+    assert brief(stored) == ["user what did we say?", "call c1", "result c1"]
+    assert [message.own for message in stored] == [False, True, True]
+
+
+async def test_a_session_that_nobody_ended_is_observed_in_the_end(desk: Desk, tmp_path: Path) -> None:
+    """A terminal was closed: after a while its session is taken to be over, and observed by whoever sweeps next."""
+    session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    for kind, what in session.turn("The queue is called sparrow."):
+        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    await desk.sweep()
+    spool = desk.options("claude-code").spool
+    assert len(spool.sizes()) == 1
+    await desk.later(minutes=10)
+    assert len(spool.sizes()) == 1
+    # A line came after the last event: an interrupted turn tells nobody.
+    session.write(session._claude_line("assistant", "One more thing.", ""))
+    await desk.later(minutes=30)
+    assert spool.sizes() == {}
+    assert brief(await desk.messages(session.name)) == [*session.said, "assistant One more thing."]
+    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+        status = await memory.status(session.name, "project")
+    assert status.groups > 0
+    assert status.backlog_tokens == 0
+
+
+async def test_a_command_of_the_host_is_one_prompt(desk: Desk, tmp_path: Path) -> None:
+    """A host may write a command into its transcript in another form than it was typed: it was typed once."""
+    session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    desk.tell("claude-code", session.event("UserPromptSubmit", prompt="/review src/auth.ts"))
+    text = "<command-message>review</command-message>\n<command-name>/review</command-name>"
+    session.write(session._claude_line("user", f"{text}\n<command-args>src/auth.ts</command-args>", ""))
+    await desk.sweep()
+    await desk.later()
+    assert len(await desk.messages(session.name)) == 1
+
+
+async def test_what_a_host_adds_to_a_prompt_makes_no_second_one(desk: Desk, tmp_path: Path) -> None:
+    """An editor writes what it has open before the words: the event told the words alone, and they were said once."""
+    session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
+    for number, prompt in enumerate(("rename the login schema everywhere", "yes")):
+        desk.tell("codex", session.event("UserPromptSubmit", prompt=prompt, turn_id=str(number)))
+        text = f"# Context from my editor\nopen: a.ts\n\n## My request\n{prompt}\n"
+        session.write(session._codex_line("user", text, ""))
+        desk.clock.advance(minutes=5)
+    await desk.sweep()
+    await desk.later()
+    assert len(await desk.messages(session.name)) == 2
+
+
+async def test_a_session_that_goes_on_from_another_repeats_nothing(desk: Desk, tmp_path: Path) -> None:
+    """A host may copy the lines of the old session into the file of the new one: only what is new is stored with the new one."""
+    old = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="old")
+    new = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="new")
+    new.numbers.seed(99)
+    for kind, what in old.turn("the old one"):
+        if kind == "line":
+            old.write(what)
+            new.write({**what, "sessionId": "new"})
+        else:
+            desk.tell("claude-code", what)
+    await desk.sweep()
+    for round_ in range(2):
+        for kind, what in new.turn(f"the new one {round_}"):
+            new.write(what) if kind == "line" else desk.tell("claude-code", what)
+        await desk.sweep()
+    await desk.later()
+    assert brief(await desk.messages("old")) == old.said
+    assert brief(await desk.messages("new")) == new.said

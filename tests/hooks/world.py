@@ -1,0 +1,177 @@
+"""Sessions of coding agents as their hosts tell them: events in each host's own form, and the transcript beside them."""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+from uuid import UUID
+
+from conftest import FakeClock
+from memolog import Config, Memory, Message, ObservationConfig, ReflectionConfig
+from memolog.apps.hook.entry import handle
+from memolog.apps.hook.options import Options
+from memolog.apps.hook.sweep import Sweep
+from memolog.domain.message import TextPart, ToolCallPart, ToolResultPart
+
+SMALL = Config(
+    observation=ObservationConfig(message_tokens=3_000, previous_tokens=300),
+    reflection=ReflectionConfig(observation_tokens=1_500),
+)
+Host = Literal["claude-code", "codex", "cursor", "gemini"]
+Step = tuple[str, Any]
+"""A line of the transcript, or an event, in the order in which a host makes them."""
+
+
+def nobody(_: Options) -> None:
+    """Wake no sweep: the test runs it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One session of a host, turn by turn."""
+
+    host: Host
+    folder: Path
+    clock: FakeClock
+    name: str = "0b5b1c1e-0000-4000-8000-000000000001"
+    project: str = ""
+    numbers: random.Random = field(default_factory=lambda: random.Random(7))
+    said: list[str] = field(default_factory=list[str])
+    """What was said and done, in order, as the transcript tells it."""
+
+    @property
+    def transcript(self) -> Path:
+        """Return the host's own file."""
+        return self.folder / f"{self.name}.jsonl"
+
+    def event(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Return an event with the fields that all of this host's events have."""
+        if self.host == "cursor":
+            common: dict[str, Any] = {"conversation_id": self.name, "workspace_roots": [self.project]}
+        else:
+            common = {"session_id": self.name, "transcript_path": str(self.transcript), "cwd": self.project}
+        return {**common, "hook_event_name": kind, **fields}
+
+    def turn(self, prompt: str, *, tools: int = 2) -> Iterator[Step]:
+        """Yield one turn: what the host writes into its transcript, and what it tells its hooks."""
+        turn = str(UUID(int=self.numbers.getrandbits(128)))
+        extra = {"turn_id": turn} if self.host == "codex" else {}
+        yield "event", self.event("UserPromptSubmit", prompt=prompt, **extra)
+        yield from self._line("user", prompt)
+        for number in range(tools):
+            call = f"call_{self.numbers.getrandbits(40):010x}"
+            command, output = f"make test-{number} # {call}", f"{call}: {self.numbers.randint(1, 99)} passed"
+            yield from self._line("call", command, call)
+            yield from self._line("result", output, call)
+            told = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": call}
+            yield "event", self.event("PostToolUse", **told, tool_response={"stdout": output, "stderr": ""}, **extra)
+        answer = f"Done with: {prompt} ({turn[:8]})"
+        yield from self._line("assistant", answer)
+        yield "event", self.event("Stop", last_assistant_message=answer, stop_hook_active=False, **extra)
+
+    def _line(self, kind: str, text: str, call: str = "") -> Iterator[Step]:
+        self.clock.advance(seconds=self.numbers.randint(1, 20))
+        self.said.append(f"{kind} {call or text}")
+        build = self._claude_line if self.host == "claude-code" else self._codex_line
+        yield "line", build(kind, text, call)
+
+    def _claude_line(self, kind: str, text: str, call: str) -> dict[str, Any]:
+        contents: dict[str, Any] = {
+            "user": text,
+            "assistant": [{"type": "text", "text": text}],
+            "call": [{"type": "tool_use", "id": call, "name": "Bash", "input": {"command": text}}],
+            "result": [{"type": "tool_result", "tool_use_id": call, "content": text}],
+        }
+        role = "assistant" if kind in {"assistant", "call"} else "user"
+        return {
+            "type": role,
+            "uuid": str(UUID(int=self.numbers.getrandbits(128))),
+            "sessionId": self.name,
+            "timestamp": self.clock.now().isoformat(),
+            "message": {"role": role, "content": contents[kind]},
+        }
+
+    def _codex_line(self, kind: str, text: str, call: str) -> dict[str, Any]:
+        items: dict[str, Any] = {
+            "user": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]},
+            "assistant": {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]},
+            "call": {"type": "function_call", "name": "shell", "call_id": call, "arguments": json.dumps({"cmd": text})},
+            "result": {"type": "function_call_output", "call_id": call, "output": text},
+        }
+        at = self.clock.now().isoformat()
+        return {"timestamp": at, "type": "response_item", "payload": items[kind]}
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Add a line to the transcript."""
+        if self.host == "codex" and not self.transcript.exists():
+            head = {"type": "session_meta", "payload": {"id": self.name, "cwd": self.project}}
+            self.transcript.write_text(json.dumps(head) + "\n", "utf-8")
+        with self.transcript.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    """A database with the hooks of a host at work."""
+
+    db: Path
+    clock: FakeClock
+    config: Config = SMALL
+    resource: str | None = "project"
+    server: str | None = None
+    """A server's address, where the database is no file."""
+
+    @property
+    def where(self) -> str:
+        """Return the address of the database."""
+        return self.server or str(self.db)
+
+    def options(self, host: str) -> Options:
+        """Return what a hook's command line says."""
+        named = ["--resource", self.resource] if self.resource else []
+        return Options([host, "--db", self.where, *named], {})
+
+    def tell(self, host: str, event: dict[str, Any], at: datetime | None = None) -> str:
+        """Let a hook hear an event, in this process."""
+        moment = (at or self.clock.now()).timestamp()
+        return handle(self.options(host), json.dumps(event).encode(), at=moment, wake=nobody)
+
+    async def sweep(self) -> None:
+        """Store what was written down."""
+        await Sweep(self.options("sweep").spool, self.where, self.config, self.clock).run()
+
+    async def later(self, **duration: float) -> None:
+        """Let time go by, so that every session is over, and sweep."""
+        self.clock.advance(**(duration or {"hours": 1}))
+        await self.sweep()
+
+    async def messages(self, thread: str, resource: str | None = None) -> tuple[Message, ...]:
+        """Return what is stored of a thread."""
+        async with Memory(self.where, config=self.config, clock=self.clock) as memory:
+            store = (await memory.open()).store
+            return await store.messages.after(resource or str(self.resource), thread)
+
+
+def brief(messages: tuple[Message, ...]) -> list[str]:
+    """Return messages as `Session.said` tells them, a line for every part."""
+    lines: list[str] = []
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case TextPart():
+                    lines.append(f"{message.role} {part.text}")
+                case ToolCallPart():
+                    lines.append(f"call {part.id}")
+                case ToolResultPart():
+                    lines.append(f"result {part.call_id}")
+                case _:
+                    lines.append(f"{message.role} {part.type}")
+    return lines
+
+
+def minutes(count: float) -> timedelta:
+    """Return a duration."""
+    return timedelta(minutes=count)
