@@ -152,16 +152,18 @@ def test_what_counts_as_clock_or_chance(text: str, found: list[str]) -> None:
 # ---------------------------------------------------------------- output and other libraries
 
 # Where a library may be imported at module level; elsewhere it is imported when it is needed, if at all.
-WRAPPED_BY: dict[str, str | None] = {
+WRAPPED_BY: dict[str, str | tuple[str, ...] | None] = {
+    "agents": "adapters/openai_agents",
     "anthropic": "adapters/anthropic",
     "asyncpg": "store/postgres",
-    "httpx": None,
+    "httpx": "apps/proxy",
     "mcp": "apps/mcp",
     "openai": "adapters/openai",
     "pydantic": "tools",
     "pydantic_ai": "adapters/pydantic_ai",
     "splintr": None,
-    "starlette": "apps/http",
+    "starlette": ("apps/http", "apps/mcp", "apps/proxy"),
+    "uvicorn": ("apps/http", "apps/mcp", "apps/proxy"),
 }
 
 
@@ -185,7 +187,8 @@ def libraries(node: ast.AST) -> set[str]:
 def may_wrap(module: Module, library: str) -> bool:
     """Tell whether this module is where a library may be imported at once; what has no entry may be anywhere."""
     home = WRAPPED_BY.get(library, "")
-    return home == "" or (home is not None and module.place.startswith((f"{home}.py", f"{home}/")))
+    homes = (home,) if isinstance(home, str) else home or ()
+    return home == "" or any(module.place.startswith((f"{one}.py", f"{one}/")) for one in homes)
 
 
 def test_only_apps_print() -> None:

@@ -34,6 +34,7 @@ RESERVED_VARIABLES: Final[dict[str, str]] = {
     "MEMOLOG_HOOKS": "`off`: hooks of coding agents keep nothing.",
     "MEMOLOG_LONG": "Runs the long tests with their full counts.",
     "MEMOLOG_MCP_TOKEN": "The bearer token that clients of the MCP server over HTTP must send.",
+    "MEMOLOG_PROXY_TOKEN": "What clients of the proxy must show.",
     "MEMOLOG_RESOURCE": "Whose memory the command line means.",
     "MEMOLOG_SESSION": "For whom the command line claims tasks.",
     "MEMOLOG_THREAD": "Which conversation the command line means.",

@@ -11,6 +11,7 @@ from memolog.apps.cli import (
     compacting,
     finding,
     forgetting,
+    gateway,
     installing,
     looking,
     measuring,
@@ -73,6 +74,7 @@ for group in (
     mending,
     measuring,
     serving,
+    gateway,
 ):
     app.add_typer(group.app)
 app.add_typer(_tasks, name="tasks")

@@ -1,0 +1,607 @@
+"""The Agents SDK with memory: its own scripted model, its real items, its own guardrails, hooks and handoffs."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    CodeInterpreterTool,
+    GuardrailFunctionOutput,
+    InputGuardrailTripwireTriggered,
+    OutputGuardrailTripwireTriggered,
+    RunConfig,
+    RunHooks,
+    Runner,
+    RunState,
+    Session,
+    Usage,
+    function_tool,
+    input_guardrail,
+    output_guardrail,
+)
+from agents.run import CallModelData, ModelInputData
+from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
+from openai.types.responses import (
+    ResponseCodeInterpreterToolCall,
+    ResponseFunctionWebSearch,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
+)
+from openai.types.responses.response_usage import InputTokensDetails
+
+from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
+from memolog import Config, Memory, StoreError, TextPart
+from memolog.adapters.openai_agents import MemologSession
+from memolog.runtime import away
+
+QUIET = RunConfig(tracing_disabled=True)
+
+
+@function_tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@input_guardrail
+def no_secrets(_context: Any, _agent: Any, said: Any) -> GuardrailFunctionOutput:
+    """Stop whoever tells a secret."""
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered="secret" in json.dumps(said[-1]))
+
+
+@output_guardrail
+def no_lies(_context: Any, _agent: Any, said: Any) -> GuardrailFunctionOutput:
+    """Stop the model when it lies."""
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered="lie" in str(said))
+
+
+class Talk:
+    """A session with a scripted model, and an agent that uses both."""
+
+    def __init__(self, memory: Memory, thread: str = "t1", **options: Any) -> None:
+        self.memory, self.model = memory, ScriptedModel()
+        self.session = MemologSession(memory, thread=thread, resource="alice", **options)
+        self.agent = Agent[Any](
+            name="helper",
+            instructions="Be brief.",
+            model=self.model,
+            tools=[add, *self.session.tools()],
+            input_guardrails=[no_secrets],
+            output_guardrails=[no_lies],
+        )
+        self.answers = 0
+
+    def says(self, text: str) -> list[Any]:
+        """Return one answer of the model, with an id as a provider gives it."""
+        self.answers += 1
+        return [assistant_message(text, item_id=f"msg_{self.session.thread}_{self.answers}")]
+
+    async def ask(self, text: Any, *steps: Any, **options: Any) -> str:
+        """Run the agent and return its answer."""
+        self.model.extend(steps)
+        result = await self.session.run(self.agent, text, **{"run_config": QUIET, **options})
+        return str(result.final_output)
+
+    async def stream(self, text: Any, *steps: Any, events: int | None = None) -> list[Any]:
+        """Run the agent as a stream and return the events, or only the first ones."""
+        self.model.extend(steps)
+        seen: list[Any] = []
+        async with self.session.stream(self.agent, text, run_config=QUIET) as result:
+            events_of: Any = result.stream_events()
+            async for event in events_of:
+                seen.append(event)
+                if len(seen) == events:
+                    await events_of.aclose()
+                    break
+        return seen
+
+    async def lines(self) -> list[str]:
+        """Return what is stored, a line a part."""
+        return brief(await stored(self.memory, "alice", self.session.thread))
+
+
+@pytest.fixture
+async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
+    """Return a memory with small windows on a file."""
+    async with Memory(tmp_path / "memolog.db", config=SMALL) as opened:
+        yield opened
+
+
+@pytest.fixture
+def talk(memory: Memory) -> Talk:
+    """Return a conversation."""
+    return Talk(memory)
+
+
+def sent_without_edge(call: ModelCall) -> str:
+    """Return a prompt as exact text, up to its edge."""
+    items = list(call.input)
+    assert "<now>" in items[-1]["content"]
+    return "\n".join([call.system_instructions or "", *(json.dumps(item, sort_keys=True) for item in items[:-1])])
+
+
+# ---------------------------------------------------------------- the long conversation
+
+
+async def test_two_hundred_turns(tmp_path: Path) -> None:
+    """Everything is stored once and in order, across tools, streams and a restart; prompts extend each other."""
+    prompts, said = Prompts(), list[str]()
+    number = 0
+    for part in range(2):
+        async with Memory(tmp_path / "memolog.db", config=SMALL) as memory:
+            prompts.watch(memory)
+            talk = Talk(memory)
+            for _ in range(100):
+                number += 1
+                await one_turn(talk, number, prompts, said)
+            await memory.settled()
+            rows = await stored(memory, "alice", "t1")
+            assert brief(rows) == said, f"after part {part}"
+            check_pairs(rows)
+    prompts.check()
+
+
+async def one_turn(talk: Talk, number: int, prompts: Prompts, said: list[str]) -> None:
+    """Take one turn: every fifth with tools, every second as a stream."""
+    text, answer = f"Question {number} about module_{number % 17}.py", f"Answer {number}: {'so it is, ' * 20}"
+    steps: list[Any] = []
+
+    def watched(outputs: list[Any]) -> ModelStep:
+        def respond(call: ModelCall) -> list[Any]:
+            prompts.add(sent_without_edge(call))
+            return outputs
+
+        return ModelStep.respond(respond)
+
+    said.append(f"user: {text}")
+    if number % 5 == 0:
+        ids = [f"call_{number}_{n}" for n in range(2)]
+        steps.append(watched([function_call("add", {"a": number, "b": n}, call_id=id_) for n, id_ in enumerate(ids)]))
+        said += [f"call {id_}: add" for id_ in ids] + [f"result {id_}" for id_ in ids]
+    steps.append(watched([assistant_message(answer, item_id=f"msg_{number}")]))
+    said.append(f"assistant: {answer}")
+    if number % 2:
+        await talk.stream(text, *steps)
+    else:
+        await talk.ask(text, *steps)
+    talk.model.assert_complete()
+
+
+async def test_every_engine(address: str) -> None:
+    """The same on each engine, in short."""
+    async with Memory(address, config=SMALL) as memory:
+        talk = Talk(memory)
+        call = [function_call("add", {"a": 1, "b": 2}, call_id="c1")]
+        assert await talk.ask("How much is 1 + 2?", call, talk.says("Three.")) == "Three."
+        await talk.stream("Thank you.", talk.says("Gladly."))
+        assert await talk.lines() == [
+            "user: How much is 1 + 2?",
+            "call c1: add",
+            "result c1",
+            "assistant: Three.",
+            "user: Thank you.",
+            "assistant: Gladly.",
+        ]
+
+
+# ---------------------------------------------------------------- runs that end early
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_failing_run_keeps_what_was_said(talk: Talk, is_streamed: bool) -> None:
+    """The question, the call and its result are there when the model fails after them; the next run goes on from there."""
+    run = talk.stream if is_streamed else talk.ask
+    with pytest.raises(RuntimeError, match="out of order"):
+        await run("Add.", [function_call("add", {"a": 1, "b": 2}, call_id="c1")], RuntimeError("out of order"))
+    assert await talk.lines() == ["user: Add.", "call c1: add", "result c1"]
+    await run("Again.", talk.says("Three."))
+    assert await talk.lines() == ["user: Add.", "call c1: add", "result c1", "user: Again.", "assistant: Three."]
+
+
+async def test_a_cancelled_run_keeps_what_was_said(talk: Talk) -> None:
+    """A run that is cancelled inside a tool leaves a call without a result; the next prompt shows the pair mended."""
+    started, never = asyncio.Event(), asyncio.Event()
+
+    @function_tool
+    async def wait() -> str:
+        """Wait for ever."""
+        started.set()
+        await never.wait()
+        return "never"
+
+    talk.agent.tools.append(wait)
+    run = asyncio.create_task(talk.ask("Wait.", [function_call("wait", {}, call_id="c1")]))
+    await started.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert await talk.lines() == ["user: Wait.", "call c1: wait"]
+    await talk.ask("Never mind.", talk.says("Fine."))
+    sent = talk.model.calls[-1].input
+    kinds = [item.get("type", item.get("role")) for item in sent[:-1]]
+    assert kinds == ["user", "function_call", "function_call_output", "user"]
+    assert sent[1]["call_id"] == sent[2]["call_id"] == "c1"
+    assert await talk.lines() == ["user: Wait.", "call c1: wait", "user: Never mind.", "assistant: Fine."]
+
+
+async def test_a_stream_that_is_left_ends(talk: Talk) -> None:
+    """Whoever stops reading leaves nothing running, and what was asked stays."""
+    before = asyncio.all_tasks()
+    await talk.stream("Hello.", talk.says("Hello to you."), events=1)
+    await talk.memory.settled()
+    assert asyncio.all_tasks() == before
+    assert (await talk.lines())[0] == "user: Hello."
+    await talk.ask("Are you there?", talk.says("Yes."))
+    assert (await talk.lines())[-2:] == ["user: Are you there?", "assistant: Yes."]
+
+
+async def test_the_agent_goes_on_without_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory never breaks the agent: what was said meanwhile is saved once the database is there."""
+    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nowhere = f"postgresql://nobody@127.0.0.1:{free.getsockname()[1]}/none"
+    memory = Memory(nowhere, config=SMALL)
+    talk = Talk(memory)
+    assert await talk.ask("One.", talk.says("Yes.")) == "Yes."
+    memory.address = str(tmp_path / "memolog.db")
+    async with memory:
+        await talk.stream("Two.", talk.says("Again."))
+        assert await talk.lines() == ["user: One.", "assistant: Yes.", "user: Two.", "assistant: Again."]
+    strict = Talk(Memory(nowhere, config=Config(strict=True)))
+    with pytest.raises(StoreError):
+        await strict.ask("Three.", strict.says("No."))
+
+
+# ---------------------------------------------------------------- guardrails
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_tripwire_takes_the_turn_back(talk: Talk, is_streamed: bool) -> None:
+    """Whether the question or the answer is refused, nothing of the turn stays."""
+    run = talk.stream if is_streamed else talk.ask
+    await run("Hello.", talk.says("Hello."))
+    kept = await talk.lines()
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run("My secret is 42.", talk.says("Oh."))
+    talk.model = ScriptedModel()
+    talk.agent.model = talk.model
+    assert await talk.lines() == kept
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await run("Add.", [function_call("add", {"a": 1, "b": 2}, call_id="c1")], talk.says("This is a lie."))
+    assert await talk.lines() == kept
+    await run("Goodbye.", talk.says("Bye."))
+    assert await talk.lines() == [*kept, "user: Goodbye.", "assistant: Bye."]
+
+
+async def test_an_answer_that_was_refused_is_not_saved_by_hand_either(talk: Talk) -> None:
+    """With `wiring` nobody hears of the tripwire, so answers are saved once the SDK has accepted them."""
+    talk.model.extend([talk.says("This is a lie.")])
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await Runner.run(talk.agent, "Tell me.", **talk.session.wiring(run_config=QUIET))
+    assert await talk.lines() == ["user: Tell me."]
+
+
+# ---------------------------------------------------------------- agents with agents
+
+
+async def test_a_handoff_stays_one_conversation(talk: Talk) -> None:
+    """The next agent has its own instructions and the same memory."""
+    other = Agent[Any](name="other", instructions="Be long.", model=talk.model)
+    talk.agent.handoffs = [other]
+    await talk.ask("Hand me over.", [function_call("transfer_to_other", {}, call_id="c1")], talk.says("I am other."))
+    last = talk.model.calls[-1]
+    assert str(last.system_instructions).startswith("Be long.")
+    assert [item.get("type", item.get("role")) for item in last.input[:-1]] == [
+        "user",
+        "function_call",
+        "function_call_output",
+    ]
+    assert await talk.lines() == [
+        "user: Hand me over.",
+        "call c1: transfer_to_other",
+        "result c1",
+        "assistant: I am other.",
+    ]
+
+
+async def test_an_agent_as_a_tool_talks_apart(talk: Talk) -> None:
+    """What the inner agent is asked and answers is its own affair; only the call and its result are of the conversation."""
+    inner = Agent[Any](name="inner", instructions="Be inner.", model=talk.model)
+    talk.agent.tools.append(inner.as_tool("ask_inner", "Ask the inner agent."))
+    call = [function_call("ask_inner", {"input": "What is it?"}, call_id="c1")]
+    await talk.ask("Ask the inner one.", call, talk.says("It is so."), talk.says("Inner says it is so."))
+    within = talk.model.calls[1]
+    assert (within.system_instructions, within.input[0]["content"]) == ("Be inner.", "What is it?")
+    assert await talk.lines() == [
+        "user: Ask the inner one.",
+        "call c1: ask_inner",
+        "result c1",
+        "assistant: Inner says it is so.",
+    ]
+
+
+async def test_an_approval_in_between_saves_nothing_twice(tmp_path: Path) -> None:
+    """A run that waits for a person goes on in another process: the call is there once, its result after it."""
+
+    @function_tool(needs_approval=True)
+    def launch() -> str:
+        """Launch it."""
+        return "launched"
+
+    async with Memory(tmp_path / "memolog.db") as memory:
+        talk = Talk(memory)
+        talk.agent.tools.append(launch)
+        talk.model.extend([[function_call("launch", {}, call_id="c1")]])
+        paused = await talk.session.run(talk.agent, "Launch it.", run_config=QUIET)
+        assert len(paused.interruptions) == 1
+        kept = paused.to_state().to_string()
+    async with Memory(tmp_path / "memolog.db") as memory:
+        talk = Talk(memory)
+        talk.agent.tools.append(launch)
+        state = await RunState.from_string(talk.agent, kept)
+        state.approve(state.get_interruptions()[0])
+        assert await talk.ask(state, talk.says("It is up.")) == "It is up."
+        assert await talk.lines() == ["user: Launch it.", "call c1: launch", "result c1", "assistant: It is up."]
+
+
+async def test_conversations_side_by_side_do_not_mix(memory: Memory) -> None:
+    """Twenty sessions at once, each with its own words."""
+    talks = [Talk(memory, thread=f"t{number}") for number in range(20)]
+    for turn in range(3):
+        await asyncio.gather(
+            *(
+                (talk.stream if turn % 2 else talk.ask)(
+                    f"{talk.session.thread} asks {turn}", talk.says(f"{talk.session.thread} is told {turn}")
+                )
+                for talk in talks
+            )
+        )
+    for talk in talks:
+        name = talk.session.thread
+        expected = [
+            line for turn in range(3) for line in (f"user: {name} asks {turn}", f"assistant: {name} is told {turn}")
+        ]
+        assert await talk.lines() == expected
+
+
+# ---------------------------------------------------------------- what the caller brings
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_history_that_the_caller_supplies_is_not_saved_again(talk: Talk, is_streamed: bool) -> None:
+    """Whoever hands in the whole conversation with what is new has it stored once."""
+    talk.model.extend([[function_call("add", {"a": 1, "b": 2}, call_id="c1")], talk.says("Three.")])
+    first = await talk.session.run(talk.agent, "How much is 1 + 2?", run_config=QUIET)
+    known = first.to_input_list()
+    assert len(known) == 4
+    run = talk.stream if is_streamed else talk.ask
+    await run([*known, {"role": "user", "content": "And 2 + 2?"}], talk.says("Four."))
+    assert await talk.lines() == [
+        "user: How much is 1 + 2?",
+        "call c1: add",
+        "result c1",
+        "assistant: Three.",
+        "user: And 2 + 2?",
+        "assistant: Four.",
+    ]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_ids_that_a_provider_uses_again(talk: Talk, is_streamed: bool) -> None:
+    """Some providers count their calls from nought in every answer: each call still has its own result."""
+    run = talk.stream if is_streamed else talk.ask
+    for number in range(3):
+        await run(f"Add {number}.", [function_call("add", {"a": number, "b": 1}, call_id="call_0")], talk.says("Done."))
+        sent = talk.model.calls[-1].input
+        assert sent[-2]["output"] == str(number + 1)
+    lines = await talk.lines()
+    assert [line for line in lines if "call_0" in line] == ["call call_0: add", "result call_0"] * 3
+
+
+async def test_the_same_words_twice_are_two_messages(talk: Talk) -> None:
+    """Who says yes twice has said it twice, streamed or not."""
+    for run in (talk.ask, talk.stream, talk.stream, talk.ask):
+        await run("Yes.", talk.says("Good."))
+    assert await talk.lines() == ["user: Yes.", "assistant: Good."] * 4
+
+
+async def test_own_hooks_filters_and_callbacks_are_kept(talk: Talk) -> None:
+    """What the caller has wired is called as before; the filter comes last and sees what the model will see."""
+    heard: list[str] = []
+
+    class Hooks(RunHooks[Any]):
+        async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
+            heard.append("start")
+
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            heard.append("end")
+
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
+            heard.append("tool")
+
+    def own_filter(data: CallModelData[Any]) -> ModelInputData:
+        return ModelInputData(input=data.model_data.input, instructions=f"{data.model_data.instructions}\n\nMine.")
+
+    config = RunConfig(
+        tracing_disabled=True,
+        call_model_input_filter=own_filter,
+        session_input_callback=lambda history, new: [*history[-2:], {"role": "user", "content": "By the way."}, *new],
+    )
+    call = [function_call("add", {"a": 1, "b": 2}, call_id="c1")]
+    await talk.ask("Add.", call, talk.says("Three."), run_config=config, hooks=Hooks())
+    assert heard == ["start", "end", "tool", "start", "end"]
+    assert str(talk.model.calls[-1].system_instructions).endswith("Mine.")
+    assert (await talk.lines())[:2] == ["user: By the way.", "user: Add."]
+
+
+async def test_usage_is_learned(talk: Talk) -> None:
+    """What the provider reports is in the ledger, what it read from its cache apart."""
+    usage = Usage(
+        requests=1,
+        input_tokens=1_000,
+        output_tokens=20,
+        total_tokens=1_020,
+        input_tokens_details=InputTokensDetails(cached_tokens=600, cache_write_tokens=0),
+    )
+    talk.model.set_default_usage(usage)
+    await talk.ask("Hello.", talk.says("Hello."))
+    kit = await talk.memory.open()
+    total = await kit.store.ledger.total("alice", thread="t1")
+    assert (total.requests, total.input_tokens, total.cache_read_tokens, total.output_tokens) == (1, 400, 600, 20)
+
+
+async def test_the_tools_work(talk: Talk) -> None:
+    """The model searches what was said and gets the words; whose memory it is, it cannot choose."""
+    await talk.ask("The door code is 4711.", talk.says("Noted."))
+    search = {"action": "search", "query": "door code", "resource": "bob"}
+    await talk.ask("What is it?", [function_call("memory-search", search, call_id="c1")], talk.says("4711."))
+    sent = talk.model.calls[-1]
+    result = json.loads(next(item for item in sent.input if item.get("call_id") == "c1" and "output" in item)["output"])
+    assert result["success"]
+    assert any("4711" in found["text"] for found in result["results"])
+    assert "memory-search" in str(sent.system_instructions)
+    rows = await stored(talk.memory, "alice", "t1")
+    assert [row.own for row in rows if row.role == "tool"] == [True]
+
+
+# ---------------------------------------------------------------- the session by itself
+
+
+async def test_it_is_a_session(talk: Talk) -> None:
+    """The SDK's protocol holds, and a run without the wiring keeps its history there."""
+    assert isinstance(talk.session, Session)
+    session = talk.session
+    assert await session.get_items() == []
+    assert await session.pop_item() is None
+    await session.clear_session()
+    talk.model.extend([talk.says("One."), talk.says("Two.")])
+    for text in ("First.", "Second."):
+        await Runner.run(talk.agent, text, session=session, run_config=QUIET)
+    assert len(talk.model.calls[-1].input) == 3
+    everything: list[Any] = await session.get_items()
+    assert [item["content"] for item in everything if item["role"] == "user"] == ["First.", "Second."]
+    newest = await session.get_items(limit=1)
+    assert newest == everything[-1:]
+    assert await session.pop_item() == newest[0]
+    assert await session.pop_item() == {"role": "user", "content": "Second."}
+    assert await talk.lines() == ["user: First.", "assistant: One."]
+    await session.clear_session()
+    assert await session.get_items() == []
+
+
+def reasoning() -> Any:
+    """Return a thought whose content only its provider can read."""
+    return ResponseReasoningItem(id="rs_1", type="reasoning", summary=[], encrypted_content="gAAAA-opaque")
+
+
+REAL: list[Callable[[], Any]] = [
+    reasoning,
+    lambda: function_call("add", '{"a": 1,  "b":2}', call_id="c1", item_id="fc_1"),
+    lambda: ResponseFunctionWebSearch.model_validate(
+        {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
+    ),
+    lambda: ResponseCodeInterpreterToolCall.model_validate(
+        {
+            "id": "ci_1",
+            "type": "code_interpreter_call",
+            "status": "completed",
+            "container_id": "cntr_1",
+            "code": "1 + 1",
+            "outputs": [{"type": "logs", "logs": "2"}],
+        }
+    ),
+    lambda: ResponseOutputMessage.model_validate(
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "phase": "final_answer",
+            "content": [
+                {
+                    "type": "output_text",
+                    "text": "See there.",
+                    "annotations": [
+                        {
+                            "type": "url_citation",
+                            "url": "https://example.org",
+                            "title": "T",
+                            "start_index": 0,
+                            "end_index": 3,
+                        }
+                    ],
+                    "logprobs": [],
+                },
+                {"type": "refusal", "refusal": "Not that."},
+            ],
+        }
+    ),
+]
+
+
+async def test_real_items_come_back_exactly(memory: Memory) -> None:
+    """Thoughts, searches, code, citations and refusals: the same JSON, in the same order, at once or one by one."""
+    items = [make().model_dump(exclude_unset=True) for make in REAL]
+    said: list[Any] = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "Look."},
+                {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"},
+            ],
+        },
+        {"role": "developer", "content": "Be careful."},
+        *items,
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "3"}]},
+        {"type": "something_new", "id": "sn_1", "data": {"deep": [1, None, 2.5]}},
+    ]
+    for thread, batches in (("once", [said]), ("apart", [[item] for item in said])):
+        session = MemologSession(memory, thread=thread, resource="alice")
+        for batch in batches:
+            await session.add_items(batch)
+        assert await session.get_items() == said, thread
+        assert [await session.pop_item() for _ in said] == said[::-1], thread
+        assert await session.pop_item() is None
+
+
+async def test_thoughts_pass_through_in_order(talk: Talk) -> None:
+    """A model that thinks between its calls gets its own thoughts back, before the call that they led to."""
+    talk.agent.tools.append(
+        CodeInterpreterTool(tool_config={"type": "code_interpreter", "container": {"type": "auto"}})
+    )
+    call = function_call("add", {"a": 1, "b": 2}, call_id="c1", item_id="fc_1")
+    await talk.ask("Think.", [reasoning(), call], talk.says("Three."))
+    # Nothing stands between what a model thought and what it goes on from, so this request has no edge.
+    sent = talk.model.calls[-1].input
+    assert [item.get("type", item.get("role")) for item in sent] == [
+        "user",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+    ]
+    assert sent[1] == reasoning().model_dump(exclude_unset=True)
+    rows = await stored(talk.memory, "alice", "t1")
+    assert not any("<now>" in part.text for row in rows for part in row.parts if isinstance(part, TextPart))
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """The example is found as it is, and the second process knows what the first was told."""
+    example = Path(__file__).parents[2] / "examples" / "openai_agents.py"
+    done = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["model: Noted.", "found: True", "model: On Fridays."]
+
+
+def test_without_the_sdk_the_extra_is_named() -> None:
+    """Whoever has not installed it is told what to install."""
+    code = "import sys\nsys.modules['agents'] = None\nimport memolog.adapters.openai_agents"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "memolog[openai-agents]" in done.stderr

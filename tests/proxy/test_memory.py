@@ -1,0 +1,229 @@
+"""The official clients through the gateway: what they say and hear is remembered once, whatever they send."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.kit import SMALL, Prompts, check_pairs, stored
+from memolog.domain.message import ToolCallPart
+from proxy.upstream import Call, Reply, Seen
+from proxy.world import APIS, Conversation, World, opened
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def said_in(seen: Seen) -> list[Any]:
+    """Return the conversation of a request, as the provider got it."""
+    given = seen.body["input" if seen.path.endswith("responses") else "messages"]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def newest(seen: Seen) -> str:
+    """Return the last thing that a user said in a request."""
+    texts: list[str] = []
+    for one in said_in(seen):
+        content = one.get("content")
+        blocks = [content] if isinstance(content, str) else [b.get("text", "") for b in content or ()]
+        if one.get("role") == "user":
+            texts += [text for text in blocks if text and not text.startswith("<")]
+    return texts[-1]
+
+
+def echo(seen: Seen) -> Reply:
+    """Answer with what was said last."""
+    return f"You said: {newest(seen)}"
+
+
+def tooled(seen: Seen) -> Reply:
+    """Look something up first, unless that was done."""
+    number = newest(seen).split()[-1]
+    asked = json.dumps(said_in(seen))
+    return f"It is {number}." if f"call_{number}" in asked else Call(f"call_{number}", "look", {"at": int(number)})
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", APIS)
+async def test_only_what_is_new_need_be_sent(tmp_path: Path, api: str, is_streamed: bool) -> None:
+    """The client sends its newest message; the provider gets the conversation, the client the answer."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        talk = world.talk(api, is_streamed=is_streamed)
+        assert await talk.say("Hello there.") == "You said: Hello there."
+        assert await talk.say("How are you?") == "You said: How are you?"
+        sent = json.dumps(said_in(world.upstream.seen[-1]))
+        assert all(words in sent for words in ("Hello there.", "You said: Hello there.", "How are you?"))
+        lines = [line for line in await world.lines() if line != "reasoning"]
+        assert lines == [
+            "user: Hello there.",
+            "assistant: You said: Hello there.",
+            "user: How are you?",
+            "assistant: You said: How are you?",
+        ]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", APIS)
+async def test_a_client_that_sends_its_whole_history(tmp_path: Path, api: str, is_streamed: bool) -> None:
+    """Tool loops in the client's own hands: each message is stored once, calls with their results, thoughts in their place."""
+    async with opened(tmp_path / "memolog.db", tooled) as world:
+        talk = world.talk(api, is_whole=True, is_streamed=is_streamed)
+        for number in range(4):
+            call = await talk.say(f"Look at {number}")
+            assert call == Call(f"call_{number}", "look", {"at": number})
+            assert await talk.answer((f"call_{number}", f"seen {number}")) == f"It is {number}."
+        rows = await stored(world.memory, "alice", "t1")
+        check_pairs(rows)
+        lines = [line for line in await world.lines() if line != "reasoning"]
+        assert lines == [
+            line
+            for number in range(4)
+            for line in (
+                f"user: Look at {number}",
+                f"call call_{number}: look",
+                f"result call_{number}",
+                f"assistant: It is {number}.",
+            )
+        ]
+        calls = [part for row in rows for part in row.parts if isinstance(part, ToolCallPart)]
+        arguments = [json.loads(c.arguments) if isinstance(c.arguments, str) else c.arguments for c in calls]
+        assert arguments == [{"at": number} for number in range(4)]
+        if api != "chat":
+            # What the model thought goes back to it untouched, where it was.
+            marks = [f"opaque-{n}" if api == "responses" else f"sig-{n}" for n in range(1, 8)]
+            sent = json.dumps(said_in(world.upstream.seen[-1]))
+            assert [sent.index(mark) for mark in marks] == sorted(sent.index(mark) for mark in marks)
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_the_rest_of_a_request_is_passed_on(tmp_path: Path, api: str) -> None:
+    """Model, temperature, instructions and key are the client's; the edge is last and never stored."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        await world.talk(api).say("Hello.")
+        seen = world.upstream.seen[-1]
+        assert seen.body["model"] == "model-1"
+        assert "Be brief." in json.dumps(seen.body)
+        assert "sk-the-clients-own-key" in json.dumps(seen.headers)
+        assert not [name for name in seen.headers if name.startswith("x-memolog")]
+        assert "<now>" in json.dumps(said_in(seen)[-1])
+        assert not any("<now>" in line for line in await world.lines())
+        if api == "chat":
+            assert seen.body["temperature"] == 0.5
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_usage_is_learned(tmp_path: Path, api: str) -> None:
+    """What a request cost is in the ledger, what came from the provider's cache apart."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for is_streamed in (False, True):
+            talk = world.talk(api, is_streamed=is_streamed)
+            if api == "chat" and is_streamed:
+                stream = await world.openai.chat.completions.create(
+                    model="model-1",
+                    messages=[{"role": "user", "content": "Hello again."}],
+                    stream=True,
+                    stream_options={"include_usage": True},
+                    extra_headers=talk.headers,
+                )
+                assert [chunk async for chunk in stream][-1].usage is not None
+            else:
+                await talk.say("Hello.")
+        total = await (await world.memory.open()).store.ledger.total("alice", thread="t1")
+        assert (total.requests, total.input_tokens, total.cache_read_tokens, total.output_tokens) == (2, 120, 80, 14)
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+async def test_a_long_conversation_with_a_restart(tmp_path: Path, api: str) -> None:
+    """Windows fill and logs take over: prompts extend each other byte for byte in between, and all is stored once."""
+    prompts, said = Prompts(), list[str]()
+    number = 0
+    for _ in range(2):
+        async with opened(tmp_path / "memolog.db", echo, config=SMALL) as world:
+            prompts.watch(world.memory)
+            world.upstream.tokens = lambda seen: len(seen.raw) // 4
+            for _ in range(25):
+                number += 1
+                text = f"Question {number}: {'what of it, ' * 30}"
+                talk = world.talk(api, is_streamed=bool(number % 2))
+                await talk.say(text)
+                said += [f"user: {text.strip()}", f"assistant: You said: {text.strip()}"]
+                prompts.add(without_edge(world.upstream.seen[-1]))
+            await world.memory.settled()
+            lines = [line.strip() for line in await world.lines() if line != "reasoning"]
+            assert lines == said
+    prompts.check()
+
+
+def without_edge(seen: Seen) -> str:
+    """Return a prompt as text up to its edge, without the marks of the cache, which move on."""
+    messages = json.loads(json.dumps(said_in(seen)))
+    if isinstance(messages[-1]["content"], str):
+        messages.pop()
+    else:
+        messages[-1]["content"].pop()
+    opening = seen.body.get("system", "")
+    for block in [*(opening or ()), *(block for one in messages for block in one["content"])]:
+        if isinstance(block, dict):
+            block.pop("cache_control", None)  # pyright: ignore[reportUnknownMemberType]
+    lines = [json.dumps(block) for block in opening] + [json.dumps(message)[:-3] for message in messages]
+    return "\n".join(lines)
+
+
+async def test_one_thread_through_three_apis(tmp_path: Path) -> None:
+    """A conversation belongs to its thread, not to the API it came through."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for api in (*APIS, *APIS):
+            await world.talk(api, is_streamed=True).say(f"Through {api}.")
+        lines = [line for line in await world.lines() if line.startswith("user")]
+        assert lines == [f"user: Through {api}." for api in (*APIS, *APIS)]
+        assert "Through chat." in json.dumps(said_in(world.upstream.seen[-1]))
+
+
+async def test_a_hundred_conversations_at_once(tmp_path: Path) -> None:
+    """Two turns of each, through every API, streamed and not: no request and no thread has a word of another."""
+
+    def script(seen: Seen) -> Reply:
+        return f"Noted for {newest(seen).split()[0]}."
+
+    async with opened(tmp_path / "memolog.db", script) as world:
+        talks = [
+            world.talk(
+                APIS[n % 3],
+                thread=f"t{n % 10}",
+                resource=f"user{n}",
+                is_whole=bool(n % 2),
+                is_streamed=bool(n % 5),
+            )
+            for n in range(100)
+        ]
+        for turn in range(2):
+            answers = await asyncio.gather(*(talk.say(f"user{n}-word asks {turn}") for n, talk in enumerate(talks)))
+            assert answers == [f"Noted for user{n}-word." for n in range(100)]
+        for seen in world.upstream.seen:
+            text = seen.raw.decode()
+            names = {word.split("-word")[0] for word in text.replace('"', " ").split() if "-word" in word}
+            assert len(names) == 1, names
+        for n, talk in enumerate(talks):
+            await check_own(world, talk, n)
+
+
+async def check_own(world: World, talk: Conversation, number: int) -> None:
+    """A thread has what its client said and heard, in order."""
+    lines = await world.lines(talk.headers["x-memolog-thread"], talk.headers["x-memolog-resource"])
+    assert [line for line in lines if line != "reasoning"] == [
+        line
+        for turn in range(2)
+        for line in (f"user: user{number}-word asks {turn}", f"assistant: Noted for user{number}-word.")
+    ]
+
+
+async def test_every_engine(address: str) -> None:
+    """The same on each engine, in short."""
+    async with opened(address, tooled) as world:
+        for api in APIS:
+            talk = world.talk(api, thread=api, is_whole=True, is_streamed=True)
+            await talk.say("Look at 7")
+            await talk.answer(("call_7", "seen"))
+            check_pairs(await stored(world.memory, "alice", api))
+            assert (await world.lines(api))[-1] == "assistant: It is 7."

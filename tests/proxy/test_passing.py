@@ -1,0 +1,453 @@
+"""What the gateway must not touch: errors, other paths, requests without a thread, keys. And what it refuses itself."""
+
+import asyncio
+import gzip
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from memolog import Config, ConfigError, Memory
+from memolog.adapters.openai import at
+from memolog.apps.proxy import ProxySettings, serve
+from memolog.runtime import away
+from proxy.test_memory import echo, said_in
+from proxy.upstream import Reply, Seen
+from proxy.world import APIS, KEY, World, opened
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+BODIES: dict[str, Any] = {
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hello."}]},
+    "responses": {"model": "m", "input": "Hello."},
+    "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello."}]},
+}
+THREAD = {"x-memolog-thread": "t1", "x-memolog-resource": "alice"}
+
+
+def scripted(*replies: Reply) -> Callable[[Seen], Reply]:
+    """Answer with these, one after the other, then as an echo."""
+    left = list(replies)
+    return lambda seen: left.pop(0) if left else echo(seen)
+
+
+# ---------------------------------------------------------------- errors of the provider
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_errors_are_passed_on_unchanged(tmp_path: Path, api: str) -> None:
+    """Status, body and headers are the provider's, byte for byte, whether a stream was asked for or not."""
+    body = b'{ "error" : {"type":"odd",  "message":"No \\u00fcse."} }\n'
+    headers = {"retry-after": "7", "x-request-id": "req_9", "content-type": "application/json; odd=1"}
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for status in (400, 401, 403, 404, 409, 413, 422, 429, 500, 503, 529):
+            for is_streamed in (False, True):
+                world.upstream.script = scripted(Response(body, status, headers))
+                sent = {**BODIES[api], "stream": is_streamed}
+                got = await world.http.post(PATHS[api], json=sent, headers=THREAD)
+                assert (got.status_code, got.content) == (status, body)
+                assert {name: got.headers[name] for name in headers} == headers
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_the_clients_raise_their_own_errors(tmp_path: Path, api: str) -> None:
+    """What a client makes of a provider's error it makes of one through the gateway."""
+    refusal = {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down.", "code": "slow"}}
+    async with opened(tmp_path / "memolog.db", scripted(JSONResponse(refusal, 429))) as world:
+        with pytest.raises((openai.RateLimitError, anthropic.RateLimitError), match=r"Slow down\."):
+            await world.talk(api).say("Hello.")
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", APIS)
+async def test_a_retry_is_not_said_twice(tmp_path: Path, api: str, is_streamed: bool) -> None:
+    """The clients try again by themselves; what was said is stored once."""
+    script = scripted(Response(b"busy", 500), JSONResponse({}, 429, {"retry-after-ms": "1"}))
+    async with opened(tmp_path / "memolog.db", script, retries=2) as world:
+        talk = world.talk(api, is_streamed=is_streamed)
+        assert await talk.say("Hello.") == "You said: Hello."
+        assert len(world.upstream.seen) == 3
+        lines = [line for line in await world.lines() if line != "reasoning"]
+        assert lines == ["user: Hello.", "assistant: You said: Hello."]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_what_the_provider_refuses_for_good_is_not_kept(tmp_path: Path, api: str) -> None:
+    """One bad message must not spoil every request after it."""
+    async with opened(tmp_path / "memolog.db", scripted("Fine.", JSONResponse({"error": {}}, 400))) as world:
+        talk = world.talk(api)
+        await talk.say("Good.")
+        kept = await world.lines()
+        with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)):
+            await talk.say("Bad.")
+        assert await world.lines() == kept
+        await talk.say("Better.")
+        assert "Bad." not in json.dumps(said_in(world.upstream.seen[-1]))
+
+
+async def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
+    """The client is told who could not be reached, in words that its library understands; what was said is kept."""
+    nowhere = "http://127.0.0.1:9"
+    async with opened(tmp_path / "memolog.db", echo, openai=nowhere, anthropic=nowhere) as world:
+        for api in APIS:
+            with pytest.raises((openai.InternalServerError, anthropic.InternalServerError), match=r"127\.0\.0\.1:9"):
+                await world.talk(api, thread=api).say("Hello.")
+            assert await world.lines(api) == ["user: Hello."]
+        assert (await world.http.get("/v1/models")).status_code == 502
+
+
+# ---------------------------------------------------------------- streams
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_stream_comes_as_it_is_made(tmp_path: Path, api: str) -> None:
+    """The first piece is there while the provider has not made the second; all of it is byte for byte the provider's."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        world.upstream.pause = asyncio.Event()
+        sent = {**BODIES[api], "stream": True}
+        async with world.http.stream("POST", PATHS[api], json=sent, headers=THREAD) as got:
+            pieces = got.aiter_bytes()
+            first = await anext(pieces)
+            assert world.upstream.paused.is_set()
+            world.upstream.pause.set()
+            whole = first + b"".join([piece async for piece in pieces])
+            assert got.headers["content-type"].startswith("text/event-stream")
+        world.upstream.numbers -= 1
+        again = await world.http.post(world.upstream_url + PATHS[api], json=sent)
+        assert whole == again.content
+        assert (await world.lines())[-1] == "assistant: You said: Hello."
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_client_that_leaves_half_way(tmp_path: Path, api: str) -> None:
+    """The provider is let go, what was said by then is kept, and the next request goes on from there."""
+    before = asyncio.all_tasks()
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        world.upstream.pause = asyncio.Event()
+        sent = {**BODIES[api], "stream": True}
+        async with world.http.stream("POST", PATHS[api], json=sent, headers=THREAD) as got:
+            await anext(got.aiter_bytes())
+        await asyncio.wait_for(world.upstream.left.wait(), 60)
+        world.upstream.pause.set()
+        await world.talk(api).say("Are you there?")
+        lines = [line for line in await world.lines() if line != "reasoning"]
+        assert lines[0] == "user: Hello."
+        assert lines[-2:] == ["user: Are you there?", "assistant: You said: Are you there?"]
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_provider_that_breaks_off(tmp_path: Path, api: str) -> None:
+    """The client sees that its stream was cut; what the model had said is kept."""
+    said = {
+        "chat": 'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Half a"}}]}\n\n',
+        "responses": 'data: {"type":"response.output_text.delta","item_id":"i","output_index":0,"content_index":0,'
+        '"delta":"Half a"}\n\n',
+        "messages": 'data: {"type":"message_start","message":{"id":"m","model":"m","content":[],"usage":{}}}\n\n'
+        'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n'
+        'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Half a"}}\n\n',
+    }
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield said[api].encode()
+        raise ConnectionError("gone")
+
+    logging.getLogger("uvicorn.error").disabled = True
+    try:
+        reply = StreamingResponse(broken(), media_type="text/event-stream")
+        async with opened(tmp_path / "memolog.db", scripted(reply)) as world:
+            sent = {**BODIES[api], "stream": True}
+            with pytest.raises(httpx.RemoteProtocolError):
+                await world.http.post(PATHS[api], json=sent, headers=THREAD)
+            await world.talk(api).say("Go on.")
+            lines = [line for line in await world.lines() if line != "reasoning"]
+            assert lines[:3] == ["user: Hello.", "assistant: Half a", "user: Go on."]
+    finally:
+        logging.getLogger("uvicorn.error").disabled = False
+
+
+async def test_a_gateway_that_ends_in_the_middle(tmp_path: Path) -> None:
+    """Whoever ends it while a stream is under way loses nothing that was said, and leaves nothing running."""
+    path = tmp_path / "memolog.db"
+    async with opened(":memory:", echo) as world, Memory(path) as memory:
+        world.upstream.pause = asyncio.Event()
+        before = asyncio.all_tasks()
+        sent = {**BODIES["chat"], "stream": True}
+        async with serve(memory, ProxySettings(openai=world.upstream_url), port=0, grace=0) as at:
+            request = world.http.build_request("POST", at.url + PATHS["chat"], json=sent, headers=THREAD)
+            got = await world.http.send(request, stream=True)
+            await anext(got.aiter_bytes())
+        await asyncio.wait_for(world.upstream.left.wait(), 60)
+        await got.aclose()
+        rows = await (await memory.open()).store.messages.after("alice", "t1")
+        assert rows[0].text == "Hello."
+        await memory.settled()
+        ours = {task for task in asyncio.all_tasks() - before if "memolog" in repr(task)}
+        assert ours == set()
+
+
+# ---------------------------------------------------------------- what is passed through
+
+
+async def test_without_a_thread_nothing_is_touched(tmp_path: Path) -> None:
+    """Body and headers arrive as they were sent; nothing is remembered."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        raw = b'{ "model":"m",\n "messages":[ {"role":"user","content":"Hi \\u00e4"} ] }'
+        headers = {"content-type": "application/json", "authorization": "Bearer k", "x-odd": "1", "accept": "a/b"}
+        got = await world.http.post("/v1/chat/completions?a=%2F&b=+", content=raw, headers=headers)
+        seen = world.upstream.seen[-1]
+        assert got.status_code == 200
+        assert (seen.raw, seen.target) == (raw, "/v1/chat/completions?a=%2F&b=+")
+        assert {name: seen.headers[name] for name in headers} == headers
+        assert "x-memolog-thread" not in got.headers
+        assert await (await world.memory.open()).store.resources() == ()
+
+
+async def test_other_paths_are_passed_through(tmp_path: Path) -> None:
+    """Any method, any body, any encoding, with a thread or without, to the provider that the request is for."""
+    packed = gzip.compress(b'{"data": []}')
+    reply = Response(packed, 200, {"content-encoding": "gzip", "content-type": "application/json", "x-odd": "2"})
+    async with opened(tmp_path / "memolog.db", scripted(reply, Response(b"", 204), Response(b"\x00\xff"))) as world:
+        async with world.http.stream("GET", "/v1/models?q=a%20b", headers=THREAD) as got:
+            assert b"".join([piece async for piece in got.aiter_raw()]) == packed
+            assert (got.headers["content-encoding"], got.headers["x-odd"]) == ("gzip", "2")
+        assert (await world.http.delete("/v1/files/file%2Fa")).status_code == 204
+        assert (await world.http.post("/v1/audio/speech", content=b"\xff\x00" * 70_000)).content == b"\x00\xff"
+        assert [(seen.method, seen.target) for seen in world.upstream.seen] == [
+            ("GET", "/v1/models?q=a%20b"),
+            ("DELETE", "/v1/files/file%2Fa?"),
+            ("POST", "/v1/audio/speech?"),
+        ]
+        assert world.upstream.seen[-1].raw == b"\xff\x00" * 70_000
+        assert not any(name.startswith("x-memolog") for seen in world.upstream.seen for name in seen.headers)
+
+
+async def test_no_request_can_name_another_host(tmp_path: Path) -> None:
+    """What is no path goes nowhere."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        host, port = world.url.removeprefix("http://").split(":")
+        for target in ("@example.org/v1/models", "http://example.org/v1/models", "*"):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+            answer = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            assert answer.split()[1] in {b"400", b"404"}, answer
+        assert world.upstream.seen == []
+
+
+async def test_each_provider_gets_its_own(tmp_path: Path) -> None:
+    """By the path, and where both have the same one, by what the client says of itself."""
+    async with opened(tmp_path / "memolog.db", echo, openai="http://127.0.0.1:9") as world:
+        for path, headers in (("/v1/messages/count_tokens", {}), ("/v1/models", {"anthropic-version": "2026-10-21"})):
+            world.upstream.script = lambda _: JSONResponse({"ok": True})
+            assert (await world.http.get(path, headers=headers)).json() == {"ok": True}
+        assert (await world.http.get("/v1/models")).status_code == 502
+
+
+async def test_what_no_provider_would_take_is_its_to_refuse(tmp_path: Path) -> None:
+    """A body that makes no sense is passed on as it is."""
+    async with opened(tmp_path / "memolog.db", lambda _: JSONResponse({"error": "what?"}, 400)) as world:
+        for raw in (b"not json", b"[]", b'{"model": "m"}', b'{"model": "m", "messages": "Hello."}', b""):
+            got = await world.http.post("/v1/chat/completions", content=raw, headers=THREAD)
+            assert (got.status_code, got.json()) == (400, {"error": "what?"})
+            assert world.upstream.seen[-1].raw == raw
+
+
+# ---------------------------------------------------------------- what it refuses
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"x-memolog-thread": "t1"}, "x-memolog-resource"),
+    ({"x-memolog-resource": "alice"}, "x-memolog-thread"),
+    ({"x-memolog-zone": "Europe/Berlin"}, "x-memolog-thread"),
+    ({"x-memolog-tread": "t1", **THREAD}, "no header x-memolog-tread"),
+    ({"x-memolog-thread": "", "x-memolog-resource": "alice"}, "thread"),
+    ({"x-memolog-thread": "t" * 600, "x-memolog-resource": "alice"}, "512"),
+    ({"x-memolog-thread": b"\xff", "x-memolog-resource": "alice"}, "UTF-8"),
+    ({**THREAD, "x-memolog-zone": "Mars/North"}, "Mars/North"),
+    ({**THREAD, "content-encoding": "gzip"}, "compressed"),
+]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_wrong_headers_are_told(tmp_path: Path, api: str) -> None:
+    """What is wrong and what to do, as an error of the API; the provider hears nothing of it."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for headers, words in WRONG:
+            got = await world.http.post(PATHS[api], json=BODIES[api], headers=headers)
+            assert got.status_code in {400, 415}, words
+            assert words in got.json()["error"]["message"]
+        assert world.upstream.seen == []
+
+
+async def test_names_may_be_of_any_script(tmp_path: Path) -> None:
+    """Headers are bytes: a name in UTF-8 is that name, and so is one that is escaped as in addresses."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        raw: Any = {"x-memolog-thread": "日記".encode(), "x-memolog-resource": "zoë".encode()}
+        for headers in (raw, at("日記", "zoë")["extra_headers"]):
+            got = await world.http.post(PATHS["chat"], json=BODIES["chat"], headers=headers)
+            assert (got.status_code, got.headers["x-memolog-thread"]) == (200, "%E6%97%A5%E8%A8%98")
+        assert len(await world.lines("日記", "zoë")) == 4
+
+
+async def test_an_answer_that_comes_elsewhere(tmp_path: Path) -> None:
+    """What the proxy will not see it cannot remember, and says so."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        got = await world.http.post(
+            PATHS["responses"], json={**BODIES["responses"], "background": True}, headers=THREAD
+        )
+        assert got.status_code == 400
+        assert "background" in got.json()["error"]["message"]
+
+
+async def test_a_conversation_that_the_provider_keeps(tmp_path: Path) -> None:
+    """It is remembered as well, and not sent again."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        first = await world.openai.responses.create(model="m", input="One.", extra_headers=THREAD)
+        sent = {"model": "m", "input": "Two.", "previous_response_id": first.id}
+        assert (await world.http.post(PATHS["responses"], json=sent, headers=THREAD)).status_code == 200
+        assert world.upstream.seen[-1].body["input"] == "Two."
+        lines = [line for line in await world.lines() if line != "reasoning"]
+        assert lines == ["user: One.", "assistant: You said: One.", "user: Two.", "assistant: You said: Two."]
+
+
+async def test_an_answer_that_the_client_began(tmp_path: Path) -> None:
+    """A request may end with the first words of the answer: the two are one message."""
+    reply = {"id": "m1", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "goes on."}]}
+    async with opened(tmp_path / "memolog.db", lambda _: JSONResponse(reply)) as world:
+        begun = [{"role": "user", "content": "Tell me."}, {"role": "assistant", "content": "It "}]
+        body = {**BODIES["messages"], "messages": begun}
+        assert (await world.http.post(PATHS["messages"], json=body, headers=THREAD)).json() == reply
+        assert said_in(world.upstream.seen[0])[-1]["role"] == "assistant"
+        assert await world.lines() == ["user: Tell me.", "assistant: It goes on."]
+
+
+async def test_the_gateways_own_token(tmp_path: Path) -> None:
+    """Without it nobody comes in; it goes no further than the gateway."""
+    async with opened(tmp_path / "memolog.db", echo, token="open-sesame-open-sesame") as world:
+
+        async def status(path: str = PATHS["chat"], **headers: str) -> int:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return (await world.http.post(path, json=BODIES["chat"], headers={**THREAD, **named})).status_code
+
+        assert await status() == 401
+        assert await status(x_memolog_token="open-sesame") == 401
+        assert await status(authorization="Bearer open-sesame-open-sesame") == 401
+        assert await status(path="/v1/embeddings") == 401
+        assert world.upstream.seen == []
+        assert await status(x_memolog_token="open-sesame-open-sesame") == 200
+        assert await status(proxy_authorization="Bearer open-sesame-open-sesame", authorization="Bearer mine") == 200
+        assert "open-sesame-open-sesame" not in str([seen.headers for seen in world.upstream.seen])
+        assert world.upstream.seen[-1].headers["authorization"] == "Bearer mine"
+
+
+ELSEWHERE = [
+    ({"host": "rebound.example.org"}, 403),
+    ({"origin": "https://example.org"}, 403),
+    ({"origin": "null"}, 403),
+    ({"origin": "http://localhost:3000"}, 200),
+    ({"host": "localhost:1234"}, 200),
+    ({"host": "[::1]:80"}, 200),
+]
+
+
+async def test_web_pages_from_elsewhere_stay_out(tmp_path: Path) -> None:
+    """A page in a browser on this machine could ask for any memory, were it not for where it comes from."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for headers, status in ELSEWHERE:
+            got = await world.http.post(PATHS["chat"], json=BODIES["chat"], headers={**THREAD, **headers})
+            assert got.status_code == status, headers
+            asked = await world.http.options(PATHS["chat"], headers={**headers, "access-control-request-headers": "x"})
+            assert (asked.status_code == 403) == (status == 403), headers
+
+
+async def test_a_resource_for_those_who_name_none(tmp_path: Path) -> None:
+    """A gateway for one person asks for the thread alone."""
+    async with opened(tmp_path / "memolog.db", echo, resource="bob") as world:
+        got = await world.http.post(PATHS["chat"], json=BODIES["chat"], headers={"x-memolog-thread": "t1"})
+        assert (got.status_code, got.headers["x-memolog-thread"]) == (200, "t1")
+        assert len(await world.lines("t1", "bob")) == 2
+
+
+async def test_keys_are_neither_stored_nor_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Not in the database, not in a log of any level, not in an error."""
+    path = tmp_path / "memolog.db"
+    with caplog.at_level(logging.DEBUG, logger="memolog"):
+        async with opened(path, scripted("Fine.", JSONResponse({}, 500))) as world:
+            await world.talk("chat").say("Hello.")
+            with pytest.raises(openai.InternalServerError):
+                await world.talk("chat").say("Again.")
+    assert KEY not in caplog.text
+    assert KEY.encode() not in await asyncio.to_thread(path.read_bytes)
+
+
+def test_settings_that_cannot_be() -> None:
+    """Addresses without a scheme, with a key inside, and empty tokens are refused with what to do."""
+    for wrong in ("api.openai.com", "ftp://x", "http://", "https://user:key@host", "http://[::1"):
+        with pytest.raises(ConfigError, match="--openai"):
+            ProxySettings(openai=wrong)
+    with pytest.raises(ConfigError, match="token"):
+        ProxySettings(token="short")
+    assert ProxySettings(openai="http://127.0.0.1:1234/v1/").openai == "http://127.0.0.1:1234"
+    assert "hidden" not in repr(ProxySettings(token="hidden" * 4))
+
+
+async def test_the_network_is_let_in_only_with_a_token() -> None:
+    """Whoever reaches it can read every memory: by default only this machine can."""
+    async with Memory(":memory:") as memory:
+        everywhere = "0.0.0.0"  # noqa: S104 - what must be refused
+        for host in (everywhere, "::", "192.0.2.1", "example.org"):
+            with pytest.raises(ConfigError, match="MEMOLOG_PROXY_TOKEN"):
+                async with serve(memory, host=host, port=0):
+                    pass
+        async with serve(memory, ProxySettings(token="t" * 20), host=everywhere, port=0) as at:
+            assert at.port > 0
+        async with serve(memory, port=0) as at:
+            assert at.host == "127.0.0.1"
+
+
+async def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    """It is told at once, and nothing is left."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        with pytest.raises(OSError, match="in use"):
+            async with serve(world.memory, port=int(world.url.rsplit(":", 1)[1])):
+                pass
+
+
+# ---------------------------------------------------------------- a memory that fails
+
+
+async def test_requests_are_answered_without_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory never breaks the client: it is answered, and what was said meanwhile is saved later."""
+    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+
+    async def ask(world: World, text: str) -> str:
+        return str(await world.talk("chat", is_whole=True).say(text))
+
+    async with opened(":memory:", echo) as world:
+        absent = Memory("postgresql://nobody@127.0.0.1:9/none")
+        async with serve(absent, ProxySettings(openai=world.upstream_url), port=0) as at:
+            client = world.openai.with_options(base_url=f"{at.url}/v1")
+            other = World(absent, world.upstream, at.url, client, world.anthropic, world.http)
+            assert await ask(other, "One.") == "You said: One."
+            absent.address = str(tmp_path / "memolog.db")
+            assert await ask(other, "Two.") == "You said: Two."
+        async with absent:
+            assert await other.lines() == [
+                "user: One.",
+                "assistant: You said: One.",
+                "user: Two.",
+                "assistant: You said: Two.",
+            ]
+        strict = Memory("postgresql://nobody@127.0.0.1:9/none", config=Config(strict=True))
+        async with serve(strict, ProxySettings(openai=world.upstream_url), port=0) as at:
+            got = await world.http.post(at.url + PATHS["chat"], json=BODIES["chat"], headers=THREAD)
+            assert got.status_code == 503
