@@ -121,3 +121,38 @@ async def test_a_turn_cannot_have_its_own() -> None:
     async with Memory(":memory:") as memory:
         with pytest.raises(ConfigError, match="redact_raw"):
             memory.turn("t1", "alice", settings={"redact_raw": True})
+
+
+async def test_further_patterns_are_secrets_everywhere(tmp_path: Path) -> None:
+    """What a configuration calls a secret is in no log and no index; with `redact_raw`, in no file."""
+    for is_raw in (False, True):
+        config = Config(redact_patterns="ticket: TCK-[0-9]+\nbadge: (?:badge )(?P<secret>B[0-9]{6})", redact_raw=is_raw)
+        folder = tmp_path / str(is_raw)
+        folder.mkdir()
+        async with Memory(folder / "memory.db", config=config) as memory:
+            async with memory.turn("t1", "alice") as turn:
+                await turn.prepare(UserMessage("Please close TCK-4711 for badge B123456 before Friday."))
+                await turn.record(AssistantMessage("TCK-4711 is closed."))
+            await memory.observe("t1", "alice")
+            async with memory.turn("t1", "alice") as turn:
+                context = await turn.prepare(UserMessage("Thanks."))
+            found = await memory.search("4711", "alice")
+        shown = context.system.replace("[redacted,", "[redacted:")
+        assert "close [redacted: ticket] for badge [redacted: badge] before" in shown
+        assert "4711" not in context.system
+        assert "B123456" not in context.system
+        assert found.results == ()
+        assert (b"4711" in bytes_in(folder)) is not is_raw
+
+
+@pytest.mark.parametrize("text", ["TCK-[0-9]+", "ticket: (", ": x", "ticket: a*", "ticket:", " ", "x: a\ny"])
+def test_patterns_that_cannot_work_are_refused(text: str) -> None:
+    """No kind, no expression, a broken one, or one that is found everywhere."""
+    with pytest.raises(ConfigError, match="redact_patterns"):
+        Config(redact_patterns=text)
+
+
+def test_patterns_that_would_do_nothing_are_refused() -> None:
+    """A setting is never dropped in silence."""
+    with pytest.raises(ConfigError, match="nothing would be removed"):
+        Config(redact=False, redact_patterns="ticket: TCK-[0-9]+")

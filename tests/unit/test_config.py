@@ -40,6 +40,7 @@ OTHER: dict[str, tuple[Any, str]] = {
     "observation.prompt_tokens": (20_000, "20000"),
     "observation.instructions": ("Keep prices.\nKeep names.", "Keep prices.\nKeep names."),
     "observation.attach_files": (True, "true"),
+    "redact_patterns": ("badge: B[0-9]{6}\nticket: TCK-\\d+", "badge: B[0-9]{6}\nticket: TCK-\\d+"),
     "observation.model": ("small", "small"),
     "reflection.observation_tokens": (20_000, "20000"),
     "reflection.buffer_activation": (0.25, "0.25"),
@@ -383,6 +384,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str, str]] = [
         "observation.buffer_tokens = False",
     ),
     ({"redact": False, "redact_raw": True}, "redact_raw = True", "redact = False"),
+    ({"redact": False, "redact_patterns": "x: y"}, "redact_patterns = 'x: y'", "redact = False"),
 ]
 
 
@@ -557,7 +559,7 @@ def test_unknown_names_without_a_near_one() -> None:
 
 def test_reserved_variables_are_left_to_their_owners() -> None:
     """The few variables of command line, hooks and tests are no settings and no mistakes."""
-    names = {"CONFIG", "DB", "HOME", "HOOKS", "LONG", "MCP_TOKEN", "RESOURCE", "SESSION", "THREAD"}
+    names = {"CONFIG", "DB", "HOME", "HOOKS", "LONG", "MCP_TOKEN", "PROXY_TOKEN", "RESOURCE", "SESSION", "THREAD"}
     assert set(RESERVED_VARIABLES) == {f"MEMOLOG_{name}" for name in names}
     assert Config.from_environment(dict.fromkeys(RESERVED_VARIABLES, "x")) == Config()
 

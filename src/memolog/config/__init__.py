@@ -4,7 +4,7 @@ Knows names, defaults, meanings and which values contradict each other. Knows no
 no clock; it reads a file only when it is handed a path, and never the process's own environment.
 """
 
-from memolog.config.kinds import KeepRecent, Kind
+from memolog.config.kinds import KeepRecent, Kind, patterns_in
 from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig, RetentionConfig
 from memolog.config.setting import Setting
 from memolog.config.sizes import MODE_TOKENS
@@ -23,5 +23,6 @@ __all__ = [
     "ReflectionConfig",
     "RetentionConfig",
     "Setting",
+    "patterns_in",
     "settings",
 ]

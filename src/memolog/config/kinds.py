@@ -4,6 +4,7 @@ Knows one setting's value at a time. Knows not which settings there are, nor wha
 together: that is in `rules`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -16,6 +17,7 @@ from memolog.domain.errors import ConfigError
 __all__ = [
     "FLAG",
     "FRACTION",
+    "PATTERNS",
     "PROSE",
     "SHARE_OR_TOKENS",
     "TEXT",
@@ -30,6 +32,7 @@ __all__ = [
     "optional",
     "or_false",
     "or_word",
+    "patterns_in",
     "seconds",
     "tokens",
 ]
@@ -249,6 +252,34 @@ PROSE: Final = Kind(
     name="prose",
     accepts="a text with at least one word, on any number of lines",
     allows=lambda value: isinstance(value, str) and any(map(str.isalnum, value)) and len(value) <= _MOST_PROSE,
+    read=str,
+)
+
+
+def patterns_in(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of a text that has one on each line: what kind of secret it is, and the regular expression for it."""
+    pairs = (line.partition(":") for line in text.splitlines() if line.strip())
+    return tuple((kind.strip(), expression.strip()) for kind, _, expression in pairs)
+
+
+def _are_patterns(value: object) -> bool:
+    if not isinstance(value, str) or not value.strip() or len(value) > _MOST_PROSE:
+        return False
+    return all(kind and _is_pattern(expression) for kind, expression in patterns_in(value))
+
+
+def _is_pattern(expression: str) -> bool:
+    try:
+        # One that matches the empty text would be found everywhere.
+        return re.compile(expression).match("") is None
+    except re.error:
+        return False
+
+
+PATTERNS: Final = Kind(
+    name="patterns",
+    accepts='lines of "kind: regular expression", each of which matches at least one character',
+    allows=_are_patterns,
     read=str,
 )
 FRACTION: Final = Kind(name="share", accepts="a share above 0 and below 1", allows=_is_share, read=_read_number)

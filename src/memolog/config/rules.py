@@ -202,4 +202,11 @@ RULES: Final = (
         why="secrets would be removed from stored messages and left in everything else",
         then="Set redact = True, or redact_raw = False",
     ),
+    Rule(
+        first="redact_patterns",
+        second="redact",
+        broken=lambda values: values["redact_patterns"] is not None and not values["redact"],
+        why="nothing would be removed by them",
+        then="Set redact = True, or leave redact_patterns out",
+    ),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from memolog.config import sizes
 from memolog.config.kinds import (
     FLAG,
+    PATTERNS,
     TEXT,
     KeepRecent,
     choice,
@@ -97,6 +98,11 @@ class Config:
     pool_size: int = declare(count(), 10, "How many database connections are open at most.")
     redact: bool = declare(FLAG, True, "Whether secrets are removed from what observers see, the log and the index.")
     redact_raw: bool = declare(FLAG, False, "Whether secrets are also removed from a message before it is stored.")
+    redact_patterns: str | None = declare(
+        optional(PATTERNS),
+        None,
+        "Further secrets to remove, one on each line: a kind, a colon, a regular expression.",
+    )
     manage_working_memory: bool = declare(FLAG, False, "Whether the observer keeps the working memory up to date.")
     working_memory_characters: int = declare(
         count(), 10_000, "The longest working memory, in characters: it is part of every request."

@@ -19,12 +19,12 @@ from memolog.domain.message import Message
 from memolog.domain.observation import Span
 from memolog.extractive import CompactTexts, Line, compact_texts
 from memolog.prompt.build import ObserveInput
-from memolog.prompt.redact import NO_REDACTION, REDACTION
 from memolog.runtime.asking import Asking
 from memolog.runtime.core import Core
 from memolog.runtime.events import CompactionMade, Degraded
 from memolog.runtime.minds import ExtractiveMind, Mind, Observed
 from memolog.runtime.models import BudgetSpent
+from memolog.runtime.redacting import redactor_for
 from memolog.runtime.runner import RunFault
 from memolog.store import Store
 from memolog.store.compactions import Candidate, Noted, RowTexts
@@ -197,13 +197,13 @@ class Compacting:
         return made, noted
 
     def _texts(self, live: Sequence[Message], lines: Sequence[Line], config: Config) -> CompactTexts:
-        return compact_texts(live, lines, self._counter, REDACTION if config.redact else NO_REDACTION)
+        return compact_texts(live, lines, self._counter, redactor_for(config))
 
     async def _lines(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, may_ask: bool
     ) -> list[Line]:
         """Ask the observer about messages that no log covers; the embedded one goes on where a model fails."""
-        redactor = REDACTION if config.redact else NO_REDACTION
+        redactor = redactor_for(config)
         given = ObserveInput(messages=tuple(live), mode=config.mode, alias=thread)
         ask = Asking(self._store, resource, thread, (), config)
         try:

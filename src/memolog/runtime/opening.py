@@ -4,6 +4,7 @@ Knows which settings concern the store. Everything below it gets time and chance
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from memolog.config import Config
 from memolog.context.dates import is_zone
@@ -11,6 +12,7 @@ from memolog.domain.errors import ConfigError, InputError
 from memolog.domain.message import NewMessage
 from memolog.prompt.without_secrets import without_secrets
 from memolog.runtime.clock import SystemClock, system_chance
+from memolog.runtime.redacting import redactor_for
 from memolog.store.store import Store, StoreOptions
 from memolog.store.store import open_store as open_with
 from memolog.tokens import HeuristicCounter, count_message
@@ -19,7 +21,17 @@ __all__ = ["check_turn", "open_store", "store_options"]
 
 _COUNTER = HeuristicCounter()
 # Fixed when the database is opened: a turn cannot have its own.
-_FIXED = frozenset({"busy_timeout", "durability", "max_message_bytes", "pool_size", "redact_raw", "statement_timeout"})
+_FIXED = frozenset(
+    {
+        "busy_timeout",
+        "durability",
+        "max_message_bytes",
+        "pool_size",
+        "redact_patterns",
+        "redact_raw",
+        "statement_timeout",
+    }
+)
 
 
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
@@ -40,7 +52,7 @@ def store_options(config: Config) -> StoreOptions:
         pool_size=config.pool_size,
         max_message_bytes=config.max_message_bytes,
         read_only=config.read_only,
-        clean=without_secrets if config.redact_raw else None,
+        clean=partial(without_secrets, redactor=redactor_for(config)) if config.redact_raw else None,
     )
 
 

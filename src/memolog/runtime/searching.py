@@ -14,7 +14,7 @@ from memolog.domain.errors import InputError
 from memolog.domain.message import Message
 from memolog.domain.moments import from_micros
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
-from memolog.prompt.redact import NO_REDACTION, REDACTION
+from memolog.runtime.redacting import redactor_for
 from memolog.search.keys import TASK, place_of
 from memolog.search.query import Query, parse, phrase_of
 from memolog.search.ranking import Ranked, Scored, best_of_threads
@@ -80,8 +80,7 @@ async def search_memory(
 
 async def index_more(store: Store, config: Config, resource: str, *, most: int | None = None) -> int:
     """Index what is new in a resource; returns how many batches that took."""
-    redactor = REDACTION if config.redact else NO_REDACTION
-    return await store.indexing.catch_up(resource, redactor.redact, most=most)
+    return await store.indexing.catch_up(resource, redactor_for(config).redact, most=most)
 
 
 def _checked(text: object, resource: str, wanted: Wanted) -> int:

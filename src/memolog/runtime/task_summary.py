@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from memolog.domain.errors import MemologError
 from memolog.domain.task import DraftSummary, Task
-from memolog.prompt.redact import REDACTION
+from memolog.prompt.redact import Redactor
 from memolog.runtime.kit import Kit
 from memolog.runtime.model import Model, ModelRequest
 from memolog.tasks.summary import draft, summary_prompt, written
@@ -22,13 +22,15 @@ _SECONDS = 60.0
 _MOST_LINES = 100
 
 
-async def drafted_summary(kit: Kit, resource: str, task: Task, *, most: int, to_write: bool) -> DraftSummary:
+async def drafted_summary(
+    kit: Kit, resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
+) -> DraftSummary:
     """Return a summary of what came of a task, with citations."""
     observations = await kit.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
     if kit.writer is None or not observations:
         return draft(task, observations, most=most)
     system, text = summary_prompt(task, observations)
-    request = ModelRequest(purpose="reflect", system=system, text=REDACTION.redact(text), timeout=_SECONDS)
+    request = ModelRequest(purpose="reflect", system=system, text=redactor.redact(text), timeout=_SECONDS)
     answer = await _ask(kit, kit.writer, resource, task, request, to_write=to_write)
     return written(answer, observations, kit.writer.name) or draft(task, observations, most=most)
 

@@ -22,6 +22,7 @@ from memolog.domain.task import (
     Task,
     TaskType,
 )
+from memolog.runtime.redacting import redactor_for
 from memolog.runtime.task_reading import Scoped, TaskReading, names_in
 from memolog.runtime.task_summary import drafted_summary
 from memolog.store.task_filter import TaskFilter
@@ -242,7 +243,10 @@ class Tasks(TaskReading):
         """Draft the summary that closing asks for, with citations; the model writes it, if there is one."""
         kit = await self._open_kit()
         found = await self.get(task)
-        return await drafted_summary(kit, self.resource, found, most=most, to_write=not self._scoped.config.read_only)
+        config = self._scoped.config
+        return await drafted_summary(
+            kit, self.resource, found, most=most, to_write=not config.read_only, redactor=redactor_for(config)
+        )
 
     # ------------------------------------------------------------ decay
 

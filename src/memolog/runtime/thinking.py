@@ -25,13 +25,13 @@ from memolog.prompt.build import (
 )
 from memolog.prompt.drafts import Parsed
 from memolog.prompt.parse import failure
-from memolog.prompt.redact import NO_REDACTION, REDACTION, Redactor
 from memolog.runtime.asking import Asking
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from, with_lost
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
 from memolog.runtime.minds import ExtractiveMind, Mind, Observed
 from memolog.runtime.models import BudgetSpent
+from memolog.runtime.redacting import redactor_for
 from memolog.runtime.runner import RunFault, Thought, Trouble
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
@@ -159,7 +159,7 @@ class Thinking:
         return _Task(claim=claim, work=work, messages=messages, given=given, known=known)
 
     async def _observe(self, tasks: Sequence[_Task], config: Config, mind: Mind, ask: Asking) -> list[Thought]:
-        answers = await mind.observe([task.given for task in tasks], _redactor(config), ask)
+        answers = await mind.observe([task.given for task in tasks], redactor_for(config), ask)
         thoughts: list[Thought] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
@@ -175,7 +175,7 @@ class Thinking:
         """Add the application's values to what was observed; what fails there stays there."""
         if thought.made is None or not self._extractors:
             return thought
-        drawn = await self._extractors.drawn(task.messages, answer.said, task.known, _redactor(config))
+        drawn = await self._extractors.drawn(task.messages, answer.said, task.known, redactor_for(config))
         return replace(
             thought,
             made=replace(thought.made, extracts=tuple(drawn.values)),
@@ -202,7 +202,7 @@ class Thinking:
     ) -> tuple[Made, tuple[str, ...]]:
         """Return what an answer comes to, checked against the messages, and what was wrong with it."""
         parsed = answer.parsed
-        run, group, redactor = task.work.run, self._store.new_id(), _redactor(config)
+        run, group, redactor = task.work.run, self._store.new_id(), redactor_for(config)
         drafted = observations_from(
             parsed, task.messages, answer.prompt, group, run, self._store.new_id, self._counter, redactor
         )
@@ -246,7 +246,7 @@ class Thinking:
         )
         answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
         parsed, prompt = answer.parsed, answer.prompt
-        group, new_id, redactor = self._store.new_id(), self._store.new_id, _redactor(config)
+        group, new_id, redactor = self._store.new_id(), self._store.new_id, redactor_for(config)
         drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
         # What is added may not make the result as large as what it stands for.
@@ -282,10 +282,6 @@ class Thinking:
             return None
         hints = (await self._store.threads.get(resource, str(thread))).hints
         return hints if hints.last_seq == work.run.inputs.get("hinted") else None
-
-
-def _redactor(config: Config) -> Redactor:
-    return REDACTION if config.redact else NO_REDACTION
 
 
 def _seen_log(given: ObserveInput) -> str:
