@@ -113,3 +113,12 @@ def test_packing_loads_little() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+async def test_a_secret_stays_in_its_conversation(memory: Memory) -> None:
+    """What was said last is told word for word, but no key of one session is put into the prompt of another."""
+    key = "sk-ant-" + "api03-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z" * 2
+    await say(memory, "wednesday", f"Deploy with {key} please.")
+    made = await context_pack(memory, RESOURCE, "thursday")
+    assert "Deploy with [redacted: Anthropic key] please." in made.text
+    assert key not in made.text

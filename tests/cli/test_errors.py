@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ def test_mistakes_are_told_to_programs(code: int, line: str, words: str, odd_fil
         assert words in " ".join(done.err.split())
 
 
-_NEED_NONE = {"init", "import", "restore", "demo", "bench", "config"}
+_NEED_NONE = {"init", "import", "restore", "demo", "bench", "config", "install", "uninstall"}
 
 
 @pytest.mark.parametrize(
@@ -238,3 +239,47 @@ def test_starting_loads_little() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("words", [("backup",), ("export",), ("export", "--markdown", "--thread", "atlas")])
+@pytest.mark.parametrize("name", ["memolog.db", "memolog.db-wal", "./memolog.db", "link.db"])
+def test_the_database_is_never_written_over(words: tuple[str, ...], name: str, folder: Path) -> None:
+    """Whatever name it is given by, and whatever is allowed: the database in use is no place for a copy of it."""
+    (folder / "link.db").symlink_to(folder / "memolog.db")
+    before = (folder / "memolog.db").read_bytes()
+    done = run(*words[:1], name, *words[1:], "--overwrite")
+    assert done.code == 2
+    assert "is the database itself" in done.err
+    assert (folder / "memolog.db").read_bytes() == before
+
+
+def test_an_older_backup_is_replaced_only_by_a_whole_one(folder: Path) -> None:
+    """With `--overwrite` the new copy takes the place of the old one when it is done."""
+    (folder / "copy.db").write_text("an older copy")
+    assert run("backup", "copy.db").code == 2
+    assert (folder / "copy.db").read_text() == "an older copy"
+    assert run("backup", "copy.db", "--overwrite").code == 0
+    assert run("status", "--db", "copy.db").code == 0
+    assert run("export", str(folder), "--overwrite").code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tasks", "stale", "--days", "99999999999"),
+        ("wm", "set", "--file", "memolog.db"),
+        ("wm", "set", "--file", "."),
+        ("wm", "start", "--schema", "memolog.db"),
+    ],
+)
+def test_odd_numbers_and_files_are_the_users_mistake(words: tuple[str, ...], folder: Path) -> None:
+    """Told in words, as a document where one is asked for, and never as a traceback."""
+    assert run(*words).code == 2
+    assert json.loads(run(*words, "--json").out)["error"]["then"]
+
+
+def test_how_far_off_a_task_is_due_counts_from_now(folder: Path) -> None:
+    """An age would be in the past, where nothing is due."""
+    made = run("tasks", "create", "Write it down", "--due", "2d", "--json").document
+    due = made.get("due") or made["task"]["due"]
+    assert datetime.fromisoformat(due) > datetime.now(UTC)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import memolog
 from hooks.world import Desk, Session, brief
 from memolog import Memory
 from memolog.apps.hook.project import resource_of, root_of, started_in
@@ -165,7 +166,8 @@ def test_a_hook_loads_next_to_nothing() -> None:
         "import sys; before = set(sys.modules); import memolog.apps.hook.entry; "
         "print(*sorted(set(sys.modules) - before))"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
+    source = {"PYTHONPATH": str(Path(memolog.__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=source)
     loaded = set(done.stdout.split())
     heavy = {"asyncio", "sqlite3", "dataclasses", "pathlib", "subprocess", "logging", "hashlib", "datetime", "inspect"}
     assert "memolog.apps.hook.entry" in loaded

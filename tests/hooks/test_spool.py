@@ -81,6 +81,12 @@ def test_files_are_the_users_own(tmp_path: Path) -> None:
     assert (Path(spool.folder) / "s.jsonl").stat().st_mode & 0o077 == 0
 
 
+def test_the_folder_around_it_is_the_users_own(tmp_path: Path) -> None:
+    """Where hooks make the folder of the database, nobody else looks into it, whatever is usual on the machine."""
+    Spool(str(tmp_path / "home" / "memolog.db.hooks")).append("s", {"id": 1})
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_server_has_its_spool_in_the_users_folder(tmp_path: Path) -> None:
     """Two servers have two; the address, which may hold a password, is not in the name."""
     environment = {"MEMOLOG_HOME": str(tmp_path)}

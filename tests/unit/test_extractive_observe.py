@@ -167,7 +167,17 @@ def test_days_are_resolved(said: str, day: date) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["I may go there soon.", "We could meet on Friday", "I ran 5 km in 3 days straight there"]
+    "said",
+    [
+        "I may go there soon.",
+        "We could meet on Friday",
+        "I ran 5 km in 3 days straight there",
+        "Never deploy anything on Friday",
+        "We deployed on Tuesday and Thursday, as always",
+        "A loan lasts 10 days from now on",
+        "They asked for a list, as CSV for the board meeting on Thursday",
+        "It was decided: I work from home on Monday",
+    ],
 )
 def test_days_are_not_guessed(said: str) -> None:
     """What could mean two days, or none, stays as it is."""

@@ -95,7 +95,7 @@ _PATTERN: Final = re.compile(
         rf"(?<!\w){word}(?!\w)" if word[0] < "\u3000" else word for word in sorted(_FIXED, key=len, reverse=True)
     )
     + ")"
-    rf"|\b{_COUNT.format('n1')} (?:of )?{_UNIT.format('u1')} (?P<ago>ago|from now|from today|later today)\b"
+    rf"|\b{_COUNT.format('n1')} (?:of )?{_UNIT.format('u1')} (?P<ago>ago|from now(?! on\b)|from today|later today)\b"
     rf"|\bin (?:exactly )?{_COUNT.format('n2')} {_UNIT.format('u2')}(?P<after>'? time)?(?= *(?:[.,;:!?)]|\Z))"
     rf"|\bvor {_COUNT.format('n3')} {_GERMAN_UNIT.format('u3')}\b"
     rf"|\bin {_COUNT.format('n4')} {_GERMAN_UNIT.format('u4')}\b"
@@ -119,6 +119,14 @@ _BEHIND: Final = re.compile(
     r"\w{3,}ed|hatte|war|habe|wurde)\b",
     re.IGNORECASE,
 )
+# Said of every week, not of one; and two days side by side are a habit as well.
+_HABIT: Final = re.compile(
+    r"\b(?:never|always|every|each|usually|only|except|weekly|nie|immer|jeden?|"
+    rf"{_DAY}s|{_DAY} (?:and|or|und|oder|to|bis) {_DAY})\b",
+    re.IGNORECASE,
+)
+_SENTENCE: Final = re.compile(r"[.;!?\n]")
+_CLAUSE: Final = re.compile(r"[.;:!?,()\n]|\b(?:and|but|because|und|aber|weil)\b", re.IGNORECASE)
 _HALF_A_YEAR: Final = 183
 _WEEK: Final = 7
 # Most texts speak of no day: a quick look for what all patterns have in common saves the long one.
@@ -208,11 +216,23 @@ def _bare_weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str]
     way, day = hit["way"].lower(), _WEEKDAYS[hit["bare"].lower()]
     ahead = (day - said.weekday()) % _WEEK
     behind = (said.weekday() - day) % _WEEK
-    is_ahead = way in {"by", "until", "due", "bis"} or bool(_AHEAD.search(text))
-    is_behind = way == "since" or bool(_BEHIND.search(text))
+    sentence = _around(text, hit, _SENTENCE)
+    if _HABIT.search(sentence):
+        return None
+    # Only what is said of this very day tells whether it is over.
+    clause = _around(text, hit, _CLAUSE)
+    is_ahead = way in {"by", "until", "due", "bis"} or bool(_AHEAD.search(clause))
+    is_behind = way == "since" or bool(_BEHIND.search(clause))
     if is_ahead == is_behind:
         return None
     return _plain(said + timedelta(days=ahead or _WEEK) if is_ahead else said - timedelta(days=behind or _WEEK))
+
+
+def _around(text: str, hit: re.Match[str], end: re.Pattern[str]) -> str:
+    """Return the text around a match, up to what ends it on either side."""
+    start = max((mark.end() for mark in end.finditer(text, 0, hit.start())), default=0)
+    after = end.search(text, hit.end())
+    return text[start : after.start() if after else len(text)]
 
 
 def _period(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str] | None:

@@ -12,19 +12,23 @@ from memolog.domain.codec import JsonValue, dumps, loads
 from memolog.domain.message import FilePart, NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from memolog.prompt.redact import REDACTION, Redactor
 
-__all__ = ["without_secrets"]
+__all__ = ["parts_without_secrets", "without_secrets"]
 
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
 
 def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewMessage:
     """Return the message with every secret replaced by `[redacted: kind]`; the same one if it has none."""
-    cleaning = _Cleaning(redactor)
-    parts = tuple(map(cleaning.part, message.parts))
-    metadata = cleaning.value(message.metadata)
+    parts = parts_without_secrets(message.parts, redactor)
+    metadata = _Cleaning(redactor).value(message.metadata)
     if parts == message.parts and metadata == message.metadata:
         return message
     return replace(message, parts=parts, metadata=metadata if isinstance(metadata, dict) else {})
+
+
+def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION) -> tuple[Part, ...]:
+    """Return the parts of a message without their secrets."""
+    return tuple(map(_Cleaning(redactor).part, parts))
 
 
 class _Cleaning:

@@ -6,6 +6,7 @@ worth its room is `context.pack`. Nothing is written, and a thread that does not
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from memolog.context.pack import Conversation, Pack, PackView, pack
@@ -13,6 +14,9 @@ from memolog.context.render import render_group
 from memolog.context.working_memory import working_memory_text
 from memolog.domain.errors import ThreadNotFound
 from memolog.domain.message import Message
+from memolog.prompt.redact import Redactor
+from memolog.prompt.without_secrets import parts_without_secrets
+from memolog.runtime.redacting import redactor_for
 from memolog.tasks.worth import edge_lines
 
 if TYPE_CHECKING:
@@ -47,6 +51,8 @@ async def context_pack(
         if memory.config.scope == "resource"
         else [await _own(store, one, snapshot) for one, snapshot in zip(threads, snapshots, strict=True)]
     )
+    redactor = redactor_for(memory.config)
+    conversations = [replace(one, messages=_clean(one.messages, redactor)) for one in conversations]
     is_going_on = bool(threads) and threads[0].id == thread
     # A thread that begins has no document of its own; one that was active last keeps its own to itself.
     facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
@@ -65,6 +71,11 @@ async def context_pack(
             conversations=tuple(conversations),
         )
     )
+
+
+def _clean(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
+    """Return the messages as they may leave their conversation: a pack is read in others, where a secret has no business."""
+    return tuple(replace(one, parts=parts_without_secrets(one.parts, redactor)) for one in messages)
 
 
 def _newest(tokens: int, place: int) -> int:

@@ -315,9 +315,9 @@ class SyncMemory:
         """Return the log of a thread as Markdown for people."""
         return self._portal.call(self._memory.export_markdown(thread, resource))
 
-    def backup(self, target: "str | os.PathLike[str]") -> int:
+    def backup(self, target: "str | os.PathLike[str]", *, overwrite: bool = False) -> int:
         """Copy the database into a new file while others write to it; returns its size in bytes."""
-        return self._portal.call(self._memory.backup(target))
+        return self._portal.call(self._memory.backup(target, overwrite=overwrite))
 
     def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
         """Prove on the real rows that everything is as it must be, and repair what is safe if asked to."""

@@ -19,7 +19,7 @@ from memolog.runtime.importing_elsewhere import Tally, import_files
 from memolog.runtime.importing_mastra import import_mastra
 from memolog.runtime.kit import Kit
 from memolog.store.sqlite import SqliteEngine
-from memolog.store.sqlite_backup import copy_back, copy_file
+from memolog.store.sqlite_backup import copy_back, copy_file, refuse_own
 from memolog.transfer import detect
 
 __all__ = ["Transferring", "restore_backup"]
@@ -46,6 +46,8 @@ class Transferring(ABC):
         The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model.
         """
         kit = await self.open()
+        if isinstance(kit.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
+            refuse_own(kit.store.engine.path, Path(target))
         return await export_to(kit.store, target, resource, self.clock.now())
 
     async def export_markdown(self, thread: str, resource: str) -> str:
@@ -86,8 +88,10 @@ class Transferring(ABC):
             kit.store, Path(address), resource=resource, format_=format, dry_run=dry_run, progress=progress
         )
 
-    async def backup(self, target: "str | os.PathLike[str]") -> int:
+    async def backup(self, target: "str | os.PathLike[str]", *, overwrite: bool = False) -> int:
         """Copy the database into a new file while others write to it; returns its size in bytes.
+
+        `overwrite` lets it take the place of an older one, once it is whole.
 
         For SQLite. A PostgreSQL server has its own tools for that, or export it.
         """
@@ -99,7 +103,7 @@ class Transferring(ABC):
                 why="A PostgreSQL server keeps its own backups.",
                 then="Use pg_dump, or export to a .jsonl file, which either engine imports.",
             )
-        return await asyncio.to_thread(copy_file, engine.path, Path(target))
+        return await asyncio.to_thread(copy_file, engine.path, Path(target), overwrite=overwrite)
 
 
 def restore_backup(

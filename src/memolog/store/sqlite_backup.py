@@ -13,20 +13,31 @@ from memolog.domain.errors import InputError, NotADatabase, StoreCorrupt
 from memolog.store.sqlite import is_memory, mapped_errors
 from memolog.store.sqlite_schema import refuse_foreign_file
 
-__all__ = ["copy_back", "copy_file"]
+__all__ = ["copy_back", "copy_file", "refuse_own"]
 
 _BUSY_SECONDS = 30.0
 
 
-def copy_file(path: str, target: Path) -> int:
+def refuse_own(path: str, target: Path) -> None:
+    """Refuse a file to write to that is the database itself, or stands beside it as its journal."""
+    own = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-journal")]
+    if any(
+        target.resolve() == file.resolve() or (target.exists() and file.exists() and target.samefile(file))
+        for file in own
+    ):
+        raise InputError(f"{target} is the database itself, and would be lost.", then="Name another file.")
+
+
+def copy_file(path: str, target: Path, *, overwrite: bool = False) -> int:
     """Copy a database into a new file while others write to it; returns the copy's size in bytes.
 
     The copy is of one moment and has no journal beside it. It appears under its name only when it is whole.
     """
     if is_memory(path):
         raise InputError("A database in memory has no file to copy.", then="Export it instead.")
-    if target.exists():
-        raise _exists(target, "A backup never takes the place of another file.", "Name another file.")
+    refuse_own(path, target)
+    if target.exists() and (not overwrite or target.is_dir()):
+        raise _exists(target, "A backup takes the place of another file only if that is allowed.", "Name another file.")
     if not target.parent.is_dir():
         # SQLite would tell of a database that cannot be opened, and mean the copy.
         raise InputError(f"There is no folder {target.parent}.", then="Make it, or name another file.")
@@ -42,9 +53,12 @@ def copy_file(path: str, target: Path) -> int:
             source.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
         _to_disk(partial)
-        # A link refuses to replace what somebody else may have put there meanwhile.
-        os.link(partial, target)
-        partial.unlink()
+        if overwrite:
+            partial.replace(target)
+        else:
+            # A link refuses to replace what somebody else may have put there meanwhile.
+            os.link(partial, target)
+            partial.unlink()
     except FileExistsError:
         raise _exists(target, "Somebody else has just written it.", "Name another file.") from None
     except OSError as error:

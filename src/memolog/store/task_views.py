@@ -11,6 +11,7 @@ from typing import Any
 
 from memolog.domain.clock import Clock
 from memolog.domain.codec import unpack
+from memolog.domain.errors import InputError
 from memolog.domain.moments import to_micros
 from memolog.domain.task import LikelyDuplicate, Task, TaskRef, TaskView
 from memolog.store.engine import Engine
@@ -21,6 +22,9 @@ from memolog.store.task_rows import finding, reading_task, ref_from_row, tasks_o
 from memolog.tasks.likeness import like_pairs
 
 __all__ = ["TaskViews"]
+
+# A century: beyond it a number is a slip.
+_MOST_DAYS = 36_525
 
 q = load_queries("tasks")
 links = load_queries("task_links")
@@ -138,6 +142,8 @@ class TaskViews:
         """Return tasks that nobody has touched for so many days and nobody works on, the longest untouched first."""
         check_id("resource", resource)
         check_limit(limit)
+        if not 0 <= days <= _MOST_DAYS:
+            raise InputError(f"{days} is no number of days.", then=f"Pass one from 0 to {_MOST_DAYS:,}.")
         now = self._clock.now()
         before = to_micros(now - timedelta(days=days))
         at, pk = page_key(after, (FIRST, FIRST))

@@ -65,12 +65,16 @@ async def export(
 
 
 async def _export_markdown(call: Call, file: str, resource: str | None, thread: str | None) -> Answer:
+    from memolog.store.sqlite_backup import refuse_own
+
     whose = await chosen_resource(call.store, resource)
     which = await chosen_thread(call.store, whose, thread)
     text = await call.memory.export_markdown(which, whose)
     if file == "-":
         print(text, end="")
         return Answer(data=None, is_printed=True)
+    if "://" not in call.address:
+        refuse_own(call.address, Path(file))
     size = await asyncio.to_thread(Path(file).write_bytes, text.encode("utf-8", "replace"))
     data = {"file": file, "resource": whose, "thread": which, "bytes": size}
     return Answer(data=data, show=lambda: told(f"Written to {file}: the log of {which}, {size:,} bytes."))
@@ -120,10 +124,8 @@ async def backup(
 ) -> Answer:
     """Copy the database into a file while others go on writing to it. For SQLite; a PostgreSQL server has its own tools."""
     _refuse_existing(file, overwrite=overwrite)
-    if overwrite:
-        file.unlink(missing_ok=True)
     with call.progress(f"copying to {file}"):
-        size = await call.memory.backup(file)
+        size = await call.memory.backup(file, overwrite=overwrite)
     data = {"file": str(file), "bytes": size}
     return Answer(data=data, show=lambda: told(f"Copied {call.shown_address} to {file}: {size:,} bytes."))
 
@@ -150,6 +152,8 @@ def restore(
 
 
 def _refuse_existing(file: Path, *, overwrite: bool) -> None:
+    if file.is_dir():
+        raise InputError(f"{file} is a folder.", then="Name a file in it.")
     if file.exists() and not overwrite:
         raise InputError(f"{file} exists already.", then="Choose another name, or add --overwrite.")
 

@@ -93,16 +93,18 @@ async def chosen_thread(store: "Store", resource: str, named: str | None) -> str
     return newest[0].id
 
 
-def moment_in(text: str, now: datetime) -> datetime:
-    """Return the moment that a person means: `2026-03-14`, `2026-03-14T09:30`, or `90m`, `3h`, `2d` before now."""
+def moment_in(text: str, now: datetime, *, ahead: bool = False) -> datetime:
+    """Return the moment that a person means: `2026-03-14`, `2026-03-14T09:30`, or `90m`, `3h`, `2d` before now, or after it."""
     try:
         if found := fullmatch(r"(\d{1,6})([smhdw])", text.strip()):
-            return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
+            length = timedelta(**{_UNITS[found[2]]: int(found[1])})
+            return now + length if ahead else now - length
         moment = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError):
         raise InputError(
             f"{text!r} is no moment.",
-            then="Write a date (2026-03-14), a time (2026-03-14T09:30, UTC unless it names a zone), or an age (90m, 3h, 2d).",
+            then="Write a date (2026-03-14), a time (2026-03-14T09:30, UTC unless it names a zone), or "
+            + ("how far off it is (90m, 3h, 2d)." if ahead else "an age (90m, 3h, 2d)."),
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
 

@@ -36,7 +36,7 @@ _Priority = Annotated[
     int | None, typer.Option("--priority", "-p", help="0 is the most pressing, 4 the least.", min=0, max=4)
 ]
 _Type = Annotated[str | None, typer.Option("--type", help="bug, feature, task, epic or chore.")]
-_Due = Annotated[str | None, typer.Option("--due", help="When it should be done: 2026-03-14.")]
+_Due = Annotated[str | None, typer.Option("--due", help="When it should be done: 2026-03-14, or 2d from now.")]
 _Names = Annotated[list[str] | None, typer.Option("--label", help="A label; may be repeated.")]
 
 
@@ -78,7 +78,7 @@ async def create(
         priority=2 if priority is None else priority,
         type=kind,
         labels=label or (),
-        due=moment_in(due, call.memory.clock.now()) if due else None,
+        due=moment_in(due, call.memory.clock.now(), ahead=True) if due else None,
         assignee=assignee,
         parent=parent,
         blocked_by=blocked_by or (),
@@ -100,7 +100,8 @@ async def edit(
     ] = None,
     due: _Due = None,
     defer: Annotated[
-        str | None, typer.Option("--defer", help="Keep it out of what is ready until then: 2026-03-14, or now.")
+        str | None,
+        typer.Option("--defer", help="Keep it out of what is ready until then: 2026-03-14, 2d from now, or now."),
     ] = None,
     assignee: Annotated[str | None, typer.Option(help="Who should do it; an empty text for nobody.")] = None,
 ) -> Answer:
@@ -112,9 +113,9 @@ async def edit(
     if assignee is not None:
         changes["assignee"] = assignee or None
     if due is not None:
-        changes["due"] = moment_in(due, now)
+        changes["due"] = moment_in(due, now, ahead=True)
     if defer is not None:
-        changes["defer_until"] = None if defer == "now" else moment_in(defer, now)
+        changes["defer_until"] = None if defer == "now" else moment_in(defer, now, ahead=True)
     if not changes and not label and not remove_label:
         raise InputError("Nothing was given that could be changed.", then="See `memolog tasks edit --help`.")
     changed = await tasks.edit(task, **changes) if changes else await tasks.get(task)

@@ -70,7 +70,7 @@ async def start(
     schema: Annotated[Path | None, typer.Option(help="A file with a JSON schema: the document is then JSON.")] = None,
 ) -> Answer:
     """Begin a working memory from a template. What is there already stays."""
-    rules = None if schema is None else _json_object(str(schema), schema.read_text("utf-8"))
+    rules = None if schema is None else _json_object(str(schema), _read(schema))
     return _told(await _of(call, thread).start(template, who=acting_user(), schema=rules))
 
 
@@ -204,8 +204,24 @@ async def restore(
 
 def _text(text: str, file: Path | None) -> str:
     if file is not None:
+        return _read(file)
+    if text != "-":
+        return text
+    given = sys.stdin.read()
+    if not given.strip():
+        raise InputError("There is no text.", why="Standard input is empty.", then="Add the text, or --file.")
+    return given
+
+
+def _read(file: Path) -> str:
+    try:
         return file.read_text("utf-8")
-    return sys.stdin.read() if text == "-" else text
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is no text.", why=f"It is not UTF-8: {error}.", then="Name a text file.") from None
+    except OSError as error:
+        raise InputError(
+            f"{file} cannot be read.", why=f"The system says: {error.strerror}.", then="Name another file."
+        ) from None
 
 
 def _json_object(where: str, text: str) -> dict[str, Any]:

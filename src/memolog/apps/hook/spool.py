@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
-__all__ = ["Spool", "home", "note", "safe_name", "spool_of"]
+__all__ = ["Spool", "home", "make_private", "note", "safe_name", "spool_of"]
 
 _ENDING: Final = ".jsonl"
 _TAKEN: Final = ".taken"
@@ -28,6 +28,12 @@ Record = dict[str, Any]
 def home(environment: Mapping[str, str]) -> str:
     """Return the folder for what belongs to no project: `MEMOLOG_HOME`, or `.memolog` in the user's own."""
     return environment.get("MEMOLOG_HOME") or os.path.join(os.path.expanduser("~"), ".memolog")
+
+
+def make_private(folder: str) -> None:
+    """Make a folder that only its owner reads, and so the one around it where that is missing: the database is there."""
+    for path in (os.path.dirname(folder) or ".", folder):
+        os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def spool_of(address: str, environment: Mapping[str, str]) -> "Spool":
@@ -63,7 +69,7 @@ class Spool:
             except FileNotFoundError:
                 if attempt:
                     raise
-                os.makedirs(self.folder, mode=0o700, exist_ok=True)
+                make_private(self.folder)
                 continue
             try:
                 rest = line
@@ -145,7 +151,7 @@ def note(spool: Spool, environment: Mapping[str, str], at: float, words: str) ->
     for folder in (spool.folder, home(environment)):
         path = os.path.join(folder, "errors.log")
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_private(folder)
             if os.path.exists(path) and os.stat(path).st_size > _LARGEST_LOG:
                 os.replace(path, f"{path}.1")
             with open(path, "a", encoding="utf-8", errors="replace") as file:

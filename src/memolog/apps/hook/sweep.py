@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from memolog.apps.hook.heard import Record, heard_of, thread_of, transcript_of
 from memolog.apps.hook.reconcile import Told, reconcile
-from memolog.apps.hook.spool import Spool, note, spool_of
+from memolog.apps.hook.spool import Spool, make_private, note, spool_of
 from memolog.config import Config
 from memolog.domain.clock import Clock
 from memolog.domain.errors import MemologError, MessageNotFound, ThreadNotFound
@@ -97,7 +97,7 @@ class Sweep:
 
     async def run(self) -> None:
         """Go on until nothing has come that is not stored; whoever comes meanwhile need not wait."""
-        os.makedirs(self.spool.folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - as everywhere in hooks
+        make_private(self.spool.folder)
         seen: dict[str, int] = {}
         # What is written while the lock is held, its writer's own sweep leaves to this one: so look again once it is free.
         while (sizes := self.spool.sizes()) != seen:
