@@ -67,6 +67,31 @@ async def test_bindings(driver: Driver) -> None:
 
 
 @each
+async def test_contradictions(driver: Driver) -> None:
+    """A turn, and what says otherwise."""
+    await wrapped.check_contradictions(driver)
+
+
+@each
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+async def test_a_refused_message(driver: Driver, status: int) -> None:
+    """What the provider will never take does not spoil the thread."""
+    await wrapped.check_a_refused_message(driver, status)
+
+
+@each
+def test_a_refused_message_without_waiting(driver: Driver, tmp_path: Path) -> None:
+    """The same for a client that does not wait."""
+    wrapped.check_a_refused_message_without_waiting(driver, tmp_path)
+
+
+@each
+async def test_half_characters(driver: Driver) -> None:
+    """What UTF-8 cannot hold."""
+    await wrapped.check_half_characters(driver)
+
+
+@each
 async def test_many_at_once(driver: Driver) -> None:
     """Conversations side by side."""
     await wrapped.check_many_at_once(driver)
