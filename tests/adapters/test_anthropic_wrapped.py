@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from adapters import wrapped
 from adapters.kit import brief, stored
 from adapters.provider import APIS, Json, Provider, Reply
@@ -50,6 +52,27 @@ async def test_a_failing_run() -> None:
 async def test_bindings() -> None:
     """Threads by wrap, by call, by turn."""
     await wrapped.check_bindings(DRIVER)
+
+
+async def test_contradictions() -> None:
+    """A turn, and what says otherwise."""
+    await wrapped.check_contradictions(DRIVER)
+
+
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+async def test_a_refused_message(status: int) -> None:
+    """What the provider will never take does not spoil the thread."""
+    await wrapped.check_a_refused_message(DRIVER, status)
+
+
+def test_a_refused_message_without_waiting(tmp_path: Path) -> None:
+    """The same for a client that does not wait."""
+    wrapped.check_a_refused_message_without_waiting(DRIVER, tmp_path)
+
+
+async def test_half_characters() -> None:
+    """What UTF-8 cannot hold."""
+    await wrapped.check_half_characters(DRIVER)
 
 
 async def test_many_at_once() -> None:

@@ -13,6 +13,7 @@ from memolog import (
     AssistantMessage,
     Config,
     Context,
+    InputError,
     Memory,
     NewMessage,
     SyncMemory,
@@ -94,6 +95,32 @@ async def test_a_guard_that_fails_stops_the_turn(guards: Guards) -> None:
         with pytest.raises(ValueError, match="put"):
             await guards.run(memory, "t1", "alice", UserMessage("hello"), model=echo)
         assert await stored(memory, "alice", "t1") == []
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+@pytest.mark.parametrize("returned", [False, True, 0, [], "", " ", 7], ids=repr)
+async def test_a_guard_that_returns_something_else(side: str, returned: object) -> None:
+    """Neither None nor a reason: nobody can tell what it means, so the turn is discarded and the mistake is told."""
+
+    def odd(_: Checked) -> Any:
+        return returned
+
+    async def odd_later(checked: Checked) -> Any:
+        return odd(checked)
+
+    async with Memory(":memory:") as memory:
+        for guard in (odd, odd_later):
+            with pytest.raises(InputError, match=f"The {side} guard {guard.__name__} returned .* returns None"):
+                await Guards(**{side: [guard]}).run(memory, "t1", "alice", UserMessage("hello"), model=echo)
+        assert await stored(memory, "alice", "t1") == []
+
+
+@pytest.mark.parametrize("given", [no_codes, None, "no_codes", ["no_codes"], [None], {no_codes}], ids=repr)
+def test_what_is_no_list_of_guards(given: Any) -> None:
+    """It is refused when it is written down, not when the first turn comes."""
+    for side in ("input", "output"):
+        with pytest.raises(InputError, match=rf"Pass Guards\({side}="):
+            Guards(**{side: given})
 
 
 async def test_a_guard_sees_memory() -> None:

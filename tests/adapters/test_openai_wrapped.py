@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from adapters import wrapped
 from adapters.kit import brief, stored
 from adapters.provider import APIS, Chat, Driver, Json, Provider, Reply
-from memolog import Config, InputError, Memory
+from memolog import Config, InputError, Memory, StoreError, Turn
+from memolog.adapters.sending import encodable
 
 DRIVERS = [APIS["chat"], APIS["responses"]]
 each = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
@@ -64,6 +65,31 @@ async def test_a_failing_run(driver: Driver) -> None:
 async def test_bindings(driver: Driver) -> None:
     """Threads by wrap, by call, by turn."""
     await wrapped.check_bindings(driver)
+
+
+@each
+async def test_contradictions(driver: Driver) -> None:
+    """A turn, and what says otherwise."""
+    await wrapped.check_contradictions(driver)
+
+
+@each
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+async def test_a_refused_message(driver: Driver, status: int) -> None:
+    """What the provider will never take does not spoil the thread."""
+    await wrapped.check_a_refused_message(driver, status)
+
+
+@each
+def test_a_refused_message_without_waiting(driver: Driver, tmp_path: Path) -> None:
+    """The same for a client that does not wait."""
+    wrapped.check_a_refused_message_without_waiting(driver, tmp_path)
+
+
+@each
+async def test_half_characters(driver: Driver) -> None:
+    """What UTF-8 cannot hold."""
+    await wrapped.check_half_characters(driver)
 
 
 @each
@@ -165,6 +191,32 @@ async def test_an_answer_that_the_caller_gives() -> None:
         said = driver.said("Count.")
         await call(**{**said, "messages": [*said["messages"], {"role": "assistant", "content": "One."}]})
         assert brief(await stored(memory, "alice", "t1")) == ["user: Count.", "assistant: One.", "assistant: Two."]
+
+
+async def test_what_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A database that fails just then: the caller sees what the provider said; with `strict`, what the database said."""
+
+    async def fail(_: Turn) -> None:
+        raise StoreError("Locked.")
+
+    monkeypatch.setattr(Turn, "discard", fail)
+    driver = APIS["chat"]
+    provider = Provider(driver, lambda _: Reply(status=400))
+    for is_strict, match in ((False, "out of order"), (True, "Locked")):
+        async with Memory(":memory:", config=Config(strict=is_strict)) as memory:
+            call = driver.call(wrapped.wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+            with pytest.raises(Exception, match=match):
+                await call(**driver.said("hello"))
+    assert "cannot be taken back" in caplog.text
+
+
+def test_what_can_be_sent() -> None:
+    """Only what UTF-8 cannot hold is changed; what is no JSON is left for the client to tell."""
+    plain: Json = {"a": ["b", {"c": None}], "d": b"bytes"}
+    assert encodable(plain) is plain
+    odd: Json = {"a": {("no", "key"): 1}}
+    assert encodable(odd) is odd
+    assert encodable({"a": ("\ud800", 1, {"\udfff": True})}) == {"a": ["\ufffd", 1, {"\ufffd": True}]}
 
 
 async def test_a_call_that_cannot_be_read() -> None:

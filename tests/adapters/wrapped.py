@@ -23,9 +23,13 @@ __all__ = [
     "check_a_cut_stream",
     "check_a_failing_run",
     "check_a_long_conversation",
+    "check_a_refused_message",
+    "check_a_refused_message_without_waiting",
     "check_a_sync_client",
     "check_bindings",
     "check_both_engines",
+    "check_contradictions",
+    "check_half_characters",
     "check_many_at_once",
     "check_tools",
     "check_whole_lists",
@@ -297,6 +301,81 @@ async def check_bindings(driver: Driver) -> None:
         with pytest.raises(InputError, match="cannot be wrapped"):
             wrap(driver, object(), memory)
     assert all("x-memolog" not in " ".join(headers) for headers in provider.headers)
+
+
+async def check_contradictions(driver: Driver) -> None:
+    """A turn says whose it is: what says otherwise is refused, in `wrap` and in a call, and nobody is asked."""
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+    raw = provider.async_client()
+    async with Memory(":memory:") as memory, memory.turn("t1", "alice") as turn:
+        for odd in ({"thread": "t2"}, {"resource": "bob"}, {"zone": "Europe/Vienna"}, {"settings": {"threshold": 9}}):
+            with pytest.raises(InputError, match=f"{next(iter(odd))}.*Leave"):
+                wrap(driver, raw, memory, turn=turn, **odd)
+        call = driver.call(wrap(driver, raw, memory, turn=turn, thread="t1", resource="alice"))
+        for where in (("t2", "alice"), ("t1", "bob")):
+            with pytest.raises(InputError, match="contradicts the turn"):
+                await call(**driver.said("hello"), **at(*where))
+        assert provider.bodies == []
+        await call(**driver.said("hello"), **at("t1", "alice"))
+        assert "user: hello" in brief(await stored(memory, "alice", "t1"))
+        for wrong in ((None, "alice"), ("", "alice"), ("t1", None), ("t1", "")):
+            with pytest.raises(InputError, match="Pass a non-empty string"):
+                at(*wrong)  # pyright: ignore[reportArgumentType]
+        for client, kind in ((raw, "Memory"), (provider.client(), "SyncMemory")):
+            with pytest.raises(InputError, match=rf"takes a memory, not str.*Pass {kind}\("):
+                wrap(driver, client, "memolog.db", thread="t1", resource="alice")
+
+
+def _refusing(driver: Driver, status: int) -> Provider:
+    """Return a provider that refuses every request with a poisoned message in it."""
+    return Provider(driver, lambda body: Reply(status=status) if "poison" in json.dumps(body) else Reply(text="Yes."))
+
+
+async def check_a_refused_message(driver: Driver, status: int) -> None:
+    """What the provider refuses for good is not kept, streamed or not; in a turn of the caller's, that is left to the caller."""
+    provider = _refusing(driver, status)
+    async with Memory(":memory:") as memory:
+        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        await call(**driver.said("one"))
+        for how in ({}, {"stream": True}):
+            with pytest.raises(Exception, match="out of order") as caught:
+                await call(**driver.said("poison"), **how)
+            assert caught.value.status_code == status  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        await call(**driver.said("two"))
+        said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+        assert said == ["user: one", "assistant: Yes.", "user: two", "assistant: Yes."]
+        async with memory.turn("t2", "alice") as turn:
+            with pytest.raises(Exception, match="out of order"):
+                await driver.call(wrap(driver, provider.async_client(), memory, turn=turn))(**driver.said("poison"))
+            assert brief(await stored(memory, "alice", "t2")) == ["user: poison"]
+            await turn.discard()
+        assert await stored(memory, "alice", "t2") == []
+
+
+def check_a_refused_message_without_waiting(driver: Driver, path: Path) -> None:
+    """The same for a client that does not wait."""
+    provider = _refusing(driver, 400)
+    with SyncMemory(str(path / "memolog.db")) as memory:
+        call = driver.call(wrap(driver, provider.client(), memory, thread="t1", resource="alice"))
+        for how in ({}, {"stream": True}):
+            with pytest.raises(Exception, match="out of order"):
+                call(**driver.said("poison"), **how)
+        call(**driver.said("two"))
+    assert "poison" not in json.dumps(provider.bodies[-1])
+
+
+async def check_half_characters(driver: Driver) -> None:
+    """Half a character is kept as it is, and sent as the sign for what cannot be shown: the thread goes on."""
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+    async with Memory(":memory:") as memory:
+        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        tool = {"name": "look", "parameters": {"\udc00": "\ud83d\ude00"}}
+        await call(**driver.said("half \ud83d of it"), tools=[tool])
+        await call(**driver.said("more"))
+        assert "user: half \ud83d of it" in brief(await stored(memory, "alice", "t1"))
+    assert provider.bodies[0]["tools"] == [{"name": "look", "parameters": {"\ufffd": "\U0001f600"}}]
+    for body in provider.bodies:
+        assert "half \ufffd of it" in json.dumps(body, ensure_ascii=False)
 
 
 async def check_tools(driver: Driver, form: Any) -> None:

@@ -34,6 +34,12 @@ def remembering(client: C, memory: Memory | SyncMemory, turn: object, bound: Cal
             f"A {type(client).__name__} cannot be wrapped.",
             then="Pass the client itself: OpenAI(), AsyncOpenAI(), Anthropic() or AsyncAnthropic().",
         )
+    if not isinstance(memory, Memory | SyncMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"wrap() takes a memory, not {type(memory).__name__}.",
+            why="The memory is opened and closed by you, and may serve many clients.",
+            then=f'Pass {"Memory" if is_async else "SyncMemory"}("memolog.db").',
+        )
     if is_async != isinstance(memory, Memory):
         raise InputError(
             f"A {type(client).__name__} and a {type(memory).__name__} do not go together.",
@@ -96,7 +102,7 @@ class _Remembering(_Remembered):
         try:
             result = self._request(cast_to, asked, **how)
         except BaseException as error:
-            self._drive(exchange.leave(error))
+            self._drive(exchange.fail(error))
             raise
         finally:
             _current.reset(token)
@@ -131,7 +137,7 @@ class _AsyncRemembering(_Remembered):
         try:
             result = await self._request(cast_to, asked, **how)
         except BaseException as error:
-            await exchange.leave(error)
+            await exchange.fail(error)
             raise
         finally:
             _current.reset(token)

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 from memolog.adapters.exact import Answer, Json
 from memolog.adapters.news import after_last_answer, has_answer, is_known, unsaved, with_names
+from memolog.adapters.sending import encodable, is_refused
 from memolog.adapters.sse import Events
 from memolog.context import Context
 from memolog.domain.errors import InputError, MemologError, ThreadNotFound
@@ -109,6 +110,17 @@ class Bound:
     settings: Mapping[str, Any] | None = None
     turn: OpenTurn | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what a turn that is open already cannot take."""
+        self._check(self.thread, self.resource)
+        for name, value in (("zone", self.zone), ("settings", self.settings)):
+            if self.turn is not None and value:
+                raise InputError(
+                    f"wrap() was given both a turn and {name}=.",
+                    why=f"The turn is open already, with the {name} that it was opened with.",
+                    then=f"Leave {name}= out here, and pass it where the turn is opened: memory.turn(…, {name}=…).",
+                )
+
     def exchange(self, method: str, url: str, body: object, headers: Mapping[str, object]) -> "Exchange | None":
         """Return the exchange that a request begins; None for one that is none of ours."""
         path = url.partition("?")[0].rstrip("/")
@@ -124,7 +136,20 @@ class Bound:
                 why="Memory is kept for a thread of a resource.",
                 then='Name both: wrap(client, memory, thread="…", resource="…"), or **at("…", "…") in the call.',
             )
+        self._check(thread, resource)
         return Exchange(self, api, dict(cast("Mapping[str, Any]", body)), thread, resource)
+
+    def _check(self, thread: str | None, resource: str | None) -> None:
+        """Refuse a thread or a resource other than those of the turn: the words would land where nobody looks for them."""
+        if self.turn is None:
+            return
+        for name, value, its in (("thread", thread, self.turn.thread), ("resource", resource, self.turn.resource)):
+            if value is not None and value != its:
+                raise InputError(
+                    f"The {name} {value!r} contradicts the turn, which is of {its!r}.",
+                    why="All calls of a client with a turn are steps of that turn.",
+                    then=f"Leave the {name} out, or use a client without this turn.",
+                )
 
 
 def at(thread: str, resource: str) -> dict[str, Any]:
@@ -132,6 +157,13 @@ def at(thread: str, resource: str) -> dict[str, Any]:
 
     They travel as headers as far as memory, and no further.
     """
+    for name, value in (("thread", thread), ("resource", resource)):
+        if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"at() was given {value!r} as the {name}.",
+                why="Memory is kept for a thread of a resource, and each has an id.",
+                then=f"Pass a non-empty string as the {name}, or leave at() out for the one that the client is bound to.",
+            )
     return {"extra_headers": {_THREAD: quote(thread, safe=""), _RESOURCE: quote(resource, safe="")}}
 
 
@@ -176,10 +208,11 @@ class Exchange:
             count = len(new) - (_is_begun(new) if self._api.goes_on else 0)
             new, self._begun = new[:count], new[count:]
             context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
+            # Kept as it was said, sent as it can be.
+            return encodable(self._api.request(self._body, context))
         except BaseException as error:
             await self.leave(error)
             raise
-        return self._api.request(self._body, context)
 
     def _given(self) -> tuple[NewMessage, ...]:
         try:
@@ -217,6 +250,18 @@ class Exchange:
             await self.leave(error)
             raise
         await self.leave(None)
+
+    async def fail(self, error: BaseException) -> None:
+        """Leave the turn without an answer; what the provider refuses for good is taken back, if the turn is our own."""
+        if self._own is not None and not self._is_over and is_refused(getattr(error, "status_code", None)):
+            try:
+                await self._own.discard()
+            except MemologError:
+                # The provider's error is what the caller must see; that this failed is told as an event.
+                if self._bound.memory.config.strict:
+                    raise
+                _log.exception("what the provider refused cannot be taken back")
+        await self.leave(error)
 
     async def leave(self, error: BaseException | None) -> None:
         """Leave the turn; what was said in it stays."""

@@ -10,10 +10,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from memolog.context import Context
-from memolog.domain.errors import MemologError
+from memolog.domain.errors import InputError, MemologError
 from memolog.domain.message import NewMessage, TextPart
 from memolog.domain.run import Usage
 from memolog.runtime.memory import Memory
@@ -61,6 +61,16 @@ class Guards:
 
     input: Sequence[Guard] = ()
     output: Sequence[Guard] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be asked when it counts."""
+        for side, guards in (("input", self.input), ("output", self.output)):
+            if not _are_guards(guards):
+                raise InputError(
+                    f"The {side} guards are a list of functions, not {guards!r}.",
+                    why="Each of them is called with what it should look at.",
+                    then=f"Pass Guards({side}=[your_guard]), with the functions themselves.",
+                )
 
     def turn(self, memory: Memory, thread: str, resource: str, **options: Any) -> "GuardedTurn":
         """Begin a turn with guards around the model: `async with guards.turn(memory, "t1", "alice") as turn`."""
@@ -130,7 +140,7 @@ class GuardedTurn:
                 raise
             if reason is not None:
                 await self._turn.discard()
-                raise GuardStopped(_name(guard), side, reason)
+                raise _stopped(guard, side, reason)
 
     async def __aenter__(self) -> Self:
         await self._turn.__aenter__()
@@ -170,6 +180,20 @@ class SyncGuardedTurn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._call(self.inner.__aexit__(kind, error, trace))
+
+
+def _are_guards(given: object) -> bool:
+    return isinstance(given, Sequence) and all(map(callable, cast("Sequence[object]", given)))
+
+
+def _stopped(guard: Guard, side: Side, reason: object) -> MemologError:
+    if isinstance(reason, str) and reason.strip():
+        return GuardStopped(_name(guard), side, reason)
+    return InputError(
+        f"The {side} guard {_name(guard)} returned {reason!r}.",
+        why="A guard returns None where all is well, or the reason to stop as a text; the turn is discarded.",
+        then="Return None or a text that is not empty.",
+    )
 
 
 def _name(guard: Guard) -> str:

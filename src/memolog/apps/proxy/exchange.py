@@ -15,6 +15,7 @@ import httpx
 from memolog import MemologError, Memory, Turn
 from memolog.adapters.exchange import Api, Bound
 from memolog.adapters.exchange import Exchange as Remembered
+from memolog.adapters.sending import is_refused
 from memolog.apps.proxy.headers import Pairs, Scope, passed_back
 from memolog.domain.codec import dumps
 
@@ -25,8 +26,6 @@ _log = logging.getLogger("memolog")
 # A client that reads slowly slows the provider down, instead of filling this machine.
 _CHUNKS: Final = 64
 _ERROR: Final = 400
-# What the provider will never take stays out of the conversation: it would refuse every request after it too.
-_REFUSED: Final = frozenset({400, 413, 415, 422})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +112,7 @@ class Exchange:
         if response.status_code < _ERROR:
             remembered.feed(body)
             await self._record(remembered)
-        elif response.status_code in _REFUSED:
+        elif is_refused(response.status_code):
             await turn.discard()
         self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
 

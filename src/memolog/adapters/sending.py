@@ -1,0 +1,46 @@
+"""What a provider can be sent at all, and what it will never take.
+
+Knows UTF-8 and the statuses of HTTP. Knows no provider, no client and no memory.
+"""
+
+import json
+from typing import Any, Final, cast
+
+from memolog.adapters.exact import Json
+
+__all__ = ["encodable", "is_refused"]
+
+_REFUSED: Final = frozenset({400, 413, 415, 422})
+
+
+def is_refused(status: object) -> bool:
+    """Tell whether a provider will never take what it was sent.
+
+    That stays out of the conversation: with it, every request after this one would be refused too.
+    """
+    return status in _REFUSED
+
+
+def encodable(body: Json) -> Json:
+    """Return a request that UTF-8 can hold: halves of surrogate pairs are joined, lone ones become U+FFFD."""
+    try:
+        json.dumps(body, ensure_ascii=False, default=repr).encode()
+    except UnicodeEncodeError:
+        return cast("Json", _mended(body))
+    except (TypeError, ValueError, RecursionError):
+        # What is no JSON is for the client to tell.
+        return body
+    return body
+
+
+def _mended(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case dict():
+            given = cast("dict[Any, Any]", value)
+            return {_mended(name): _mended(inner) for name, inner in given.items()}
+        case list() | tuple():
+            return [_mended(inner) for inner in cast("list[Any]", value)]
+        case _:
+            return value
