@@ -37,7 +37,7 @@ from openai.types.responses import (
 from openai.types.responses.response_usage import InputTokensDetails
 
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
-from memolog import Config, Memory, StoreError, TextPart
+from memolog import Config, InputError, Memory, StoreError, SyncMemory, TextPart
 from memolog.adapters.openai_agents import MemologSession
 from memolog.runtime import away
 
@@ -605,3 +605,20 @@ def test_without_the_sdk_the_extra_is_named() -> None:
     code = "import sys\nsys.modules['agents'] = None\nimport memolog.adapters.openai_agents"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "memolog[openai-agents]" in done.stderr
+
+
+@pytest.mark.parametrize("history", [-1, "20", None])
+async def test_a_history_that_cannot_be(tmp_path: Path, history: Any) -> None:
+    """So many items nobody can hand out."""
+    async with Memory(tmp_path / "m.db") as memory:
+        with pytest.raises(InputError, match="whole number"):
+            MemologSession(memory, thread="t1", resource="alice", history=history)
+
+
+def test_a_session_without_a_memory(tmp_path: Path) -> None:
+    """An address is no memory, and neither is one that cannot be awaited."""
+    wrong: Any = "memolog.db"
+    with pytest.raises(InputError, match="A str was handed in"):
+        MemologSession(wrong, thread="t1", resource="alice")
+    with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="SyncMemory cannot be used"):
+        MemologSession(wrong, thread="t1", resource="alice")

@@ -39,7 +39,7 @@ from pydantic_ai.models.function import AgentInfo
 
 from adapters.kit import brief, check_pairs, stored
 from adapters.pydantic_ai_world import Answer, Script, asked, cancelled, edge_of, saying, words
-from memolog import Config, FilePart, InputError, Memory, StoreError, ToolResultPart, UserMessage
+from memolog import Config, FilePart, InputError, Memory, StoreError, SyncMemory, ToolResultPart, UserMessage
 from memolog import TextPart as OurText
 from memolog.adapters.pydantic_ai import MemoryCapability
 
@@ -623,3 +623,32 @@ def test_runs_without_a_loop(tmp_path: Path) -> None:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"child": "readonly"}, "'own', 'shared', 'read_only'"),
+        ({"child": ["own"]}, "'own', 'shared', 'read_only'"),
+        ({"discard_on": "x"}, "discard_on"),
+        ({"discard_on": (ValueError, ValueError())}, "discard_on"),
+        ({"discard_on": [ValueError]}, "discard_on"),
+        ({"resource": 3}, "resource"),
+        ({"resource": None}, "resource"),
+        ({"thread": 3}, "thread"),
+        ({"zone": 3}, "zone"),
+        ({"memory": "memolog.db"}, "A str was handed in where a Memory belongs"),
+    ],
+)
+async def test_what_cannot_be_is_refused_at_once(memory: Memory, options: Any, named: str) -> None:
+    """A capability that could not work says so when it is made, not in the middle of a run."""
+    given: dict[str, Any] = {"memory": memory, "resource": "alice", **options}
+    with pytest.raises(InputError, match=named) as told:
+        MemoryCapability(**given)
+    assert told.value.then
+
+
+def test_a_memory_that_cannot_be_awaited(tmp_path: Path) -> None:
+    """The synchronous face of a memory is refused in words."""
+    with SyncMemory(str(tmp_path / "m.db")) as memory, pytest.raises(InputError, match="SyncMemory cannot be used"):
+        MemoryCapability(cast("Any", memory), "alice")

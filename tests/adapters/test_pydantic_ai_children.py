@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Agent, RunContext
@@ -336,3 +336,28 @@ async def test_many_conversations_at_once(memory: Watched) -> None:
     for messages in parent.requests:
         prompts = [words(part) for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
         assert len([prompt for prompt in prompts if prompt.startswith("go ")]) == 1
+
+
+async def test_one_error_needs_no_tuple(memory: Watched) -> None:
+    """A bare class of errors discards the run as a tuple of it does."""
+
+    def failing(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise KeyError
+
+    bot = Agent(Script(failing).model, capabilities=[MemoryCapability(memory, "alice", discard_on=LookupError)])
+    with pytest.raises(KeyError):
+        await bot.run("go", conversation_id="t1")
+    assert await everything(memory) == {}
+
+
+async def test_a_child_of_an_unknown_kind(memory: Watched) -> None:
+    """`child_memory` refuses what a child cannot be."""
+    bot = Agent(Script(delegating).model, capabilities=[MemoryCapability(memory, "alice")])
+
+    @bot.tool
+    async def ask(ctx: RunContext[Any], question: str) -> str:
+        with pytest.raises(InputError, match="'own', 'shared', 'read_only'"):
+            child_memory(ctx, cast("Child", "readonly"))
+        return question
+
+    assert (await bot.run("go", conversation_id="t1")).output == "found: where is it?"

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -79,3 +80,15 @@ def test_the_network_needs_a_token(folder: Path) -> None:
     assert allowed.code == 0
     assert "x-memolog-token" in allowed.out
     assert "open-sesame-open-sesame" not in allowed.out
+
+
+def test_a_port_that_is_taken(folder: Path) -> None:
+    """It says what is in the way, and what to do."""
+    del folder
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        said = run("proxy", "--port", str(port), "--seconds", "0")
+    assert said.code == 3
+    assert f"port {port} is taken" in said.err
+    assert "another --port" in said.err
+    assert "path" not in said.err

@@ -16,8 +16,8 @@ from mcp import Client
 
 from cli.world import inside, run
 from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
-from memolog import Memory, UserMessage
-from memolog.apps.mcp import open_door, read_token
+from memolog import Memory, SyncMemory, UserMessage
+from memolog.apps.mcp import Served, build_server, open_door, read_token
 from memolog.apps.mcp.web import is_loopback
 from memolog.domain.errors import ConfigError, InputError, MemologError, StoreUnavailable
 
@@ -316,3 +316,14 @@ async def test_two_programs_on_one_file(tmp_path: Path) -> None:
         assert (await call(one, "task-mutate", action="claim", task="T-1"))["success"]
         assert "one" in (await call(other, "task-mutate", action="claim", task="T-1"))["error"]
     assert isinstance(one, Client)
+
+
+def test_what_is_no_memory_is_not_served(tmp_path: Path) -> None:
+    """An address, a memory that cannot be awaited, and one of nobody are refused in words."""
+    wrong: Any = "memolog.db"
+    with pytest.raises(InputError, match="A str was handed in"):
+        Served(memory=wrong, resource=RESOURCE)
+    with pytest.raises(InputError, match="where a Served belongs"):
+        build_server(wrong)
+    with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="SyncMemory cannot be used"):
+        Served(memory=wrong, resource=RESOURCE)

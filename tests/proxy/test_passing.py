@@ -14,9 +14,10 @@ import openai
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from memolog import Config, ConfigError, Memory
+from memolog import Config, ConfigError, InputError, Memory
 from memolog.adapters.openai import at
 from memolog.apps.proxy import ProxySettings, serve
+from memolog.domain.errors import StoreUnavailable
 from memolog.runtime import away
 from proxy.test_memory import echo, said_in
 from proxy.upstream import Reply, Seen
@@ -417,9 +418,17 @@ async def test_the_network_is_let_in_only_with_a_token() -> None:
 async def test_a_port_that_is_taken(tmp_path: Path) -> None:
     """It is told at once, and nothing is left."""
     async with opened(tmp_path / "memolog.db", echo) as world:
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(StoreUnavailable, match="is taken"):
             async with serve(world.memory, port=int(world.url.rsplit(":", 1)[1])):
                 pass
+
+
+async def test_what_is_no_memory_is_not_served() -> None:
+    """An address is refused before anything listens."""
+    wrong: Any = "memolog.db"
+    with pytest.raises(InputError, match="A str was handed in"):
+        async with serve(wrong, port=0):
+            pass
 
 
 # ---------------------------------------------------------------- a memory that fails

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
+from memolog.adapters.checking import check_memory, check_sync_memory
 from memolog.context import Context
 from memolog.domain.errors import InputError, MemologError
 from memolog.domain.message import NewMessage, TextPart
@@ -74,10 +75,12 @@ class Guards:
 
     def turn(self, memory: Memory, thread: str, resource: str, **options: Any) -> "GuardedTurn":
         """Begin a turn with guards around the model: `async with guards.turn(memory, "t1", "alice") as turn`."""
+        check_memory(memory)
         return GuardedTurn(memory.turn(thread, resource, **options), self)
 
     def sync_turn(self, memory: SyncMemory, thread: str, resource: str, **options: Any) -> "SyncGuardedTurn":
         """Begin a turn without waiting: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
+        check_sync_memory(memory)
         return SyncGuardedTurn(memory.turn(thread, resource, **options), self)
 
     async def run(

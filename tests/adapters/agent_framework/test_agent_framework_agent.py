@@ -5,11 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_framework import Agent, AgentSession, Content, InMemoryHistoryProvider, Message, tool
+from agent_framework import (
+    Agent,
+    AgentSession,
+    BaseChatClient,
+    ChatResponse,
+    Content,
+    InMemoryHistoryProvider,
+    Message,
+    tool,
+)
 
 from adapters.agent_framework.scripted import Scripted, called, last_question, told, weather
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
-from memolog import Config, InputError, Memory, StoreError
+from memolog import Config, InputError, Memory, StoreError, SyncMemory
 from memolog.adapters.agent_framework import MemoryProvider
 
 TOOL_EVERY = 7
@@ -339,3 +348,34 @@ async def test_pictures_reach_the_model_as_they_were(tmp_path: Path) -> None:
         message = Message("user", [question(1), picture], message_id="q1")
         await agent(memory, client).run(message, session=here())
     assert client.received[0].messages[0].to_json() == message.to_json()
+
+
+def test_a_provider_without_a_memory(tmp_path: Path) -> None:
+    """An address is no memory, and neither is one that cannot be awaited."""
+    wrong: Any = "memolog.db"
+    with pytest.raises(InputError, match="A str was handed in"):
+        MemoryProvider(wrong, resource="alice")
+    with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="SyncMemory cannot be used"):
+        MemoryProvider(wrong, resource="alice")
+
+
+class Bare(BaseChatClient[Any]):
+    """A client without the layers."""
+
+    async def _inner_get_response(self, **kwargs: Any) -> ChatResponse:
+        return ChatResponse(messages=[told("Hello.")])
+
+
+async def test_a_client_that_calls_no_middleware(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Memory cannot stand before its requests: one warning says so, and what to do."""
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = Agent(Bare(), context_providers=[MemoryProvider(memory, resource="alice", tools=False)])
+        for _ in range(2):
+            await bot.run("Hi", session=here())
+        warned = [one.getMessage() for one in caplog.records if one.name == "memolog"]
+        assert len(warned) == 1
+        assert "Bare" in warned[0]
+        assert "ChatMiddlewareLayer" in warned[0]
+        caplog.clear()
+        await agent(memory, Scripted(talk)).run(asked(1), session=AgentSession(session_id="t2"))
+        assert [one for one in caplog.records if one.name == "memolog"] == []

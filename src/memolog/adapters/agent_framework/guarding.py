@@ -19,6 +19,7 @@ from agent_framework.exceptions import AgentInvalidResponseException
 
 from memolog.adapters.agent_framework.provider import MemoryProvider
 from memolog.adapters.agent_framework.running import Run
+from memolog.adapters.checking import check_errors
 from memolog.adapters.guards import GuardStopped
 
 __all__ = ["MemoryGuard"]
@@ -34,9 +35,14 @@ class MemoryGuard(AgentMiddleware):
         self,
         provider: MemoryProvider,
         *,
-        guards: tuple[type[Exception], ...] = (GuardStopped, MiddlewareException, AgentInvalidResponseException),
+        guards: type[Exception] | tuple[type[Exception], ...] = (
+            GuardStopped,
+            MiddlewareException,
+            AgentInvalidResponseException,
+        ),
     ) -> None:
         """Take the provider whose turns are guarded, and what guards raise: a model that fails raises too, and is no guard."""
+        check_errors("guards", guards)
         self._provider, self._guards = provider, guards
 
     async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:

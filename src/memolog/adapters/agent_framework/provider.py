@@ -4,6 +4,7 @@ Knows the hooks: a run begins and ends with the provider's, and each request in 
 adds. So a loop of tools is saved step by step, and every request sees a fresh context. Translates and decides nothing.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -26,6 +27,7 @@ from agent_framework import (
 
 from memolog.adapters.agent_framework.messages import to_agent_framework
 from memolog.adapters.agent_framework.running import Run
+from memolog.adapters.checking import check_memory
 from memolog.context import Context
 from memolog.domain.codec import dumps
 from memolog.domain.errors import InputError
@@ -35,6 +37,8 @@ from memolog.runtime.tools import Tools
 from memolog.tools import definition, guidance
 
 __all__ = ["MemoryProvider"]
+
+_log = logging.getLogger("memolog")
 
 Named: TypeAlias = str | Callable[[AgentSession], str]
 Stream: TypeAlias = ResponseStream[ChatResponseUpdate, ChatResponse]
@@ -61,12 +65,14 @@ class MemoryProvider(ContextProvider):
         providers that take no words there. A middleware that puts other words in place of the model's has stopped the turn,
         which is then discarded; with `keep_rewritten` those other words are saved instead.
         """
+        check_memory(memory)
         super().__init__(source_id)
         self.memory = memory
         self._resource, self._thread, self._zone = resource, thread, zone
         self._has_tools, self._edge_after_results = tools, edge_after_results
         self._keeps_rewritten = keep_rewritten
         self._runs: WeakKeyDictionary[AgentSession, Run] = WeakKeyDictionary()
+        self._has_warned = False
 
     # ------------------------------------------------------------ a run
 
@@ -75,6 +81,7 @@ class MemoryProvider(ContextProvider):
     ) -> None:
         """Begin a run: offer the tools, and stand before each of its requests."""
         del state
+        self._look_at(getattr(agent, "client", None))
         if (last := self._runs.get(session)) is not None:
             # A run that failed where nobody told us: what it saved stays.
             await last.leave()
@@ -113,6 +120,17 @@ class MemoryProvider(ContextProvider):
             _named("thread", self._thread, session, session.session_id),
             zone=self._zone,
             histories=histories,
+        )
+
+    def _look_at(self, client: object) -> None:
+        """Warn once of a client that calls no chat middleware: memory would stand before none of its requests."""
+        if client is None or hasattr(client, "chat_middleware") or self._has_warned:
+            return
+        self._has_warned = True
+        _log.warning(
+            "%s has no chat middleware, so the model sees nothing of memory and its steps are not saved: make it a class of "
+            "(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient)",
+            type(client).__name__,
         )
 
     # ------------------------------------------------------------ a request

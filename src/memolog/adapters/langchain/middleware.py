@@ -23,6 +23,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from memolog.adapters.checking import check_errors, check_memory
 from memolog.adapters.guards import GuardStopped
 from memolog.adapters.langchain.driving import Driver
 from memolog.adapters.langchain.messages import to_langchain
@@ -66,7 +67,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: bool = True,
         edge_after_results: bool = True,
         discard_on_jump: bool = True,
-        guards: tuple[type[Exception], ...] = (GuardStopped, PIIDetectionError),
+        guards: type[Exception] | tuple[type[Exception], ...] = (GuardStopped, PIIDetectionError),
         zone: str | None = None,
     ) -> None:
         """Take a memory, and whose it is: a name, a function of the runtime, or what the run's `configurable` says.
@@ -78,6 +79,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         then discarded unless `discard_on_jump` is False; so has one that raises one of `guards` while the model is called.
         """
         super().__init__()
+        check_memory(memory, sync_too=True)
+        check_errors("guards", guards)
         self._driver = Driver(memory)
         self._resource, self._thread, self._zone = resource, thread, zone
         self._has_tools, self._edge_after_results = tools, edge_after_results

@@ -24,7 +24,8 @@ from agents import (
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 
-from memolog import Memory, NotFound
+from memolog import InputError, Memory, NotFound
+from memolog.adapters.checking import check_memory
 from memolog.adapters.openai_agents.items import Item, to_items, to_messages
 from memolog.adapters.openai_agents.run import AgentRun
 from memolog.adapters.openai_agents.tools import function_tools
@@ -63,6 +64,8 @@ class MemologSession:
         The SDK is handed the latest `history` items at the start of a run, for guardrails and `to_input_list`; what the model
         sees is the memory's.
         """
+        check_memory(memory)
+        _check_history(history)
         self.memory, self.thread, self.resource, self.zone = memory, thread, resource, zone
         self.session_id = thread
         self.session_settings: SessionSettings | None = SessionSettings(limit=history)
@@ -162,6 +165,13 @@ class MemologSession:
         except NotFound:
             return ()
         return page.items
+
+
+def _check_history(history: object) -> None:
+    if not isinstance(history, int) or history < 0:
+        raise InputError(
+            f"The SDK cannot be handed {history!r} items.", then="Pass a whole number as history=, 0 for none."
+        )
 
 
 async def _end(result: RunResultStreaming) -> None:

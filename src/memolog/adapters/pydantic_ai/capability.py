@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import anyio
 from pydantic_ai import AgentRunResult, RunContext
@@ -20,6 +20,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
+from memolog.adapters.checking import check_errors, check_memory
 from memolog.adapters.guards import GuardStopped
 from memolog.adapters.pydantic_ai.request import is_resuming, with_context
 from memolog.adapters.pydantic_ai.run import MemoryRun, Place
@@ -67,7 +68,7 @@ class MemoryCapability(AbstractCapability[Any]):
     """Where the user is, such as `Europe/Lisbon`."""
     tools: bool = True
     """Whether the model is offered the three tools, with guidance on how to use them."""
-    discard_on: tuple[type[BaseException], ...] = (GuardStopped,)
+    discard_on: type[BaseException] | tuple[type[BaseException], ...] = (GuardStopped,)
     """The errors by which guards stop a run: nothing of such a run stays."""
     id: str | None = _ID
     outer: MemoryRun | None = field(default=None, repr=False, compare=False)
@@ -81,6 +82,13 @@ class MemoryCapability(AbstractCapability[Any]):
             raise InputError(
                 "Memory cannot be loaded later.", then="Leave out `defer_loading`; `tools=False` hides the tools."
             )
+        check_memory(self.memory)
+        check_errors("discard_on", self.discard_on)
+        _check_child(self.child)
+        _check_chosen("resource", self.resource)
+        for name in ("thread", "zone"):
+            if getattr(self, name) is not None:
+                _check_chosen(name, getattr(self, name))
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -209,6 +217,23 @@ def _outer(run: MemoryRun) -> Generator[None]:
         yield
     finally:
         _OUTER.reset(token)
+
+
+def _check_child(child: object) -> None:
+    known = get_args(Child)
+    if child not in known:
+        raise InputError(
+            f"{child!r} is not what a run inside another one can do.",
+            then=f"Choose `child` among {', '.join(map(repr, known))}.",
+        )
+
+
+def _check_chosen(name: str, value: object) -> None:
+    if not isinstance(value, str) and not callable(value):
+        raise InputError(
+            f"The {name} is {value!r}, which is no text.",
+            then=f"Pass a text, or a function that returns it: {name}=lambda ctx: ctx.deps.{name}.",
+        )
 
 
 def _chosen(value: Chosen, ctx: RunContext[Any]) -> str:

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from memolog.adapters.checking import check_memory
 from memolog.domain.errors import InputError
 from memolog.runtime.memory import Memory
 from memolog.runtime.tools import Tools
@@ -34,6 +35,7 @@ class Served:
     tools: Tools = field(init=False)
 
     def __post_init__(self) -> None:
+        check_memory(self.memory)
         if self.tokens < _LEAST_TOKENS:
             raise InputError(
                 f"A context pack cannot tell anything in {self.tokens} tokens.",

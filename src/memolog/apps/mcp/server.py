@@ -21,7 +21,7 @@ from memolog.apps.mcp import prompts, resources
 from memolog.apps.mcp.changes import Changes, Listening
 from memolog.apps.mcp.served import Served, wire_json
 from memolog.domain.codec import loads
-from memolog.domain.errors import MemologError, NotFound
+from memolog.domain.errors import InputError, MemologError, NotFound
 from memolog.domain.own import own_tool
 from memolog.version import __version__
 
@@ -168,6 +168,7 @@ class _Answers:
 
 def build_server(served: Served) -> MemoryServer:
     """Return the server of a memory; `serve_stdio` and `serve_http` run it."""
+    _check_served(served)
     answers = _Answers(served)
     server = MemoryServer(
         "memolog",
@@ -189,6 +190,14 @@ def build_server(served: Served) -> MemoryServer:
     )
     server.changes, server.close_streams = answers.changes, answers.listening.close
     return server
+
+
+def _check_served(served: object) -> None:
+    if not isinstance(served, Served):
+        raise InputError(
+            f"A {type(served).__name__} was handed in where a Served belongs.",
+            then='Say whose memory is served: Served(memory=memory, resource="alice").',
+        )
 
 
 async def serve_stdio(served: Served) -> None:

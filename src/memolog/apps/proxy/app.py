@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from memolog import InputError, MemologError, Memory
+from memolog.adapters.checking import check_memory
 from memolog.apps.proxy.exchange import Exchange
 from memolog.apps.proxy.formats import api_of, check_body, error_body, is_anthropic
 from memolog.apps.proxy.headers import Pairs, Scope, is_from_here, is_let_in, passed_back, passed_on, scope_of
@@ -45,6 +46,7 @@ class _Refused(Exception):
 
 def proxy_app(memory: Memory, settings: ProxySettings | None = None) -> Starlette:
     """Return the application. It closes what it opens; the memory is the caller's."""
+    check_memory(memory)
     gateway = Gateway(memory, settings or ProxySettings())
     routes = [Route("/{path:path}", gateway.answer, methods=list(_METHODS))]
     return Starlette(routes=routes, lifespan=lambda _: gateway.running())

@@ -4,6 +4,7 @@ Knows uvicorn. Ports may be chosen by the system; requests are not logged, since
 """
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +16,7 @@ import uvicorn
 from memolog import Memory
 from memolog.apps.proxy.app import proxy_app
 from memolog.apps.proxy.settings import ProxySettings, check_listening
+from memolog.domain.errors import StoreUnavailable
 
 __all__ = ["GRACE", "HOST", "PORT", "Listening", "listening", "serve"]
 
@@ -103,7 +105,12 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        is_taken = error.errno == errno.EADDRINUSE
+        why = f"port {port} is taken by another program" if is_taken else error.strerror or str(error)
+        raise StoreUnavailable(
+            f"The gateway cannot listen on {host}:{port}: {why}.",
+            then=f"Choose another {'--port' if is_taken else '--host or --port'}; 0 is any port that is free.",
+        ) from error
     return listener
