@@ -32,7 +32,7 @@ def home(environment: Mapping[str, str]) -> str:
 
 def make_private(folder: str) -> None:
     """Make a folder that only its owner reads, and so the one around it where that is missing: the database is there."""
-    for path in (os.path.dirname(folder) or ".", folder):
+    for path in (os.path.split(folder)[0] or ".", folder):
         os.makedirs(path, mode=0o700, exist_ok=True)
 
 
