@@ -115,7 +115,11 @@ async def test_a_guard_that_returns_something_else(side: str, returned: object) 
         assert await stored(memory, "alice", "t1") == []
 
 
-@pytest.mark.parametrize("given", [no_codes, None, "no_codes", ["no_codes"], [None], {no_codes}], ids=repr)
+@pytest.mark.parametrize(
+    "given",
+    [no_codes, None, "no_codes", ["no_codes"], [None], {no_codes}],
+    ids=["a function", "none", "a name", "names", "nones", "a set"],
+)
 def test_what_is_no_list_of_guards(given: Any) -> None:
     """It is refused when it is written down, not when the first turn comes."""
     for side in ("input", "output"):
