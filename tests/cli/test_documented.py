@@ -35,7 +35,8 @@ def test_a_block_of_the_documentation(lines: list[list[str]], folder: Path) -> N
     (folder / "conversations.json").write_text('[{"role": "user", "content": "Hello"}]')
     for words in lines:
         more = ["--seconds", "0"] if words[0] == "watch" else []
-        # A shell would put the user's own folder in its place.
-        done = run(*(word.replace("~/.memolog/", "") for word in words), *more)
+        # A shell would put the user's own folders in their place; a project is a resource.
+        here = [word.replace("~/.memolog/", "").replace("$PWD", "alice") for word in words]
+        done = run(*here, *more)
         assert done.code in {0, 1}, done.err + done.out
         assert "Error" not in done.err
