@@ -4,6 +4,7 @@ Knows the JSON of requests and answers. Knows no memory: what it was sent is kep
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,42 +30,42 @@ class Reply:
     """Whether an API that tells what its model thought does so here."""
 
 
-class Driver:
+class Driver(ABC):
     """How one API is called, and how its requests and answers are read."""
 
     name: str
 
+    @abstractmethod
     def call(self, client: Any) -> Callable[..., Any]:
         """Return the method that asks."""
-        raise NotImplementedError
 
+    @abstractmethod
     def said(self, text: str) -> Json:
         """Return the arguments for one message of a user, with the same instructions each time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def results(self, results: Iterable[tuple[str, str]]) -> Json:
         """Return the arguments for results of calls."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answer(self, reply: Reply, number: int, tokens: int) -> Json:
         """Return the answer in one piece, to a request of so many tokens."""
-        raise NotImplementedError
 
+    @abstractmethod
     def events(self, answer: Json) -> list[Json]:
         """Return the answer as events."""
-        raise NotImplementedError
 
+    @abstractmethod
     def piece(self, event: Any) -> str:
         """Return the words in an event of the library's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text(self, result: Any) -> str:
         """Return the words in an answer of the library's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prompt(self, body: Json) -> str:
         """Return a request as exact text, a line a message or block, without its edge and without marks of the cache."""
-        raise NotImplementedError
 
     def has_edge(self, body: Json) -> bool:
         """Tell whether a request ends with the edge."""

@@ -81,6 +81,7 @@ class Process:
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.degraded: list[Degraded] = []
         self.rests = 0
+        self.was_paused = False
         self.paused_until = self.busy_until = 0.0
         self.armed: tuple[str, str, float] | None = None
         self._read: Callable[..., Coroutine[Any, Any, Any]]
@@ -104,6 +105,7 @@ class Process:
         setattr(engine, "write", self.write)  # noqa: B010
         engine.commit_hook = self._reached
         self.paused_until = self.busy_until = 0.0
+        self.was_paused = False
         self.armed = None
         self.degraded.clear()
         self.is_up = True
@@ -196,6 +198,7 @@ class Process:
     def pause(self, seconds: float) -> None:
         """Freeze: nothing that is done here reaches the database before it is over."""
         self.paused_until = self._loop.time() + seconds
+        self.was_paused = True
 
     def _fenced_out(self) -> None:
         if self._loop.time() - self.paused_until < 150 and self.paused_until:

@@ -154,8 +154,10 @@ class World:
                 word,
             )
             for run, owner, fence, is_abandoned in found:
-                # Who lost its lease to another, or its run to a withdrawal, may not know it yet.
-                if (owner == process.owner or fence == 1) and not is_abandoned:
+                # Who lost its lease, or its run to a withdrawal, may not know it yet. One that was paused may have lost it to
+                # itself: it took the run over anew, and what it began before goes on until it comes to the fence.
+                is_known = fence == 1 or (owner == process.owner and not process.was_paused)
+                if is_known and not is_abandoned:
                     self.fail(f"{process.name} asks about {word} again, which run {run} has observed")
 
     async def wait_for_turn(self, actor: Actor) -> None:
