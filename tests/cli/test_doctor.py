@@ -24,3 +24,10 @@ def test_what_is_wrong_is_told_and_repaired(folder: Path) -> None:
     assert repaired.code == 0
     assert Path(repaired.document["copy"]).exists()
     assert run("doctor").code == 0
+
+
+def test_a_misspelt_resource_is_not_healthy(folder: Path) -> None:
+    """Nobody is told that all is well about nothing at all."""
+    done = run("doctor", "--resource", "nobody-at-all")
+    assert done.code == 1
+    assert "nobody-at-all has no memory" in done.err

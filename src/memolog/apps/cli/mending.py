@@ -10,6 +10,7 @@ import typer
 from memolog.apps.cli.telling import fields, told
 from memolog.apps.cli.verb import Answer, Call, verb
 from memolog.domain.codec import encode
+from memolog.domain.errors import NotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,6 +34,9 @@ async def doctor(
     ] = False,
 ) -> Answer:
     """Prove that nothing is lost, doubled or astray in the database. Exit code 1: something is wrong and not repaired."""
+    if resource is not None and resource not in await call.store.resources():
+        # A misspelt name would be healthy for ever.
+        raise NotFound(f"{resource} has no memory in this database.", then="Check --resource, or leave it out for all.")
     with call.progress("repairing" if repair else "examining"):
         report = await call.memory.doctor(resource, repair=repair)
     data = {"healthy": report.is_healthy, **encode(report), "examined": dict(report.examined)}

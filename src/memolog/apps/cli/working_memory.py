@@ -69,7 +69,7 @@ async def start(
     thread: _Thread = None,
     schema: Annotated[Path | None, typer.Option(help="A file with a JSON schema: the document is then JSON.")] = None,
 ) -> Answer:
-    """Begin a working memory from a template. What is there already stays."""
+    """Begin a working memory from a template. Where there is one already, it is refused and stays."""
     rules = None if schema is None else _json_object(str(schema), _read(schema))
     return _told(await _of(call, thread).start(template, who=acting_user(), schema=rules))
 
