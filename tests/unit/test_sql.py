@@ -48,15 +48,30 @@ def test_parameters_are_found_once_and_in_order() -> None:
 
 def test_parameters_are_numbered_for_postgres() -> None:
     """One number a name, also when it occurs again or is the start of another name."""
-    text, names = _statement("x", "SELECT :a, :ab, :a, :abc, x::text").postgres()
+    text, names = _statement("x", "SELECT :a, :ab, :a, :abc, x::text").numbered("$")
     assert text == "SELECT $1, $2, $1, $3, x::text"
     assert names == ("a", "ab", "abc")
 
 
 @pytest.mark.parametrize(
-    ("count", "padded"), [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (8, 8), (9, 16), (256, 256), (257, 512)]
+    ("count", "padded"),
+    [
+        (0, 1),
+        (1, 1),
+        (2, 2),
+        (3, 4),
+        (4, 4),
+        (5, 8),
+        (8, 8),
+        (9, 16),
+        (33, 64),
+        (64, 64),
+        (65, 128),
+        (129, 192),
+        (257, 320),
+    ],
 )
-def test_lists_are_padded_to_powers_of_two(count: int, padded: int) -> None:
+def test_lists_are_padded(count: int, padded: int) -> None:
     """The last item is repeated, so that the answer is the same and the texts are few."""
     statement = _statement("x", "SELECT 1 WHERE a = :a AND id IN (:ids[])")
     items = [f"i{index}" for index in range(count)]
@@ -74,12 +89,20 @@ def test_lists_are_spelled_out_on_both_engines() -> None:
     statement = _statement("x", "SELECT :a WHERE id IN (:ids[]) OR b = :ids_total OR other IN (:more[])")
     step = Step(statement, {"a": 1, "ids": [1, 2, 3], "ids_total": 9, "more": []})
     lengths, values = step.flat()
-    assert statement.sqlite(lengths) == (
-        "SELECT :a WHERE id IN (:ids_0, :ids_1, :ids_2, :ids_3) OR b = :ids_total OR other IN (:more_0)"
-    )
-    text, names = statement.postgres(lengths)
+    text, names = statement.numbered("?", lengths)
+    assert text == "SELECT ?1 WHERE id IN (?2, ?3, ?4, ?5) OR b = ?6 OR other IN (?7)"
+    text, names = statement.numbered("$", lengths)
     assert text == "SELECT $1 WHERE id IN ($2, $3, $4, $5) OR b = $6 OR other IN ($7)"
     assert [values[name] for name in names] == [1, 1, 2, 3, 3, 9, None]
+
+
+def test_a_list_may_stand_for_a_table() -> None:
+    """A row an item and none more: each would be looked up."""
+    statement = _statement("x", "SELECT column1, :a FROM (VALUES :words()) AS wanted")
+    lengths, values = Step(statement, {"a": 1, "words": ["x", "y", "z"]}).flat()
+    text, names = statement.numbered("$", lengths)
+    assert text == "SELECT column1, $1 FROM (VALUES ($2), ($3), ($4)) AS wanted"
+    assert [values[name] for name in names] == [1, "x", "y", "z"]
 
 
 def test_without_lists_the_values_stay() -> None:

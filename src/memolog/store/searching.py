@@ -6,16 +6,17 @@ Knows the index and its limits. What a query means and how hits are ranked is de
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from memolog.domain.message import ROLES
 from memolog.domain.moments import to_micros
 from memolog.domain.search import SOURCES
 from memolog.search.drafting import Draft, Posting, Stats
-from memolog.search.keys import OBSERVATION, TASK, is_task
+from memolog.search.keys import OBSERVATION, PLACE, TASK, is_task
 from memolog.search.query import Query, Wish
 from memolog.search.ranking import Detail, Ranked, drafted, rank
 from memolog.search.words import grams, terms_of_word, words_of
@@ -28,12 +29,16 @@ __all__ = ["Found", "Searching"]
 
 q = load_queries("search")
 
+T = TypeVar("T")
 Values: TypeAlias = dict[str, Any]
+_Lists: TypeAlias = Mapping[str, str]
+"""By term, the keys of the documents that hold it, as they were read."""
 
 # What a term may cost, and what all may: about ten milliseconds of reading on a small machine.
 _MOST_A_TERM = 6_000
 _MOST_ROWS = 12_000
 _ROWS_A_QUERY = 512
+_TERMS_A_QUERY = 16
 _MOST_EXPANDED = 24
 _MOST_SPEAKERS = 1_000
 # A path or an identifier says more than a word of prose. Where it stands whole, no sum of its parts may outweigh it: it has up
@@ -130,36 +135,39 @@ def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
 
 
 def _terms(
-    scope_pk: int, wishes: Iterable[Wish], bounds: tuple[int, int]
+    scope_pk: int, wishes: Sequence[Wish], bounds: tuple[int, int]
 ) -> Script[tuple[list[Posting], tuple[str, ...]]]:
     """Return where the terms occur, rarest first, as many as the budget allows, and those that are too common."""
+    plain = [term for wish in wishes if wish.prefix is wish.inside is None for term in _weighed(wish.terms)]
+    lists = yield from _lists(scope_pk, plain, bounds)
     found: dict[str, _Listed] = {}
     for wish in wishes:
-        for listed in (yield from _wished(scope_pk, wish, bounds)):
+        for listed in (yield from _wished(scope_pk, wish, lists, bounds)):
             known = found.get(listed.term)
             if known is None or known.weight < listed.weight:
                 found[listed.term] = listed
-    chosen: list[Posting] = []
+    chosen: list[_Listed] = []
     left = _MOST_ROWS
     for listed in sorted(found.values(), key=lambda one: (one.occurs, one.term)):
         if listed.occurs > left or (chosen and listed.occurs > _MOST_A_TERM):
             break
-        # Most of the work is reading lists: of a term that is too common only its first is read, and not looked into.
-        chosen.append((yield from _read_out(scope_pk, listed, bounds)))
+        chosen.append(listed)
         left -= listed.occurs
-    return chosen, tuple(sorted(set(found) - {posting.term for posting in chosen}))
+    # Most of the work is reading lists: those of terms that are too common are not looked into.
+    postings = yield from _read_out(scope_pk, chosen, bounds)
+    return postings, tuple(sorted(found.keys() - {posting.term for posting in postings}))
 
 
-def _wished(scope_pk: int, wish: Wish, bounds: tuple[int, int]) -> Script[list[_Listed]]:
+def _wished(scope_pk: int, wish: Wish, lists: _Lists, bounds: tuple[int, int]) -> Script[list[_Listed]]:
     """Return the terms of one word that occur at all; one that does not occur is looked for inside other words."""
     if wish.prefix is not None:
         rows = yield q.words_with_prefix(
             scope_pk=scope_pk, first=wish.prefix, last=f"{wish.prefix}\U0010ffff", limit=_MOST_EXPANDED
         )
-        return (yield from _postings(scope_pk, [(term, 1.0) for row in rows for term in _first(row[0])], bounds))
+        return (yield from _expanded(scope_pk, [row[0] for row in rows], 1.0, bounds))
     if wish.inside is not None:
         return (yield from _inside(scope_pk, wish.inside, bounds))
-    terms = yield from _postings(scope_pk, _weighed(wish.terms), bounds)
+    terms = _listed(lists, _weighed(wish.terms))
     if not terms:
         terms = yield from _inside(scope_pk, wish.word.lower(), bounds)
     elif not any(term.term.startswith("=") for term in terms):
@@ -173,15 +181,15 @@ def _first(word: str) -> tuple[str, ...]:
     return (*terms_of_word(word)[:1], f"={word}")
 
 
-def _weighed(terms: tuple[str, ...]) -> list[tuple[str, float]]:
+def _weighed(terms: tuple[str, ...]) -> dict[str, float]:
     """Return what to look for: an identifier whole, and less by its parts; a run of characters by its pairs."""
     wholes = [term for term in terms if term.startswith("=")]
     if wholes:
         last = [term for term in wholes[1:] if wholes[0].endswith(f"/{term[1:]}")][-1:]
         parts = [term for term in terms if not term.startswith("=")]
-        return [(wholes[0], _WHOLE), *((term, 1.0) for term in last), *((term, _PART) for term in parts)]
+        return {wholes[0]: _WHOLE} | dict.fromkeys(last, 1.0) | dict.fromkeys(parts, _PART)
     pairs = [term for term in terms if len(term) > 1]
-    return [(term, 1.0) for term in (pairs if len(terms) > 1 and pairs else terms)]
+    return dict.fromkeys(pairs if len(terms) > 1 and pairs else terms, 1.0)
 
 
 def _inside(scope_pk: int, piece: str, bounds: tuple[int, int]) -> Script[list[_Listed]]:
@@ -191,37 +199,48 @@ def _inside(scope_pk: int, piece: str, bounds: tuple[int, int]) -> Script[list[_
     wanted = sorted(grams(piece))
     rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=4 * _MOST_EXPANDED)
     words = [row[0] for row in rows if piece in row[0]][:_MOST_EXPANDED]
-    return (yield from _postings(scope_pk, [(term, _PART) for word in words for term in _first(word)], bounds))
+    return (yield from _expanded(scope_pk, words, _PART, bounds))
+
+
+def _expanded(scope_pk: int, words: Iterable[str], weight: float, bounds: tuple[int, int]) -> Script[list[_Listed]]:
+    """Return the terms of words that stand in for the one that was looked for."""
+    terms = dict.fromkeys((term for word in words for term in _first(word)), weight)
+    return _listed((yield from _lists(scope_pk, terms, bounds)), terms)
+
+
+def _lists(scope_pk: int, terms: Iterable[str], bounds: tuple[int, int]) -> Script[_Lists]:
+    """Return where terms occur; one that does not is left out. One more than may be used tells that there are too many."""
+    wanted = {_quoted(scope_pk, term): term for term in terms}
+    lists: dict[str, str] = {}
+    for some in _chunks(list(wanted), _TERMS_A_QUERY):
+        rows = yield q.hits(terms=some, first=bounds[0], last=bounds[1], most=_MOST_A_TERM + 1)
+        lists |= {wanted[quoted]: keys for quoted, keys in rows if keys and keys != "[]"}
+    return lists
+
+
+def _listed(lists: _Lists, weighed: Mapping[str, float]) -> list[_Listed]:
+    return [
+        _Listed(term, weight, lists[term], lists[term].count(",") + 1)
+        for term, weight in weighed.items()
+        if term in lists
+    ]
 
 
 def _quoted(scope_pk: int, term: str) -> str:
     return f'"{scope_pk:x}:{term}"'
 
 
-def _postings(scope_pk: int, weighed: Iterable[tuple[str, float]], bounds: tuple[int, int]) -> Script[list[_Listed]]:
-    """Return where terms occur; one that does not is left out. One more than may be used tells that there are too many."""
-    found: list[_Listed] = []
-    first, last = bounds
-    for term, weight in dict(weighed).items():
-        rows = yield q.hits(term=_quoted(scope_pk, term), first=first, last=last, most=_MOST_A_TERM + 1)
-        listed: str = rows[0][0] or "[]"
-        if len(listed) > len("[]"):
-            found.append(_Listed(term, weight, listed, listed.count(",") + 1))
+def _read_out(scope_pk: int, chosen: Sequence[_Listed], bounds: tuple[int, int]) -> Script[list[Posting]]:
+    """Return terms with the documents that hold them, and those that hold them often."""
+    marked = [f"{listed.term}{mark}" for listed in chosen for mark in ("^", "^^")]
+    lists = yield from _lists(scope_pk, marked, bounds)
+    found: list[Posting] = []
+    for term, weight, listed, _ in chosen:
+        keys, often, very_often = _keys(listed), _keys(lists.get(f"{term}^")), _keys(lists.get(f"{term}^^"))
+        # A list that was cut short begins later than these do.
+        often, very_often = (some[bisect_left(some, keys[0]) :] for some in (often, very_often))
+        found.append(Posting(term=term, weight=weight, keys=keys, often=often, very_often=very_often))
     return found
-
-
-def _read_out(scope_pk: int, listed: _Listed, bounds: tuple[int, int]) -> Script[Posting]:
-    """Return a term with the documents that hold it, and those that hold it often."""
-    term, keys = listed.term, _keys(listed.keys)
-    rows = yield q.often_hits(
-        often=_quoted(scope_pk, f"{term}^"),
-        very_often=_quoted(scope_pk, f"{term}^^"),
-        # A list that was cut short begins later than the bounds do.
-        first=max(bounds[0], keys[0]),
-        last=bounds[1],
-    )
-    often, very_often = map(_keys, rows[0])
-    return Posting(term=term, weight=listed.weight, keys=keys, often=often, very_often=very_often)
 
 
 def _of_tasks(posting: Posting) -> Posting:
@@ -287,7 +306,7 @@ def _passing(
         "tasks": sorted(query.tasks),
     }
     passing: set[int] = set()
-    for chunk in _chunks(sorted(keys - unwanted)):
+    for chunk in _chunks(sorted(keys - unwanted), _ROWS_A_QUERY):
         passing |= {row[0] for row in (yield q.allowed(docs=chunk, **values))}
     return frozenset(passing)
 
@@ -296,25 +315,24 @@ def _unwanted(scope_pk: int, query: Query) -> Script[set[int]]:
     """Return the keys of documents that hold a word that must not be there."""
     unwanted: set[int] = set()
     for wish in query.without:
-        rows = yield q.hits(term=_quoted(scope_pk, wish.terms[0]), first=FIRST, last=LAST, most=LAST)
-        unwanted.update(_keys(rows[0][0]))
+        rows = yield q.hits(terms=[_quoted(scope_pk, wish.terms[0])], first=FIRST, last=LAST, most=LAST)
+        unwanted.update(_keys(rows[0][1]))
     return unwanted
 
 
 # ---------------------------------------------------------------- a closer look
 
 
-def _chunks(items: Sequence[int]) -> Iterable[Sequence[int]]:
-    for start in range(0, len(items), _ROWS_A_QUERY):
-        yield items[start : start + _ROWS_A_QUERY]
+def _chunks(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def _details(drafted: Draft) -> Script[dict[int, Detail]]:
-    rows: list[Row] = []
-    if drafted.closely:
-        rows += yield q.details(docs=drafted.closely)
-    if drafted.places:
-        rows += yield q.details_of_places(places=drafted.places)
+    places = [*(key // PLACE for key in drafted.closely), *drafted.places]
+    if not places:
+        return {}
+    rows = yield q.details(places=places)
     return {doc: Detail(at, traits, speaker) for doc, at, traits, speaker in rows}
 
 

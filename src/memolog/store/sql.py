@@ -9,6 +9,7 @@ Knows the format of the files and how each engine spells a parameter. Knows no q
     -- A comment says why.
     INSERT INTO … VALUES (:name, …)          one value a parameter
     SELECT … WHERE id IN (:ids[])            a list: as many placeholders as it needs
+    SELECT … FROM (VALUES :words()) AS w     a list as a table of one column; never an empty one
     {select_messages} WHERE …                another query of the same file, put in here
 """
 
@@ -35,14 +36,12 @@ class Statement:
     text: str
     parameters: tuple[str, ...]
     lists: frozenset[str]
+    tables: frozenset[str] = frozenset()
+    """Those of the lists that stand for a table."""
 
-    def sqlite(self, lengths: tuple[tuple[str, int], ...] = ()) -> str:
-        """Return the text with SQLite's named parameters."""
-        return _expand(self, lengths)[0]
-
-    def postgres(self, lengths: tuple[tuple[str, int], ...] = ()) -> tuple[str, tuple[str, ...]]:
-        """Return the text with numbered parameters, and their names in order."""
-        return _numbered(self, lengths)
+    def numbered(self, mark: str, lengths: tuple[tuple[str, int], ...] = ()) -> tuple[str, tuple[str, ...]]:
+        """Return the text with numbered parameters, `$1` or `?1`, and their names in order."""
+        return _numbered(self, mark, lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,8 @@ class Step:
         values, lengths = dict(self.values), list[tuple[str, int]]()
         for name in sorted(self.statement.lists):
             items = list(cast("Sequence[object]", values.pop(name)))
-            # Powers of two keep the number of different texts, and so of prepared statements, small.
-            length = 1 << max(0, len(items) - 1).bit_length()
+            # A row too many is no matter among ids; in a table it would be looked up once more.
+            length = len(items) if name in self.statement.tables else _padded(len(items))
             items += [items[-1] if items else None] * (length - len(items))
             values.update(zip(_singles(name, length), items, strict=True))
             lengths.append((name, length))
@@ -97,10 +96,11 @@ class _Maker:
         return Step(self._statement, {}, values)
 
 
+_SHORT_LIST = 64
 _HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*(\n|$)")
 _INCLUDE = re.compile(r"\{(\w+)\}")
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\[\])?")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\[\]|\(\))?")
 
 
 def split_named(text: str) -> dict[str, str]:
@@ -124,8 +124,14 @@ def _statement(name: str, text: str) -> Statement:
         name=name,
         text=text,
         parameters=tuple(parameter for parameter, _ in found),
-        lists=frozenset(parameter for parameter, is_list in found if is_list),
+        lists=frozenset(parameter for parameter, form in found if form),
+        tables=frozenset(parameter for parameter, form in found if form == "()"),
     )
+
+
+def _padded(count: int) -> int:
+    """Return how many placeholders a list gets: few lengths make few texts, and so few prepared statements."""
+    return 1 << max(0, count - 1).bit_length() if count <= _SHORT_LIST else -(-count // _SHORT_LIST) * _SHORT_LIST
 
 
 @cache
@@ -134,16 +140,15 @@ def _singles(name: str, length: int) -> tuple[str, ...]:
     return tuple(f"{name}_{index}" for index in range(length))
 
 
-@cache
 def _expand(statement: Statement, lengths: tuple[tuple[str, int], ...]) -> tuple[str, tuple[str, ...]]:
     """Return the text with each list spelled out as single parameters, and the names of all."""
     sizes, names = dict(lengths), list[str]()
 
     def spell(hit: re.Match[str]) -> str:
-        name, is_list = hit[1], hit[2]
-        singles = _singles(name, sizes.get(name, 1)) if is_list else (name,)
+        name, form = hit[1], hit[2]
+        singles = _singles(name, sizes.get(name, 1)) if form else (name,)
         names.extend(single for single in singles if single not in names)
-        return ", ".join(f":{single}" for single in singles)
+        return ", ".join(f"(:{single})" if form == "()" else f":{single}" for single in singles)
 
     return _PARAMETER.sub(spell, statement.text), tuple(names)
 
@@ -152,7 +157,7 @@ _SINGLE = re.compile(r"(?<![:\w]):([a-z_]+\d*)")
 
 
 @cache
-def _numbered(statement: Statement, lengths: tuple[tuple[str, int], ...]) -> tuple[str, tuple[str, ...]]:
+def _numbered(statement: Statement, mark: str, lengths: tuple[tuple[str, int], ...]) -> tuple[str, tuple[str, ...]]:
     text, names = _expand(statement, lengths)
     numbers = {name: index for index, name in enumerate(names, start=1)}
-    return _SINGLE.sub(lambda hit: f"${numbers[hit[1]]}", text), names
+    return _SINGLE.sub(lambda hit: f"{mark}{numbers[hit[1]]}", text), names

@@ -315,11 +315,13 @@ def _drive(connection: sqlite3.Connection, script: Script[T]) -> T:
 def _execute(connection: sqlite3.Connection, step: Step) -> list[Row]:
     statement = step.statement
     if step.many is not None:
-        connection.executemany(statement.sqlite(), step.many)
+        connection.executemany(statement.text, step.many)
         return []
     if statement.lists:
+        # By number: names are looked up one by one, which takes as long as reading a row.
         lengths, values = step.flat()
-        return connection.execute(statement.sqlite(lengths), values).fetchall()
+        text, names = statement.numbered("?", lengths)
+        return connection.execute(text, [values[name] for name in names]).fetchall()
     return connection.execute(statement.text, cast("Any", step.values)).fetchall()
 
 

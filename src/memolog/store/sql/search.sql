@@ -104,25 +104,15 @@ ORDER BY word
 LIMIT :limit
 
 -- hits --
--- Where a term occurs; the newest first, should there be too many. A list of a thousand keys in one text is read several times as
+-- Where some terms occur; the newest first, should there be too many. A list of a thousand keys in one text is read several times as
 -- fast as a thousand rows.
-SELECT json_group_array(rowid) FROM (
-  SELECT rowid FROM search_index(:term) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
-
--- often_hits --
--- Where a term occurs often, and where very often.
-SELECT (
+SELECT wanted.column1, (
   SELECT json_group_array(rowid) FROM (
-    SELECT rowid FROM search_index(:often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC) AS found
-), (
-  SELECT json_group_array(rowid) FROM (
-    SELECT rowid FROM search_index(:very_often) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC) AS found
-)
+    SELECT rowid FROM search_index(wanted.column1) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
+) FROM (VALUES :terms()) AS wanted
 
 -- details --
-SELECT doc, at, traits, speaker FROM search_docs WHERE doc IN (:docs[])
-
--- details_of_places --
+-- Of the documents at some places.
 SELECT doc, at, traits, speaker FROM search_docs WHERE doc >> 8 IN (:places[])
 
 -- thread_lengths --
