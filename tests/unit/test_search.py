@@ -172,3 +172,26 @@ def test_what_reaches_the_engines_is_text_that_they_take() -> None:
         for name in (*query.threads, *query.tasks):
             assert name.isprintable(), text
             name.encode()
+
+
+@pytest.mark.parametrize(
+    ("terms", "text", "shown"),
+    [
+        ({"東京": 2.0}, "来週東京に行きます", "来週«東京»に行きます"),
+        ({"東京": 2.0, "京都": 2.0}, "来週東京都に行きます", "来週«東京都»に行きます"),
+        ({"แม": 1.0, "มว": 1.0}, "ฉันมีแมวสองตัว", "ฉันมี«แมว»สองตัว"),
+        ({"살": 1.0}, "나는 서울에서 살아요", "나는 서울에서 «살»아요"),
+    ],
+)
+def test_in_a_script_without_spaces_only_the_hit_is_marked(terms: dict[str, float], text: str, shown: str) -> None:
+    """Not the run that it stands in, which may be a whole paragraph."""
+    assert Marker(terms).snippet(text) == shown
+
+
+@pytest.mark.parametrize("before", [20_000, 39_990, 300_000])
+def test_a_hit_far_into_a_text_is_shown(before: int) -> None:
+    """Wherever it stands."""
+    text = ("log line " * (before // 9 + 1))[:before] + " FATAL kernel oops " + "more lines " * 50
+    shown = Marker({"kernel": 3.0, "oop": 3.0}).snippet(text)
+    assert "FATAL «kernel» «oops»" in shown
+    assert len(shown) < 300

@@ -10,7 +10,7 @@ from dataclasses import replace
 from memolog.config import Config
 from memolog.domain.diagnosis import Finding, Report
 from memolog.runtime.kit import Kit
-from memolog.runtime.redacting import redactor_for
+from memolog.runtime.redacting import for_the_index
 from memolog.store.checks import Found
 from memolog.store.sqlite_files import copy_before_repair, damage_in, rebuild_indexes
 from memolog.tokens import TokenCounter
@@ -20,7 +20,7 @@ __all__ = ["examine"]
 
 async def examine(kit: Kit, resource: str | None, config: Config, counter: TokenCounter, *, repair: bool) -> Report:
     """Return what is wrong with the rows of a resource, or of all, and with the file; repair what is safe if told to."""
-    doctor, redact = kit.store.doctor, redactor_for(config).redact
+    doctor, redact = kit.store.doctor, for_the_index(config)
     found = (*await doctor.examine(resource, count=counter.count, redact=redact), *await _in_file(kit, config))
     if not repair:
         return await doctor.report(resource, found, left=found)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
+from zlib import crc32
 
 from memolog.config import Config
 from memolog.domain.codec import unpack
@@ -14,7 +15,7 @@ from memolog.domain.errors import InputError
 from memolog.domain.message import Message
 from memolog.domain.moments import from_micros
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
-from memolog.runtime.redacting import redactor_for
+from memolog.runtime.redacting import for_the_index
 from memolog.search.keys import TASK, place_of
 from memolog.search.query import Query, parse, phrase_of
 from memolog.search.ranking import Ranked, Scored, best_of_threads
@@ -71,7 +72,7 @@ async def search_memory(
     return SearchAnswer(
         results=tuple(results),
         total=len(scored),
-        next=str(reached) if reached < len(scored) else None,
+        next=f"{reached}.{_mark(text, resource, wanted)}" if reached < len(scored) else None,
         terms=tuple(found.terms),
         left_out=found.left_out,
         behind=behind,
@@ -80,7 +81,7 @@ async def search_memory(
 
 async def index_more(store: Store, config: Config, resource: str, *, most: int | None = None) -> int:
     """Index what is new in a resource; returns how many batches that took."""
-    return await store.indexing.catch_up(resource, redactor_for(config).redact, most=most)
+    return await store.indexing.catch_up(resource, for_the_index(config), most=most)
 
 
 def _checked(text: object, resource: str, wanted: Wanted) -> int:
@@ -98,10 +99,20 @@ def _checked(text: object, resource: str, wanted: Wanted) -> int:
     unknown = sorted(set(wanted.sources or ()) - set(SOURCES))
     if unknown:
         raise InputError(f"{unknown[0]!r} is no source.", then=f"Sources are {', '.join(SOURCES)}.")
-    start = page_key(wanted.cursor, (0,))[0]
+    mark = _mark(text, resource, wanted)
+    start, of = page_key(wanted.cursor, (0, mark))
     if start < 0:
         raise InputError(f"{wanted.cursor!r} is no cursor.", then="Pass the `next` of the answer before, unchanged.")
+    if of != mark:
+        then = "Pass the query, the resource, `thread`, `sources` and `by` of the answer that the cursor comes from."
+        raise InputError(f"The cursor {wanted.cursor!r} belongs to another search.", then=then)
     return start
+
+
+def _mark(text: str, resource: str, wanted: Wanted) -> int:
+    """Return what tells one search from another: a page number means something only within one of them."""
+    asked = (text, resource, wanted.thread, sorted(wanted.sources or ()), wanted.by)
+    return crc32(repr(asked).encode("utf-8", "surrogatepass"))
 
 
 def _narrowed(query: Query, wanted: Wanted) -> Query | None:

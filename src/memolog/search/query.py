@@ -18,14 +18,15 @@ from memolog.domain.message import ROLES
 from memolog.domain.search import SOURCES
 from memolog.search.dates import Window, moment, windows_in
 from memolog.search.english import STOP_WORDS
-from memolog.search.words import Word, folded, normal, terms_of_word, words_of
+from memolog.search.words import Word, folded, normal, parts_in_order, terms_of_word, words_of
 
 __all__ = ["MOST_WORDS", "Query", "Wish", "parse", "phrase_of"]
 
-MOST_WORDS: Final = 48
-"""More words than any question has; of a longer text the longest words are taken, which are the rarest."""
+MOST_WORDS: Final = 256
+"""More words than any question has. Of a longer text, say a log that was pasted before the question, the longest are taken."""
 _MOST_CHARACTERS = 10_000
 _MOST_SPECIAL = 8
+_MOST_WITHOUT = 64
 _LOOKED_AT = 600
 
 _PIECE: Final = re.compile(
@@ -36,6 +37,8 @@ _PIECE: Final = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
+_NO_SOURCE: Final = frozenset({"none"})
+"""Where every source is excluded, nothing is found."""
 _QUESTION: Final = re.compile(
     r"\?\s*$|^\s*(?:what|when|where|which|who|whom|whose|why|how|did|do|does|is|are|was|were|can|could|has|have|had|should|"
     r"would|will|tell|remind|find|recall)\b|\b(?:i|my|me|we|our)\b",
@@ -80,6 +83,8 @@ class Query:
     """Words that must stand in this order."""
     without: tuple[Wish, ...] = ()
     without_phrases: tuple[str, ...] = ()
+    without_roles: frozenset[str] = frozenset()
+    without_threads: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
     threads: frozenset[str] = frozenset()
     tasks: frozenset[str] = frozenset()
@@ -96,6 +101,8 @@ class Query:
     """The plain words, folded: a speaker's name may be among them."""
     named: tuple[str, ...] = ()
     """Words that better stand in this order: who asks about "a title" is not sure that it was quoted."""
+    unread: tuple[str, ...] = ()
+    """What was too much to be looked at, as it was written."""
 
 
 def parse(text: str, now: datetime) -> Query:
@@ -108,16 +115,20 @@ def parse(text: str, now: datetime) -> Query:
     plain = " ".join(found.plain)[:_LOOKED_AT]
     phrases = tuple(found.phrases[:_MOST_SPECIAL])
     asks_about_phrases = bool(phrases) and bool(_QUESTION.search(" ".join(found.unquoted)[:_LOOKED_AT]))
+    chosen, left = _chosen(found, plain)
     return Query(
-        wishes=_wishes(found, plain),
+        wishes=(*map(_wish, chosen), *_special(found)),
+        unread=(*left, *_too_many(found)),
         phrases=() if asks_about_phrases else phrases,
         named=phrases if asks_about_phrases else (),
-        without=tuple(_wish(word) for word in found.without[:_MOST_SPECIAL]),
-        without_phrases=tuple(found.without_phrases[:_MOST_SPECIAL]),
+        without=tuple(_wish(word) for word in found.without[:_MOST_WITHOUT]),
+        without_phrases=tuple(found.without_phrases[:_MOST_WITHOUT]),
+        without_roles=frozenset(found.excluded["role"]),
+        without_threads=frozenset(found.excluded["thread"]),
         roles=frozenset(found.values["role"]),
         threads=frozenset(found.values["thread"]),
         tasks=frozenset(found.values["task"]),
-        sources=frozenset(found.values["source"]),
+        sources=_sources(found),
         after=max(found.after, default=None),
         before=min(found.before, default=None),
         windows=windows_in(plain, now),
@@ -142,6 +153,7 @@ class _Found:
         self.without_phrases: list[str] = []
         self.prefixes: list[str] = []
         self.insides: list[str] = []
+        self.excluded: dict[str, list[str]] = {"role": [], "thread": [], "source": []}
         self.values: dict[str, list[str]] = {"role": [], "thread": [], "task": [], "source": []}
         self.after: list[datetime] = []
         self.before: list[datetime] = []
@@ -155,11 +167,11 @@ class _Found:
                 if not piece["minus"]:
                     self.plain.append(phrase)
             return
-        if piece["key"] and self._filter(piece["key"].lower(), piece["quoted"] or piece["value"] or ""):
+        if piece["key"] and self._filter(piece["key"].lower(), piece["quoted"] or piece["value"] or "", piece["minus"]):
             return
         plain = piece["plain"] or piece[0]
         if piece["minus"]:
-            self.without += words_of(plain)
+            self.without += [word for word in words_of(plain) if word not in self.without]
         elif len(plain) > 2 and plain.startswith("*") and plain.endswith("*"):  # noqa: PLR2004
             self.insides += map(folded, words_of(plain))
         elif len(plain) > 1 and plain.endswith("*"):
@@ -170,29 +182,31 @@ class _Found:
             self.plain.append(plain)
             self.unquoted.append(plain)
 
-    def _filter(self, key: str, value: str) -> bool:
+    def _filter(self, key: str, value: str, minus: str | None) -> bool:
         """Take a filter; False if its value makes no sense: then it is words like any others."""
         if key in {"after", "before"}:
-            window = moment(value, self.now)
+            window = None if minus else moment(value, self.now)
             if window is None:
                 return False
-            if key == "after":
-                self.after.append(window.first)
-            else:
-                self.before.append(window.first)
+            (self.after if key == "after" else self.before).append(window.first)
             return True
+        taken = (self.excluded if minus else self.values).get(key)
         known = {"role": ROLES, "source": SOURCES}.get(key)
         value = value.lower() if known else value
         # No id holds what cannot be printed.
-        if not value or not value.isprintable() or (known and value not in known):
+        if taken is None or not value or not value.isprintable() or (known and value not in known):
             return False
-        self.values[key].append(value)
+        taken.append(value)
         return True
 
 
 def phrase_of(text: str) -> str:
-    """Return the words of a text in order, folded, with one space around each: what a phrase is looked for in."""
-    words = [folded(word) for word in words_of(normal(text))]
+    """Return the words of a text in order, folded, with one space around each: what a phrase is looked for in.
+
+    Identifiers fall into their parts ("state of the art" stands in `state-of-the-art`), and scripts without spaces into
+    characters, since nothing else says where a word of theirs begins.
+    """
+    words = [folded(part) for word in words_of(normal(text)) for part in parts_in_order(word)]
     return f" {' '.join(words)} " if words else ""
 
 
@@ -200,16 +214,31 @@ def _wish(word: Word) -> Wish:
     return Wish(word=word, terms=terms_of_word(word))
 
 
-def _wishes(found: _Found, plain: str) -> tuple[Wish, ...]:
+def _chosen(found: _Found, plain: str) -> tuple[list[Word], list[Word]]:
+    """Return the words to look for, and those that are too many."""
     words = list(dict.fromkeys(word for text in found.plain for word in words_of(text)))
     telling = [word for word in words if folded(word) not in STOP_WORDS]
     if _ASKS_ADVICE.search(plain):
         telling = [word for word in telling if folded(word) not in _ADVICE_WORDS]
     chosen = telling or words
-    if len(chosen) > MOST_WORDS:
-        longest = frozenset(sorted(chosen, key=len, reverse=True)[:MOST_WORDS])
-        chosen = [word for word in chosen if word in longest]
-    return (*map(_wish, chosen), *_special(found))
+    if len(chosen) <= MOST_WORDS:
+        return chosen, []
+    longest = frozenset(sorted(chosen, key=len, reverse=True)[:MOST_WORDS])
+    return [word for word in chosen if word in longest], [word for word in chosen if word not in longest]
+
+
+def _sources(found: _Found) -> frozenset[str]:
+    """Return the sources that are wanted; none means all, so that an exclusion names the others."""
+    wanted, excluded = frozenset(found.values["source"]), frozenset(found.excluded["source"])
+    return (wanted or frozenset(SOURCES)) - excluded or _NO_SOURCE if excluded else wanted
+
+
+def _too_many(found: _Found) -> Iterator[str]:
+    yield from (f"{prefix}*" for prefix in found.prefixes[_MOST_SPECIAL:])
+    yield from (f"*{inside}*" for inside in found.insides[_MOST_SPECIAL:])
+    yield from (f'"{phrase.strip()}"' for phrase in found.phrases[_MOST_SPECIAL:])
+    yield from (f"-{word}" for word in found.without[_MOST_WITHOUT:])
+    yield from (f'-"{phrase.strip()}"' for phrase in found.without_phrases[_MOST_WITHOUT:])
 
 
 def _special(found: _Found) -> Iterator[Wish]:

@@ -11,7 +11,7 @@ Knows words, identifiers, paths and scripts without spaces. Knows nothing of mes
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -23,7 +23,9 @@ __all__ = [
     "Word",
     "folded",
     "grams",
+    "is_unspaced",
     "normal",
+    "parts_in_order",
     "places_of",
     "terms_of_word",
     "words_of",
@@ -89,16 +91,17 @@ def places_of(word: Word, text: str) -> Iterator[int]:
 @lru_cache(_REMEMBERED)
 def terms_of_word(word: Word) -> tuple[str, ...]:
     """Return the terms that a word is indexed as: the one that says most comes first."""
-    if word.isalpha() and (word.islower() or word.istitle() or word.isupper()) and not _is_unspaced(word):
+    if word.isalpha() and (word.islower() or word.istitle() or word.isupper()) and not is_unspaced(word):
         return (stem(folded(word))[:LONGEST_WORD],)
     if word.isdigit():
         return (word[:LONGEST_WORD],)
-    if _is_unspaced(word):
+    if is_unspaced(word):
         return tuple(_characters(folded(word)))
     return tuple(dict.fromkeys((*_wholes(word), *_parts(word))))
 
 
-def _is_unspaced(word: Word) -> bool:
+def is_unspaced(word: Word) -> bool:
+    """Tell whether a word is a run of a script without spaces."""
     return not word.isascii() and _RUN.match(word) is not None
 
 
@@ -126,6 +129,13 @@ def _wholes(word: Word) -> Iterator[str]:
 def _parts(word: Word) -> Iterator[str]:
     for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MOST_PARTS]:
         yield stem(folded(part))[:LONGEST_WORD]
+
+
+def parts_in_order(word: Word) -> Sequence[str]:
+    """Return what a word is made of, as it is written: characters where a script has no spaces, else what signs hold together."""
+    if word.isalnum() and word.isascii():
+        return (word,)
+    return word if is_unspaced(word) else [part for part in _SEGMENTS.split(word) if part]
 
 
 def grams(word: str) -> frozenset[str]:

@@ -5,12 +5,10 @@ Knows the index and its limits. What a query means and how hits are ranked is de
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from memolog.domain.message import ROLES
 from memolog.domain.moments import to_micros
@@ -19,33 +17,21 @@ from memolog.search.drafting import Draft, Posting, Stats
 from memolog.search.keys import OBSERVATION, PLACE, TASK, is_task
 from memolog.search.query import Query, Wish
 from memolog.search.ranking import Detail, Ranked, drafted, rank
-from memolog.search.words import grams, terms_of_word, words_of
+from memolog.search.words import terms_of_word, words_of
 from memolog.store.engine import Engine
 from memolog.store.indexing import reading_scope
 from memolog.store.scope import FIRST, LAST, check_id
+from memolog.store.search_terms import Terms, reading_unwanted
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["Found", "Searching"]
 
 q = load_queries("search")
 
-T = TypeVar("T")
 Values: TypeAlias = dict[str, Any]
-_Lists: TypeAlias = Mapping[str, str]
-"""By term, the keys of the documents that hold it, as they were read."""
 
-# What a term may cost, and what all may: about ten milliseconds of reading on a small machine.
-_MOST_A_TERM = 6_000
-_MOST_ROWS = 12_000
 _ROWS_A_QUERY = 512
-_TERMS_A_QUERY = 16
-_MOST_EXPANDED = 24
 _MOST_SPEAKERS = 1_000
-# A path or an identifier says more than a word of prose. Where it stands whole, no sum of its parts may outweigh it: it has up
-# to a dozen of them, and they occur everywhere.
-_WHOLE: Final = 3.0
-_PART: Final = 0.25
-_SHORTEST_INSIDE = 3
 _THREAD_SHIFT = 33
 _SAID: Final = frozenset({"raw", "compacted"})
 _TASKS: Final = frozenset({"task"})
@@ -59,15 +45,6 @@ class Found:
     terms: dict[str, float] = field(default_factory=dict[str, float])
     """What was looked for, rarest first, and how rare it is."""
     left_out: tuple[str, ...] = ()
-
-
-class _Listed(NamedTuple):
-    """A term that occurs, and the keys of the documents that hold it, as they were read."""
-
-    term: str
-    weight: float
-    keys: str
-    occurs: int
 
 
 class Searching:
@@ -99,8 +76,8 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
     rows = [row for row in rows if bounds[1] > 0 or row[0] in (OBSERVATION, TASK)]
     stats = Stats(documents={row[0]: row[1] for row in rows}, lengths={row[0]: row[2] for row in rows})
     speakers = yield from _named_speakers(scope_pk, query)
-    postings, left_out = yield from _terms(scope_pk, _without_names(query, speakers), bounds)
-    unwanted = yield from _unwanted(scope_pk, query)
+    postings, left_out = yield from Terms(scope_pk, bounds).reading(_without_names(query, speakers))
+    unwanted = yield from reading_unwanted(scope_pk, query.without)
     allowed = None
     if query.sources == _TASKS and stats.documents.get(OBSERVATION):
         postings = [_of_tasks(posting) for posting in postings]
@@ -115,7 +92,7 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
     threads = yield from _thread_lengths(found)
     scored = rank(found, query, details, threads, speakers, explain=explain)
-    return Found(scored=scored, terms=found.idf, left_out=left_out)
+    return Found(scored=scored, terms=found.idf, left_out=(*left_out, *query.unread))
 
 
 # ---------------------------------------------------------------- terms
@@ -134,126 +111,11 @@ def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
     return others or query.wishes
 
 
-def _terms(
-    scope_pk: int, wishes: Sequence[Wish], bounds: tuple[int, int]
-) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-    """Return where the terms occur, rarest first, as many as the budget allows, and those that are too common."""
-    plain = [term for wish in wishes if wish.prefix is wish.inside is None for term in _weighed(wish.terms)]
-    lists = yield from _lists(scope_pk, plain, bounds)
-    found: dict[str, _Listed] = {}
-    for wish in wishes:
-        for listed in (yield from _wished(scope_pk, wish, lists, bounds)):
-            known = found.get(listed.term)
-            if known is None or known.weight < listed.weight:
-                found[listed.term] = listed
-    chosen: list[_Listed] = []
-    left = _MOST_ROWS
-    for listed in sorted(found.values(), key=lambda one: (one.occurs, one.term)):
-        if listed.occurs > left or (chosen and listed.occurs > _MOST_A_TERM):
-            break
-        chosen.append(listed)
-        left -= listed.occurs
-    # Most of the work is reading lists: those of terms that are too common are not looked into.
-    postings = yield from _read_out(scope_pk, chosen, bounds)
-    return postings, tuple(sorted(found.keys() - {posting.term for posting in postings}))
-
-
-def _wished(scope_pk: int, wish: Wish, lists: _Lists, bounds: tuple[int, int]) -> Script[list[_Listed]]:
-    """Return the terms of one word that occur at all; one that does not occur is looked for inside other words."""
-    if wish.prefix is not None:
-        rows = yield q.words_with_prefix(
-            scope_pk=scope_pk, first=wish.prefix, last=f"{wish.prefix}\U0010ffff", limit=_MOST_EXPANDED
-        )
-        return (yield from _expanded(scope_pk, [row[0] for row in rows], 1.0, bounds))
-    if wish.inside is not None:
-        return (yield from _inside(scope_pk, wish.inside, bounds))
-    terms = _listed(lists, _weighed(wish.terms))
-    if not terms:
-        terms = yield from _inside(scope_pk, wish.word.lower(), bounds)
-    elif not any(term.term.startswith("=") for term in terms):
-        # Nobody wrote it as one word: then its parts are the words that are meant.
-        terms = [term._replace(weight=1.0) for term in terms]
-    return terms
-
-
-def _first(word: str) -> tuple[str, ...]:
-    """Return what a known word may be indexed as: folded, it does not tell whether it was an identifier."""
-    return (*terms_of_word(word)[:1], f"={word}")
-
-
-def _weighed(terms: tuple[str, ...]) -> dict[str, float]:
-    """Return what to look for: an identifier whole, and less by its parts; a run of characters by its pairs."""
-    wholes = [term for term in terms if term.startswith("=")]
-    if wholes:
-        last = [term for term in wholes[1:] if wholes[0].endswith(f"/{term[1:]}")][-1:]
-        parts = [term for term in terms if not term.startswith("=")]
-        return {wholes[0]: _WHOLE} | dict.fromkeys(last, 1.0) | dict.fromkeys(parts, _PART)
-    pairs = [term for term in terms if len(term) > 1]
-    return dict.fromkeys(pairs if len(terms) > 1 and pairs else terms, 1.0)
-
-
-def _inside(scope_pk: int, piece: str, bounds: tuple[int, int]) -> Script[list[_Listed]]:
-    """Return the terms of words that contain a piece."""
-    if len(piece) < _SHORTEST_INSIDE:
-        return []
-    wanted = sorted(grams(piece))
-    rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=4 * _MOST_EXPANDED)
-    words = [row[0] for row in rows if piece in row[0]][:_MOST_EXPANDED]
-    return (yield from _expanded(scope_pk, words, _PART, bounds))
-
-
-def _expanded(scope_pk: int, words: Iterable[str], weight: float, bounds: tuple[int, int]) -> Script[list[_Listed]]:
-    """Return the terms of words that stand in for the one that was looked for."""
-    terms = dict.fromkeys((term for word in words for term in _first(word)), weight)
-    return _listed((yield from _lists(scope_pk, terms, bounds)), terms)
-
-
-def _lists(scope_pk: int, terms: Iterable[str], bounds: tuple[int, int]) -> Script[_Lists]:
-    """Return where terms occur; one that does not is left out. One more than may be used tells that there are too many."""
-    wanted = {_quoted(scope_pk, term): term for term in terms}
-    lists: dict[str, str] = {}
-    for some in _chunks(list(wanted), _TERMS_A_QUERY):
-        rows = yield q.hits(terms=some, first=bounds[0], last=bounds[1], most=_MOST_A_TERM + 1)
-        lists |= {wanted[quoted]: keys for quoted, keys in rows if keys and keys != "[]"}
-    return lists
-
-
-def _listed(lists: _Lists, weighed: Mapping[str, float]) -> list[_Listed]:
-    return [
-        _Listed(term, weight, lists[term], lists[term].count(",") + 1)
-        for term, weight in weighed.items()
-        if term in lists
-    ]
-
-
-def _quoted(scope_pk: int, term: str) -> str:
-    return f'"{scope_pk:x}:{term}"'
-
-
-def _read_out(scope_pk: int, chosen: Sequence[_Listed], bounds: tuple[int, int]) -> Script[list[Posting]]:
-    """Return terms with the documents that hold them, and those that hold them often."""
-    marked = [f"{listed.term}{mark}" for listed in chosen for mark in ("^", "^^")]
-    lists = yield from _lists(scope_pk, marked, bounds)
-    found: list[Posting] = []
-    for term, weight, listed, _ in chosen:
-        keys, often, very_often = _keys(listed), _keys(lists.get(f"{term}^")), _keys(lists.get(f"{term}^^"))
-        # A list that was cut short begins later than these do.
-        often, very_often = (some[bisect_left(some, keys[0]) :] for some in (often, very_often))
-        found.append(Posting(term=term, weight=weight, keys=keys, often=often, very_often=very_often))
-    return found
-
-
 def _of_tasks(posting: Posting) -> Posting:
     once, often, very_often = (
         [key for key in keys if is_task(key)] for keys in (posting.keys, posting.often, posting.very_often)
     )
     return replace(posting, keys=once, often=often, very_often=very_often)
-
-
-def _keys(listed: str | None) -> list[int]:
-    keys: list[int] = json.loads(listed) if listed else []
-    keys.sort()
-    return keys
 
 
 # ---------------------------------------------------------------- filters
@@ -281,18 +143,19 @@ def _wants_others(query: Query) -> bool:
 def _filters(query: Query) -> bool:
     # Whether a document is a task is said by its key.
     sources = query.sources if query.sources != _TASKS else None
-    named = (query.roles, query.threads, query.tasks, sources, query.without)
-    return any(named) or query.after is not None or query.before is not None
+    wanted = (query.roles, query.threads, query.tasks, sources)
+    excluded = (query.without, query.without_roles, query.without_threads)
+    return any(wanted) or any(excluded) or query.after is not None or query.before is not None
 
 
 def _passing(
     resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
 ) -> Script[frozenset[int]]:
     """Return the keys among these that the filters let through."""
-    thread_pks: list[int] = []
-    if query.threads:
-        rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
-        thread_pks = [row[0] for row in rows]
+    named: dict[str, int] = {}
+    if query.threads or query.without_threads:
+        rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads | query.without_threads))
+        named = {row[1]: row[0] for row in rows}
     values: Values = {
         "scope_pk": scope_pk,
         "after": FIRST if query.after is None else to_micros(query.after),
@@ -301,31 +164,25 @@ def _passing(
         "any_role": int(not query.roles),
         "roles": sorted(query.roles or ROLES),
         "any_thread": int(not query.threads),
-        "thread_pks": thread_pks,
+        "thread_pks": [named[thread] for thread in query.threads if thread in named],
+        # Nothing is in an empty list, and nothing outside one of unknowns either: there is always one that nobody has.
+        "not_roles": sorted(query.without_roles) or ["-"],
+        "not_threads": [-1, *(named[thread] for thread in query.without_threads if thread in named)],
         "any_task": int(not query.tasks),
         "tasks": sorted(query.tasks),
     }
     passing: set[int] = set()
-    for chunk in _chunks(sorted(keys - unwanted), _ROWS_A_QUERY):
+    for chunk in _chunks(sorted(keys - unwanted)):
         passing |= {row[0] for row in (yield q.allowed(docs=chunk, **values))}
     return frozenset(passing)
-
-
-def _unwanted(scope_pk: int, query: Query) -> Script[set[int]]:
-    """Return the keys of documents that hold a word that must not be there."""
-    unwanted: set[int] = set()
-    for wish in query.without:
-        rows = yield q.hits(terms=[_quoted(scope_pk, wish.terms[0])], first=FIRST, last=LAST, most=LAST)
-        unwanted.update(_keys(rows[0][1]))
-    return unwanted
 
 
 # ---------------------------------------------------------------- a closer look
 
 
-def _chunks(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def _chunks(items: Sequence[int]) -> Iterable[Sequence[int]]:
+    for start in range(0, len(items), _ROWS_A_QUERY):
+        yield items[start : start + _ROWS_A_QUERY]
 
 
 def _details(drafted: Draft) -> Script[dict[int, Detail]]:

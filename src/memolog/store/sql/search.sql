@@ -119,7 +119,7 @@ SELECT doc, at, traits, speaker FROM search_docs WHERE doc >> 8 IN (:places[])
 SELECT thread_pk, user_length, other_length FROM search_threads WHERE thread_pk IN (:threads[])
 
 -- thread_keys --
-SELECT pk FROM threads WHERE resource = :resource AND id IN (:threads[])
+SELECT pk, id FROM threads WHERE resource = :resource AND id IN (:threads[])
 
 -- allowed --
 -- The documents among these that a filter lets through; a filter that was not given lets all through.
@@ -128,8 +128,8 @@ LEFT JOIN messages m ON d.doc > 0 AND m.pk = d.source_pk
 LEFT JOIN tasks k ON k.pk = m.task_pk
 LEFT JOIN tasks own ON d.source = 'task' AND own.pk = d.source_pk
 WHERE d.doc IN (:docs[]) AND d.scope_pk = :scope_pk AND d.at >= :after AND d.at < :before AND d.source IN (:sources[])
-  AND (:any_role = 1 OR m.role IN (:roles[]))
-  AND (:any_thread = 1 OR d.thread_pk IN (:thread_pks[]))
+  AND (:any_role = 1 OR m.role IN (:roles[])) AND COALESCE(m.role, '') NOT IN (:not_roles[])
+  AND (:any_thread = 1 OR d.thread_pk IN (:thread_pks[])) AND COALESCE(d.thread_pk, 0) NOT IN (:not_threads[])
   AND (:any_task = 1 OR k.id IN (:tasks[]) OR k.handle IN (:tasks[]) OR own.id IN (:tasks[]) OR own.handle IN (:tasks[])
     OR EXISTS (SELECT 1 FROM task_messages x JOIN tasks y ON y.pk = x.task_pk
       WHERE x.thread_pk = m.thread_pk AND x.seq = m.seq AND (y.id IN (:tasks[]) OR y.handle IN (:tasks[]))))

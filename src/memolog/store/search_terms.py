@@ -1,0 +1,219 @@
+"""From the words of a query to the lists of the index: where each term occurs, and what was too common or too much to read.
+
+Knows the terms of the index and what a search may cost. Knows nothing of filters and ranking.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import Final, NamedTuple, TypeAlias
+
+from memolog.search.drafting import Posting
+from memolog.search.query import Wish
+from memolog.search.words import grams, is_unspaced, terms_of_word
+from memolog.store.scope import FIRST, LAST
+from memolog.store.sql import Script, load_queries
+
+__all__ = ["Bounds", "Terms", "keys_in", "reading_unwanted"]
+
+q = load_queries("search")
+
+Bounds: TypeAlias = tuple[int, int]
+"""The first and the last key to look at."""
+_Lists: TypeAlias = Mapping[str, str]
+"""By term, the keys of the documents that hold it, as they were read."""
+
+# What a term may cost, and what all may: about ten milliseconds of reading on a small machine.
+_MOST_A_TERM = 6_000
+_MOST_ROWS = 12_000
+# Looking a term up takes 25 microseconds, whether it occurs or not; scoring one takes longer.
+_MOST_LOOKED_UP = 1_024
+_MOST_SCORED = 512
+_TERMS_A_QUERY = 16
+_MOST_EXPANDED = 200
+# So many words that do not occur are looked for inside others: in a long text most of those that do not occur never will.
+_MOST_INSIDE = 8
+_SHORTEST_INSIDE = 3
+# A path or an identifier says more than a word of prose. Where it stands whole, no sum of its parts may outweigh it: it has up
+# to a dozen of them, and they occur everywhere.
+_WHOLE: Final = 3.0
+_PART: Final = 0.25
+
+
+class _Listed(NamedTuple):
+    """A term that occurs, and the keys of the documents that hold it, as they were read."""
+
+    term: str
+    weight: float
+    keys: str
+    occurs: int
+
+
+class Terms:
+    """Looks the words of one query up, in one scope, between two keys."""
+
+    def __init__(self, scope_pk: int, bounds: Bounds) -> None:
+        self._scope_pk, self._bounds = scope_pk, bounds
+        self._insides = _MOST_INSIDE
+        self._cut: list[str] = []
+
+    def reading(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
+        """Return where the terms occur, rarest first, as many as the budget allows, and what was left out."""
+        # Those that say most come first, of every word.
+        plain = [_weighed(wish) for wish in wishes if wish.prefix is wish.inside is None]
+        terms = list(dict.fromkeys(term for term in chain(*zip_longest(*plain)) if term is not None))
+        self._cut += terms[_MOST_LOOKED_UP:]
+        lists = yield from self._lists(terms[:_MOST_LOOKED_UP])
+        found: dict[str, _Listed] = {}
+        for wish in wishes:
+            for listed in (yield from self._wished(wish, lists)):
+                known = found.get(listed.term)
+                if known is None or known.weight < listed.weight:
+                    found[listed.term] = listed
+        chosen = _affordable(found.values())
+        # Most of the work is reading lists: those of terms that are too common are not looked into.
+        postings = yield from self._read_out(chosen)
+        too_common = found.keys() - {posting.term for posting in postings}
+        return postings, (*sorted(too_common), *dict.fromkeys(self._cut))
+
+    def _wished(self, wish: Wish, lists: _Lists) -> Script[list[_Listed]]:
+        """Return the terms of one word that occur at all; one that does not occur is looked for inside other words."""
+        if wish.prefix is not None:
+            rows = yield q.words_with_prefix(
+                scope_pk=self._scope_pk,
+                first=wish.prefix,
+                last=f"{wish.prefix}\U0010ffff",
+                limit=_MOST_EXPANDED + 1,
+            )
+            return (yield from self._expanded([row[0] for row in rows], 1.0, f"{wish.prefix}*"))
+        if wish.inside is not None:
+            return (yield from self._asked_inside(wish, wish.inside))
+        terms = _listed(lists, _weighed(wish))
+        if not terms and self._insides and len(wish.word) >= _SHORTEST_INSIDE:
+            self._insides -= 1
+            terms = yield from self._inside(wish.word.lower())
+        elif not any(term.term.startswith("=") for term in terms):
+            # Nobody wrote it as one word: then its parts are the words that are meant.
+            terms = [term._replace(weight=1.0) for term in terms]
+        return terms
+
+    def _asked_inside(self, wish: Wish, piece: str) -> Script[list[_Listed]]:
+        if is_unspaced(piece):
+            # Its characters and pairs are terms by themselves, wherever they stand.
+            weighed = _weighed(wish)
+            return _listed((yield from self._lists(weighed)), weighed)
+        if len(piece) < _SHORTEST_INSIDE:
+            self._cut.append(f"*{piece}*")
+            return []
+        return (yield from self._inside(piece))
+
+    def _inside(self, piece: str) -> Script[list[_Listed]]:
+        """Return the terms of words that contain a piece."""
+        wanted = sorted(grams(piece))
+        rows = yield q.words_with_grams(
+            scope_pk=self._scope_pk, grams=wanted, count=len(wanted), limit=2 * _MOST_EXPANDED
+        )
+        # The right trigrams in another order are another word.
+        words = [row[0] for row in rows if piece in row[0]]
+        return (yield from self._expanded(words, _PART, f"*{piece}*"))
+
+    def _expanded(self, words: Sequence[str], weight: float, asked: str) -> Script[list[_Listed]]:
+        """Return the terms of words that stand in for what was asked."""
+        if len(words) > _MOST_EXPANDED:
+            self._cut.append(asked)
+        terms = dict.fromkeys((term for word in words[:_MOST_EXPANDED] for term in _first(word)), weight)
+        return _listed((yield from self._lists(terms)), terms)
+
+    def _lists(self, terms: Iterable[str]) -> Script[_Lists]:
+        """Return where terms occur; one that does not is left out. One more than may be used tells that there are too many."""
+        wanted = {_quoted(self._scope_pk, term): term for term in terms}
+        quoted, lists = list(wanted), dict[str, str]()
+        for start in range(0, len(quoted), _TERMS_A_QUERY):
+            rows = yield q.hits(
+                terms=quoted[start : start + _TERMS_A_QUERY],
+                first=self._bounds[0],
+                last=self._bounds[1],
+                most=_MOST_A_TERM + 1,
+            )
+            lists |= {wanted[term]: keys for term, keys in rows if keys and keys != "[]"}
+        return lists
+
+    def _read_out(self, chosen: Sequence[_Listed]) -> Script[list[Posting]]:
+        """Return terms with the documents that hold them, and those that hold them often."""
+        lists = yield from self._lists([f"{listed.term}{mark}" for listed in chosen for mark in ("^", "^^")])
+        found: list[Posting] = []
+        for term, weight, listed, _ in chosen:
+            keys, often, very_often = keys_in(listed), keys_in(lists.get(f"{term}^")), keys_in(lists.get(f"{term}^^"))
+            # A list that was cut short begins later than these do.
+            often, very_often = (some[bisect_left(some, keys[0]) :] for some in (often, very_often))
+            found.append(Posting(term=term, weight=weight, keys=keys, often=often, very_often=very_often))
+        return found
+
+
+def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[set[int]]:
+    """Return the keys of documents that hold a word that must not be there."""
+    unwanted: set[int] = set()
+    for wish in wishes:
+        # A word of a script without spaces stands where all of its pairs do; any other is known by its first term.
+        terms = list(_weighed(wish)) if is_unspaced(wish.word) else wish.terms[:1]
+        holding: set[int] | None = None
+        for start in range(0, len(terms), _TERMS_A_QUERY):
+            some = [_quoted(scope_pk, term) for term in terms[start : start + _TERMS_A_QUERY]]
+            for _, keys in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST)):
+                holding = set(keys_in(keys)) if holding is None else holding.intersection(keys_in(keys))
+            if not holding:
+                break
+        unwanted |= holding or set()
+    return unwanted
+
+
+def keys_in(listed: str | None) -> list[int]:
+    """Return the keys of a list as it was read, in ascending order."""
+    keys: list[int] = json.loads(listed) if listed else []
+    keys.sort()
+    return keys
+
+
+def _affordable(found: Iterable[_Listed]) -> list[_Listed]:
+    """Return the rarest terms, as many as a search may read."""
+    chosen: list[_Listed] = []
+    left = _MOST_ROWS
+    for listed in sorted(found, key=lambda one: (one.occurs, one.term)):
+        is_too_common = listed.occurs > left or (chosen and listed.occurs > _MOST_A_TERM)
+        if is_too_common or len(chosen) == _MOST_SCORED:
+            break
+        chosen.append(listed)
+        left -= listed.occurs
+    return chosen
+
+
+def _first(word: str) -> tuple[str, ...]:
+    """Return what a known word may be indexed as: folded, it does not tell whether it was an identifier."""
+    return (*terms_of_word(word)[:1], f"={word}")
+
+
+def _weighed(wish: Wish) -> dict[str, float]:
+    """Return what to look for: an identifier whole, and less by its parts; a run of characters by its pairs."""
+    terms = wish.terms
+    wholes = [term for term in terms if term.startswith("=")]
+    if wholes:
+        last = [term for term in wholes[1:] if wholes[0].endswith(f"/{term[1:]}")][-1:]
+        parts = [term for term in terms if not term.startswith("=")]
+        return {wholes[0]: _WHOLE} | dict.fromkeys(last, 1.0) | dict.fromkeys(parts, _PART)
+    pairs = [term for term in terms if len(term) > 1]
+    return dict.fromkeys(pairs if len(terms) > 1 and pairs else terms, 1.0)
+
+
+def _listed(lists: _Lists, weighed: Mapping[str, float]) -> list[_Listed]:
+    return [
+        _Listed(term, weight, lists[term], lists[term].count(",") + 1)
+        for term, weight in weighed.items()
+        if term in lists
+    ]
+
+
+def _quoted(scope_pk: int, term: str) -> str:
+    return f'"{scope_pk:x}:{term}"'

@@ -1,0 +1,148 @@
+"""What a query may hold, on every engine: much text, many exclusions, phrases in every script; and what was left out is told."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, InputError, Memory, UserMessage
+
+RESOURCE = "alice"
+
+
+@pytest.fixture
+async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+    """Return an open memory on each engine in turn."""
+    async with Memory(address, clock=clock) as opened:
+        yield opened
+
+
+async def say(memory: Memory, thread: str, *texts: str) -> None:
+    """Save texts, each under itself as its id."""
+    kit = await memory.open()
+    await kit.store.messages.save(RESOURCE, thread, [UserMessage(text, id=text[:80]) for text in texts])
+
+
+async def found(memory: Memory, query: str, *, limit: int = 50) -> set[str]:
+    """Return the ids that a query finds."""
+    return {result.id for result in (await memory.search(query, RESOURCE, limit=limit)).results}
+
+
+# ---------------------------------------------------------------- much of it
+
+
+async def test_a_question_after_a_pasted_text_is_answered(memory: Memory) -> None:
+    """Words that nobody said do not push out those that somebody said, however long they are."""
+    await say(memory, "t", "the door code is 4711", "we use Helix")
+    pasted = " ".join(f"initialising-subsystem{number}" for number in range(240))
+    assert "the door code is 4711" in await found(memory, f"{pasted}\n\nWhat is the door code?")
+
+
+async def test_what_was_too_much_is_told(memory: Memory) -> None:
+    """Words beyond those that are looked at are named, and so is what was cut short."""
+    await say(memory, "t", "whale song", *(f"word con{chr(97 + n // 26)}{chr(97 + n % 26)}x" for n in range(230)))
+    answer = await memory.search(" ".join(f"w{number}" for number in range(300)) + " whale", RESOURCE)
+    assert [result.id for result in answer.results] == ["whale song"]
+    assert len(answer.left_out) == 45
+    answer = await memory.search("con*", RESOURCE)
+    assert answer.total == 200
+    assert answer.left_out == ("con*",)
+    assert (await memory.search("*he*", RESOURCE)).left_out == ("*he*",)
+
+
+async def test_a_beginning_stands_for_many_words(memory: Memory) -> None:
+    """Not only for the first ones of the alphabet."""
+    words = [f"con{first}{second}" for first in "abcdef" for second in "lmnopqrs"]
+    await say(memory, "t", *words)
+    assert await found(memory, "con*", limit=100) == set(words)
+    assert await found(memory, "*con*", limit=100) == set(words)
+
+
+async def test_many_words_may_be_excluded(memory: Memory) -> None:
+    """Each of them counts."""
+    fruits = [
+        "apple",
+        "banana",
+        "cherry",
+        "damson",
+        "elder",
+        "fig",
+        "grape",
+        "hazel",
+        "iris",
+        "jasmine",
+        "kiwi",
+        "lemon",
+    ]
+    await say(memory, "t", *(f"a basket with {fruit}" for fruit in fruits), "a basket")
+    excluded = " ".join(f"-{fruit}" for fruit in fruits)
+    assert await found(memory, f"basket {excluded}") == {"a basket"}
+
+
+# ---------------------------------------------------------------- what must not be
+
+
+async def test_filters_can_be_turned_round(memory: Memory) -> None:
+    """A minus before a filter lets everything else through."""
+    await say(memory, "t1", "a red apple")
+    await say(memory, "t2", "a green apple")
+    kit = await memory.open()
+    await kit.store.messages.save(RESOURCE, "t2", AssistantMessage("an apple a day", id="day"))
+    assert await found(memory, "apple -role:user") == {"day"}
+    assert await found(memory, "apple -thread:t2") == {"a red apple"}
+    assert await found(memory, "apple -thread:t1 -role:assistant") == {"a green apple"}
+    assert await found(memory, "apple role:user -thread:nowhere") == {"a red apple", "a green apple"}
+    assert await found(memory, "apple -source:raw") == set()
+    assert await found(memory, "apple source:raw -source:raw") == set()
+    assert len(await found(memory, "apple -source:task")) == 3
+
+
+async def test_a_word_without_spaces_is_excluded_as_a_whole(memory: Memory) -> None:
+    """Not wherever its first two characters stand."""
+    await say(memory, "t", "会議は来週です", "会議室を予約した", "会議の資料")
+    assert await found(memory, "会議 -会議室") == {"会議は来週です", "会議の資料"}
+
+
+# ---------------------------------------------------------------- phrases
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text"),
+    [
+        ("東京", "来週東京に行きます"),
+        ("会議は来週", "東京の会議は来週の火曜日です"),
+        ("微服务架构", "我们用微服务架构"),
+        ("เชียงใหม่", "ฉันอยู่เชียงใหม่"),
+        ("비밀번호 정책", "새 비밀번호 정책을 봤어요"),
+        ("state of the art", "a state-of-the-art library"),
+        ("Idempotency Key", "send the Idempotency-Key header"),
+        ("auth login", "see src/auth/login.ts there"),
+    ],
+)
+async def test_a_phrase_stands_where_it_is_written(memory: Memory, phrase: str, text: str) -> None:
+    """In scripts without spaces and across hyphens too; in another order it does not."""
+    await say(memory, "t", text, "来周東去京微架构服务 key idempotency art the of state login auth 정책 비밀번호")
+    assert await found(memory, f'"{phrase}"') == {text}
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+async def test_the_words_for_a_secret_are_not_what_was_said(memory: Memory) -> None:
+    """Nobody said `redacted`."""
+    await say(memory, "t", "my key is sk-ant-api03-" + "Ab3dEf6hIj" * 9 + "AA, keep it")
+    assert await found(memory, "keep") != set()
+    assert await found(memory, "redacted") == set()
+    assert await found(memory, "anthropic") == set()
+
+
+async def test_a_cursor_belongs_to_its_search(memory: Memory) -> None:
+    """Taken to another one it would skip results."""
+    await say(memory, "t", *(f"apple {number}" for number in range(5)))
+    first = await memory.search("apple", RESOURCE, limit=2)
+    again = await memory.search("apple", RESOURCE, limit=2, cursor=first.next)
+    assert {result.id for result in first.results}.isdisjoint(result.id for result in again.results)
+    with pytest.raises(InputError, match="another search"):
+        await memory.search("apple pie", RESOURCE, cursor=first.next)
+    with pytest.raises(InputError, match="another search"):
+        await memory.search("apple", RESOURCE, cursor=first.next, by="thread")
