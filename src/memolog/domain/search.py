@@ -55,6 +55,6 @@ class SearchAnswer:
     terms: tuple[str, ...] = ()
     """What was looked for, rarest first."""
     left_out: tuple[str, ...] = ()
-    """What was too common to be looked for."""
+    """What was too common or too much to be looked for."""
     behind: int = 0
     """How many threads have messages that a read-only memory could not index."""
