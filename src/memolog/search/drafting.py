@@ -15,7 +15,7 @@ from functools import lru_cache
 from heapq import nlargest
 from typing import Final, TypeAlias
 
-from memolog.search.keys import PLACE, USER, first_key_of, place_of, thread_of
+from memolog.search.keys import LENGTHS, OBSERVATION, PLACE, TASK, USER, first_key_of, thread_of
 
 __all__ = ["OTHERS_IN_THREAD", "Draft", "Posting", "Stats", "draft"]
 
@@ -38,6 +38,9 @@ _NEAR_ENOUGH = 0.4
 a fifth fewer documents are looked at, and nothing is lost; with a half LoCoMo loses a tenth of a point."""
 _LONG_LIST = 256
 """A shorter list is scored sooner than it is decided whether it must be."""
+
+_EIGHTHS: Final = 8
+"""An average is known to within an eighth of a word: resources of the same kind then share their tables."""
 
 _BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
 _NOTHING: Final[Mapping[str, float]] = {}
@@ -77,7 +80,10 @@ class _Scale:
     """What a term with a weight of 1 gives in a document, by how often it occurs and the last bits of the key."""
 
     def __init__(self, stats: Stats) -> None:
-        self.messages, self.others, self.most = _tables(tuple(stats.average(kind) for kind in range(5)))
+        columns = [_column(round(_EIGHTHS * stats.average(kind))) for kind in range(TASK + 1)]
+        self.messages = _interleaved(columns[:OBSERVATION], PLACE)
+        self.others = _interleaved(columns[OBSERVATION:], 2 * PLACE)
+        self.most = max(column[0][0] for column in columns)
 
     def add(self, posting: Posting, factor: float, into: dict[int, float], only: set[int] | None = None) -> None:
         """Add the scores of a term to the documents that hold it, or only to some of these."""
@@ -108,16 +114,26 @@ def _add(
         into.update({key: factor * (said[key & 0xFF] if key > 0 else others[-key & 0x1FF]) for key in keys})
 
 
-@lru_cache(64)
-def _tables(averages: tuple[float, ...]) -> tuple[_Table, _Table, float]:
-    """Return BM25 by class and length, which are the last bits of a key, and the most that one occurrence can give."""
-    messages = [place_of(PLACE | low) for low in range(PLACE)]
-    others = [place_of(-(PLACE << 1 | low)) for low in range(PLACE << 1)]
-    tables: list[_Table] = []
-    for places in (messages, others):
-        norms = [_K1 * (1 - _B + _B * length / averages[kind]) for _, _, length, kind in places]
-        tables.append(tuple([(_K1 + 1) * times / (times + norm) for norm in norms] for times in _OFTEN))
-    return tables[0], tables[1], max(max(table[0]) for table in tables)
+@lru_cache(2_048)
+def _column(average: int) -> _Table:
+    """Return BM25 by the steps of a length, shortest first, for documents of an average length in eighths of a word."""
+    norms = [_K1 * (1 - _B + _B * length * _EIGHTHS / average) for length in LENGTHS]
+    return tuple([(_K1 + 1) * times / (times + norm) for norm in norms] for times in _OFTEN)
+
+
+def _interleaved(columns: Sequence[_Table], size: int) -> _Table:
+    """Return BM25 by class and length, which are the last bits of a key.
+
+    Of messages the class comes last; of others the kind comes first, and what would be the class is empty.
+    """
+    tables = tuple([0.0] * size for _ in _OFTEN)
+    for kind, column in enumerate(columns):
+        for table, scores in zip(tables, column, strict=True):
+            if size == PLACE:
+                table[kind::4] = scores
+            else:
+                table[kind * PLACE : (kind + 1) * PLACE : 4] = scores
+    return tables
 
 
 @dataclass(slots=True, kw_only=True)

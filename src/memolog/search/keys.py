@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "ASSISTANT",
+    "LENGTHS",
     "OBSERVATION",
     "PLACE",
     "TASK",
@@ -39,7 +40,8 @@ _SEQ_BITS = 25
 _SHIFT = _CLASS_BITS + _LENGTH_BITS
 _STEP = math.log(1.2)
 """Lengths are kept to within a tenth: 63 steps of a fifth reach 97,000 words."""
-_LENGTHS: Final = tuple(1.2**step for step in range(1 << _LENGTH_BITS))
+LENGTHS: Final = tuple(1.2**step for step in range(1 << _LENGTH_BITS))
+"""What each step stands for, in words."""
 PLACE: Final = 1 << _SHIFT
 """One message further on."""
 
@@ -96,11 +98,11 @@ def place_of(key: int) -> Place:
     """Return what a key says; the thread of what is no message is 0, and its sequence number its own key."""
     if key < 0:
         own = -key >> _SHIFT
-        length = _LENGTHS[(-key >> _CLASS_BITS) & ((1 << _LENGTH_BITS) - 1)]
+        length = LENGTHS[(-key >> _CLASS_BITS) & ((1 << _LENGTH_BITS) - 1)]
         return Place(0, own >> 1, length, TASK if own & 1 else OBSERVATION)
     return Place(
         key >> (_SHIFT + _SEQ_BITS),
         (key >> _SHIFT) & ((1 << _SEQ_BITS) - 1),
-        _LENGTHS[(key >> _CLASS_BITS) & ((1 << _LENGTH_BITS) - 1)],
+        LENGTHS[(key >> _CLASS_BITS) & ((1 << _LENGTH_BITS) - 1)],
         key & ((1 << _CLASS_BITS) - 1),
     )
