@@ -45,6 +45,7 @@ SCRIPTS: Final = {"messages.ready", "messages.saving"}
 # groups in it, the claim of a run. No id that a caller could guess or mix up leads there.
 INTERNAL: Final = {
     "logs.observations": "log_pk",
+    "logs.lines": "log_pk",
     "logs.groups_at": "log_pk",
     "logs.hints_of": "log_pk",
     "logs.activate": "log_pk",

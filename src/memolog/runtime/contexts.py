@@ -14,6 +14,7 @@ from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
 from memolog.domain.message import FilePart, Message, NewMessage, TextPart
 from memolog.domain.observation import Span
+from memolog.domain.once import each_once
 from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
 from memolog.store import Store
@@ -73,7 +74,6 @@ class Contexts:
 
     def __init__(self, store: Store, counter: TokenCounter, instructions: str | None = None) -> None:
         self._store, self._counter, self._instructions = store, counter, instructions
-        self._last_views: tuple[Sequence[GroupRow], tuple[GroupView, ...]] = ((), ())
 
     async def build(self, shown: Shown) -> Made:
         """Return the context of a request and its record."""
@@ -116,7 +116,7 @@ class Contexts:
             now=shown.now,
             counter=self._counter,
             zone=shown.zone,
-            groups=self._views_of(groups),
+            groups=_views_of(groups),
             cursor=cursor,
             alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
             tail=tail,
@@ -149,17 +149,6 @@ class Contexts:
         tasks = await self._store.task_ready.edge(snapshot.resource, snapshot.thread.id, now=shown.now)
         return edge_lines(tasks, now=shown.now, budget=shown.config.task_tokens, count=self._counter.count)
 
-    def _views_of(self, groups: Sequence[GroupRow]) -> tuple[GroupView, ...]:
-        # From one request to the next the log is mostly the same, and so is the very value that was read.
-        last, views = self._last_views
-        if groups is not last:
-            views = tuple(
-                GroupView(handle=g.handle, kind=g.kind, text=g.text, tokens=g.tokens)  # pyright: ignore[reportArgumentType]
-                for g in groups
-            )
-            self._last_views = groups, views
-        return views
-
     def _shortened(self, message: Message, most: int) -> Message:
         """Return what the model goes on from; a request that outgrows a whole tail is cut in its middle, always alike."""
         most = max(most, _REPEATED_TOKENS)
@@ -183,7 +172,7 @@ class Contexts:
             now=shown.now,
             counter=self._counter,
             zone=shown.zone,
-            groups=self._views_of(snapshot.groups if snapshot else ()),
+            groups=_views_of(snapshot.groups if snapshot else ()),
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
@@ -281,6 +270,14 @@ class Contexts:
             return ()
         rows = await self._store.messages.span(resource, thread, Span(first=first, last=last))
         return tuple(message for message in rows if message.state == "live")
+
+
+def _view_of(group: GroupRow) -> GroupView:
+    return GroupView(handle=group.handle, kind=group.kind, text=group.text, tokens=group.tokens)  # pyright: ignore[reportArgumentType]
+
+
+# From one request to the next the log is mostly the same, and so are the very groups that were read.
+_views_of = each_once(_view_of)
 
 
 def _record(

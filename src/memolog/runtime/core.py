@@ -190,7 +190,7 @@ class Core:
 
     async def _render(self, snapshot: Snapshot, ids: Sequence[str]) -> list[Rendered]:
         """Render groups for good, each after the one before it."""
-        observations = await self.store.logs.observations(snapshot.log.pk, ids)
+        observations = await self.store.logs.lines(snapshot.log.pk, ids)
         previous = max((g.last_at for g in snapshot.groups if g.last_at), default=None)
         handles = {group.id: group for group in snapshot.buffered}
         rendered: list[Rendered] = []

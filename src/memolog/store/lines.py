@@ -13,7 +13,7 @@ from memolog.domain.moments import from_micros
 from memolog.domain.observation import Observation, Source, Span
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["observation_from_row", "reading_observations"]
+__all__ = ["observation_from_row", "reading_lines", "reading_observations"]
 
 q = load_queries("logs")
 
@@ -29,6 +29,12 @@ def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Obs
         merges.setdefault(observation, []).append(merged)
     found = (observation_from_row(row, tuple(sources.get(row[0], ())), tuple(merges.get(row[0], ()))) for row in rows)
     return tuple(found)
+
+
+def reading_lines(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
+    """Read the observations of some groups without their sources and what they merge, which no text shows."""
+    rows = yield q.group_observations(log_pk=log_pk, groups=groups)
+    return tuple(observation_from_row(row, (), ()) for row in rows)
 
 
 def observation_from_row(row: Row, sources: tuple[Source, ...], merges: tuple[str, ...]) -> Observation:
@@ -47,8 +53,8 @@ def observation_from_row(row: Row, sources: tuple[Source, ...], merges: tuple[st
         trust=row[10],
         grounded=bool(row[11]),
         category=unpack(row[12]),
-        files=tuple(loads(row[13])),
-        metadata=loads(row[14]),
+        files=tuple(loads(row[13])) if row[13] != "[]" else (),
+        metadata=loads(row[14]) if row[14] != "{}" else {},
         state=row[15],
         tokens=row[16],
         sources=sources,

@@ -21,7 +21,7 @@ from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
-from memolog.store.lines import reading_observations
+from memolog.store.lines import reading_lines, reading_observations
 from memolog.store.recent import Recent
 from memolog.store.rows import message_from_row
 from memolog.store.scope import LAST, check_id
@@ -101,6 +101,10 @@ class Logs:
         if not groups:
             return ()
         return await self._engine.read(lambda: reading_observations(log_pk, groups))
+
+    async def lines(self, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
+        """Return the observations of some groups as far as a text of them shows."""
+        return await self._engine.read(lambda: reading_lines(log_pk, groups))
 
     async def groups_at(self, log_pk: int, generation: int, *, entries: int) -> tuple[GroupRow, ...]:
         """Return the first groups of a generation, as many as a run or a context was shown."""

@@ -1,23 +1,25 @@
 """What was read before of a log, so that the next snapshot reads only what is new.
 
 Knows which rows stay as they are: a live message that is not compacted, and the groups of a log until its version changes.
-Only what was committed is kept, and all of it can be lost at any moment.
+Only what was committed is kept, or what follows from a row alone, and all of it can be lost at any moment.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from memolog.domain.message import Message
+from memolog.store.log_rows import GroupRow, LogHead, group_row
 from memolog.store.rows import message_from_row
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Known", "Recent", "Tail", "reading_tail"]
+__all__ = ["Known", "Recent", "Tail", "reading_groups", "reading_tail"]
 
 messages = load_queries("messages")
+logs = load_queries("logs")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -51,12 +53,55 @@ class _Latest(Generic[K, V]):
                 self._values.popitem(last=False)
 
 
+class _Groups(NamedTuple):
+    """What a log consists of at one version."""
+
+    version: int
+    generation: int
+    groups: tuple[GroupRow, ...]
+
+
 class Recent:
-    """The latest tails, by log and thread, and the latest groups, by log and version."""
+    """The latest tails, by log and thread, and the groups of the latest logs."""
 
     def __init__(self) -> None:
         self.tails = _Latest[tuple[object, ...], Known](_TAILS)
-        self.groups = _Latest[tuple[str, int, int], tuple[Any, ...]](_LOGS)
+        self._groups = _Latest[str, _Groups](_LOGS)
+        self._made = _Latest[str, Mapping[Row, GroupRow]](_LOGS)
+
+    def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
+        """Return the groups of a log, if they are known: whatever changes one of them changes the log's version."""
+        known = self._groups.get(log.id)
+        is_same = known is not None and (known.version, known.generation) == (log.version, log.generation)
+        return known.groups if known and is_same else None
+
+    def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
+        """Remember the groups of a log."""
+        self._groups.put(log.id, _Groups(log.version, log.generation, groups))
+
+    def carry_groups(self, log_id: str, version: int) -> None:
+        """Remember the groups of a log for this version too: what was committed as it changed none of them."""
+        known = self._groups.get(log_id)
+        if known is not None and known.version == version - 1:
+            self._groups.put(log_id, known._replace(version=version))
+
+    def groups_of(self, log: LogHead, rows: Sequence[Row]) -> tuple[GroupRow, ...]:
+        """Return rows as groups: of a row that is as it was, the very same group, so that what follows from it is known.
+
+        The same row makes the same group, whether or not it was committed.
+        """
+        known = self._made.get(log.id) or {}
+        made = {row: known.get(row) or group_row(row) for row in rows}
+        self._made.put(log.id, made)
+        return tuple(made.values())
+
+
+def reading_groups(log: LogHead, recent: Recent) -> Script[tuple[GroupRow, ...]]:
+    """Read the groups that a log consists of, unless they are known."""
+    groups = recent.groups(log)
+    if groups is None:
+        groups = recent.groups_of(log, (yield logs.active_groups(log_pk=log.pk, generation=log.generation)))
+    return groups
 
 
 def reading_tail(thread_pk: int, start: int, last_seq: int, known: Known) -> Script[Tail]:

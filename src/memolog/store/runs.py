@@ -21,6 +21,7 @@ from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Proposal
 from memolog.store.engine import Engine
 from memolog.store.extracts import storing_extracts
+from memolog.store.recent import Recent
 from memolog.store.scope import check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import with_proposal
@@ -83,8 +84,8 @@ class Made:
 class Runs:
     """The runs of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, recent: Recent) -> None:
+        self._engine, self._recent = engine, recent
 
     async def start(
         self,
@@ -102,8 +103,9 @@ class Runs:
         check_id("owner", owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
-        def script() -> Script[tuple[Claim, ...]]:
-            if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
+        def script() -> Script[str]:
+            taken = yield q.take_log(resource=resource, log_pk=log_pk, version=version)
+            if not taken:
                 raise Conflict("The log has changed.", then="Read it again and decide again.")
             for run in runs:
                 thread_pk = None
@@ -126,9 +128,11 @@ class Runs:
                     now=at,
                     inputs=dumps(encode(run.inputs)),
                 )
-            return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
+            return taken[0][0]
 
-        return await self._engine.write(script, name="runs.start")
+        log_id = await self._engine.write(script, name="runs.start")
+        self._recent.carry_groups(log_id, version + 1)
+        return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
 
     async def take_over(self, run: str, fence: int, *, owner: str, now: datetime, lease: float) -> Claim | None:
         """Take over a run whose lease has ended, or that failed; None if somebody else was first."""
@@ -156,7 +160,7 @@ class Runs:
         at = to_micros(now)
         usage = made.usage
 
-        def script() -> Script[None]:
+        def script() -> Script[tuple[str, int]]:
             ended = yield q.end_run(
                 resource=resource,
                 id=claim.run,
@@ -171,15 +175,16 @@ class Runs:
             )
             if not ended:
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
-            yield from _store_group(resource, ended[0], made, at)
+            log_id, version = yield from _store_group(resource, ended[0], made, at)
             if made.extracts:
                 _, _, thread_pk, first, last, _ = ended[0]
                 span, who = Span(first=first, last=last), made.model
                 yield from storing_extracts(thread_pk, span, made.extracts, who=who, run=claim.run, at=at)
             if usage is not None:
                 yield _usage_step(resource, usage, claim.run, at)
+            return log_id, version
 
-        await self._engine.write(script, name="runs.finish")
+        self._recent.carry_groups(*await self._engine.write(script, name="runs.finish"))
 
     async def fail(
         self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None
@@ -286,14 +291,16 @@ class Runs:
         return await self._engine.read(script)
 
 
-def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]:
+def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[tuple[str, int]]:
+    """Store what a run made, out of sight; returns the log and the version that this made of it."""
     run_pk, log_pk, thread_pk, first_seq, last_seq, _ = ended
-    handles = yield logs.next_handle(log_pk=log_pk, now=at)
+    rows = yield logs.next_handle(log_pk=log_pk, now=at)
+    next_handle, log_id, version = rows[0]
     moments = sorted(to_micros(o.said_at) for o in made.observations if o.said_at is not None)
     groups = yield logs.insert_group(
         id=made.group,
         log_pk=log_pk,
-        handle=f"g{handles[0][0] - 1}",
+        handle=f"g{next_handle - 1}",
         kind="observer" if first_seq is not None else "reflection",
         thread_pk=thread_pk,
         first_seq=first_seq,
@@ -323,6 +330,7 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
     yield logs.insert_sources.many(sources)
     merges = [{"observation": o.id, "merged": merged} for o in made.observations for merged in o.merges]
     yield logs.insert_merges.many(merges)
+    return log_id, version
 
 
 def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:

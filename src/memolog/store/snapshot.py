@@ -29,7 +29,7 @@ from memolog.store.log_rows import (
     other_row,
     run_row,
 )
-from memolog.store.recent import Known, Recent, reading_tail
+from memolog.store.recent import Known, Recent, reading_groups, reading_tail
 from memolog.store.rows import message_from_row
 from memolog.store.sql import Script, load_queries
 from memolog.store.working_memory import Facts, present_versions, reading_facts
@@ -80,7 +80,7 @@ class Snapshot:
     def keep(self, recent: Recent) -> None:
         """Remember what the next snapshot need not read again. Only once this one is committed."""
         recent.tails.put(_tail_key(self.log, self.thread), self.known)
-        recent.groups.put(_groups_key(self.log), self.groups)
+        recent.keep_groups(self.log, self.groups)
 
 
 def reading_snapshot(
@@ -110,9 +110,7 @@ def reading_snapshot(
     known = recent.tails.get(_tail_key(log, head)) or {}
     tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
     repeated = yield from _repeated(head.pk, cursor, tail)
-    groups = recent.groups.get(_groups_key(log))
-    if groups is None:
-        groups = tuple(map(group_row, (yield q.active_groups(log_pk=log.pk, generation=log.generation))))
+    groups = yield from reading_groups(log, recent)
     buffered = yield q.buffered_groups(log_pk=log.pk)
     runs = yield q.open_runs(log_pk=log.pk)
     facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
@@ -142,11 +140,6 @@ def reading_snapshot(
 def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
     # A thread that is made anew may get the key of a deleted one, but not its beginning.
     return log.id, thread.pk, thread.created_at
-
-
-def _groups_key(log: LogHead) -> tuple[str, int, int]:
-    # Whatever changes the log or what it consists of changes its version.
-    return log.id, log.version, log.generation
 
 
 def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tuple[Message, ...]]:

@@ -93,7 +93,7 @@ class Store:
         self.ledger = Ledger(engine, clock)
         self._recent = Recent()
         self.logs = Logs(engine, clock, new_id, self._recent)
-        self.runs = Runs(engine)
+        self.runs = Runs(engine, self._recent)
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)

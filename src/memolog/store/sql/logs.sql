@@ -197,7 +197,7 @@ ON CONFLICT DO NOTHING
 -- next_handle --
 UPDATE logs SET next_handle = next_handle + 1, version = version + 1, failures = 0, retry_at = NULL, last_success_at = :now
 WHERE pk = :log_pk
-RETURNING next_handle
+RETURNING next_handle, id, version
 
 -- generations --
 SELECT g.number, g.kind, g.created_at, r.id, g.dropped, g.restored_from, g.tokens_before, g.tokens_after

@@ -1,7 +1,7 @@
 -- take_log --
 -- Compare and swap, for a resource's own log only: who read an older version decides again.
 UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version AND resource = :resource
-RETURNING generation
+RETURNING id
 
 -- start_run --
 -- The unique index over live spans refuses a second run over the same messages.
