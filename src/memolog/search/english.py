@@ -11,7 +11,7 @@ __all__ = ["NUMBERS", "STOP_WORDS", "TIMES", "stem"]
 _STOP_WORDS: Final = """
     a about after all also am an and any are as at be because been before being between both but by can could d did do does
     doing don down during each else ever few for from further had has have having he her here hers him his how i if in into is
-    it its itself just kind know ll long m many me more most much my myself name no nor not now of off often on once only or
+    it its itself just kind know ll m many me more most much my myself no nor not now of off often on once only or
     other our ours out over own re s same she should so some such t tell than that the their theirs them then there these they
     this those through to too type under until up ve very was we were what when where which while who whom why will with would
     you your yours yourself
