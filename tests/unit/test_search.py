@@ -168,8 +168,10 @@ def test_who_says_when_or_where_need_not_repeat_what(question: str, answer: str,
 
 
 def test_how_long_and_the_name_are_words_to_look_for() -> None:
-    """Who is asked "how long?" is often asked so in the same words."""
+    """Who is asked "how long?" is often asked so in the same words; what is only grammar is not looked for."""
     assert {wish.word for wish in parse("How long has he had the name?", NOW).wishes} == {"long", "name"}
+    query = parse("How many days ago might she have hiked without herself?", NOW)
+    assert {wish.word for wish in query.wishes} == {"days", "hiked"}
 
 
 @pytest.mark.parametrize(

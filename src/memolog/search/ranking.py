@@ -46,7 +46,7 @@ class Weights:
     first_named: float = 0.2
     """Of several speakers that a question names, the first is mostly the one who acts. From 0.1 to 0.3 LoCoMo gains 0.2 to 0.5
     points (any@5); the other sets have no named speakers."""
-    asked: float = 0.9
+    asked: float = 1.0
     """Whose words are asked for: the user's, unless the question is about what the assistant said."""
     date: float = 0.7
     reply: float = 0.45
@@ -56,11 +56,11 @@ class Weights:
     time: float = 0.1
     time_near: float = 0.2
     name: float = 0.05
-    name_near: float = 0.15
+    name_near: float = 0.2
     """Who says when, where or who often does not repeat what: the words of the question stand nearby. Of 0.1, 0.15, 0.2 and 0.3
     all help; the same for numbers lost LongMemEval what it gave LoCoMo."""
     states: float = 0.025
-    early: float = 0.45
+    early: float = 0.5
     """The first to speak of something is asked for more often than what came of it."""
     covers: float = 0.5
     """Who gives words instead of a question wants all of them; half of the own words' weight lets a long text with all of them
