@@ -7,10 +7,11 @@ import pytest
 
 from conftest import counts
 from memolog.search import drafting
+from memolog.search.analysis import analyse
 from memolog.search.drafting import Draft, Posting, Stats, draft
-from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_other
+from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_other, place_of
 from memolog.search.query import parse
-from memolog.search.ranking import WEIGHTS, Scored, best_of_threads
+from memolog.search.ranking import WEIGHTS, Detail, Ranked, Scored, best_of_threads, drafted, rank
 from memolog.search.snippets import Marker
 from memolog.search.words import places_of, words_of
 
@@ -93,6 +94,84 @@ def test_threads_come_by_their_best_message_and_by_all_that_they_say() -> None:
     first, second = best_of_threads(scored, {1: 0.1, 2: 1.0})
     assert (first.key, second.key) == (two, one)
     assert sum(second.parts.values()) == pytest.approx(second.score) == pytest.approx(1.0 + 0.1 * WEIGHTS.session)
+
+
+def ranked(question: str, said: list[tuple[int, str, str | None]], speakers: frozenset[str] = frozenset()) -> Ranked:
+    """Rank the messages of one thread, each with its class, its text and its speaker, as the index would hand them over."""
+    keys, details, held = list[int](), dict[int, Detail](), dict[str, list[int]]()
+    for seq, (kind, text, speaker) in enumerate(said, start=1):
+        known = analyse(text)
+        key = key_of_message(1, seq, known.length, kind)
+        keys.append(key)
+        details[key] = Detail(0, known.traits, speaker)
+        for term in known.terms:
+            held.setdefault(term, []).append(key)
+    query = parse(question, NOW)
+    terms = {term for wish in query.wishes for term in wish.terms} & held.keys()
+    postings = [Posting(term=term, weight=1.0, keys=held[term]) for term in sorted(terms)]
+    stats = Stats(documents=dict.fromkeys((USER, ASSISTANT), 100), lengths=dict.fromkeys((USER, ASSISTANT), 1_000))
+    return rank(drafted(postings, stats, query), query, details, {1: (100, 100)}, speakers, explain=True)
+
+
+def parts_by_place(answer: Ranked) -> dict[int, dict[str, float]]:
+    """Return the parts of each score by sequence number, after a look at whether they make it up."""
+    for one in answer:
+        assert sum(one.parts.values()) == pytest.approx(one.score)
+    return {place_of(one.key).seq: dict(one.parts) for one in answer}
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("What did Ann adopt for Bob?", {"ann"}),
+        ("Did Bob help Ann to adopt?", {"bob"}),
+        ("Did Ann Lee adopt, or Ann Bo?", set[str]()),
+    ],
+)
+def test_of_several_named_speakers_the_first_is_asked_about(question: str, first: set[str]) -> None:
+    """Both are preferred, and the first a little more; where the first word names them all, none is."""
+    names = ("ann lee", "ann bo") if "Lee" in question else ("ann", "bob")
+    said = [(USER, "we adopted a dog", name) for name in names]
+    parts = parts_by_place(ranked(question, said, frozenset(names)))
+    assert all("speaker" in one for one in parts.values())
+    assert {names[seq - 1] for seq, one in parts.items() if "first_named" in one} == first
+    alone = parts_by_place(ranked("What did Ann adopt?", said, frozenset({names[0]})))
+    assert not any("first_named" in one for one in alone.values())
+
+
+def test_an_answer_follows_what_a_person_asks_and_not_what_an_assistant_asks() -> None:
+    """Assistants end with a question out of politeness; what comes next is seldom an answer to it."""
+    filler = (USER, "nothing to see", None)
+    said = [
+        (USER, "Where do your turtles live?", None),
+        filler,
+        (ASSISTANT, "Where do your turtles live?", None),
+        filler,
+    ]
+    parts = parts_by_place(ranked("Where do the turtles live?", said))
+    assert parts[2]["reply"] > 0
+    assert "reply" not in parts[4]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "part"),
+    [
+        ("When did Ann get the turtles?", "It was last week", "time"),
+        ("Where does Ann buy turtles?", "Oh, at Woodhaven", "name"),
+    ],
+)
+def test_who_says_when_or_where_need_not_repeat_what(question: str, answer: str, part: str) -> None:
+    """A time or a name counts where the words of the question stand beside it."""
+    parts = parts_by_place(ranked(question, [(USER, "I have turtles", None), (USER, answer, None)]))
+    assert parts[2][part] > 0
+    assert parts[2]["own"] == 0
+
+
+def test_how_long_and_the_name_are_words_to_look_for() -> None:
+    """Who is asked "how long?" is often asked so in the same words; what is only grammar is not looked for."""
+    assert {wish.word for wish in parse("How long has he had the name?", NOW).wishes} == {"long", "name"}
+    query = parse("How many days ago might she have hiked without herself?", NOW)
+    assert {wish.word for wish in query.wishes} == {"days", "hiked"}
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ class Query:
     asks_name: bool = False
     spoken: frozenset[str] = field(default_factory=frozenset[str])
     """The plain words, folded: a speaker's name may be among them."""
+    said: tuple[str, ...] = ()
+    """The same words in their order, each as often as it stands there."""
     named: tuple[str, ...] = ()
     """Words that better stand in this order: who asks about "a title" is not sure that it was quoted."""
     unread: tuple[str, ...] = ()
@@ -113,6 +115,7 @@ def parse(text: str, now: datetime) -> Query:
         found.take(piece)
     # Questions are short: in a long text the words say what is wanted, not the way it is put.
     plain = " ".join(found.plain)[:_LOOKED_AT]
+    said = tuple(folded(word) for word in words_of(plain))
     phrases = tuple(found.phrases[:_MOST_SPECIAL])
     asks_about_phrases = bool(phrases) and bool(_QUESTION.search(" ".join(found.unquoted)[:_LOOKED_AT]))
     chosen, left = _chosen(found, plain)
@@ -137,7 +140,8 @@ def parse(text: str, now: datetime) -> Query:
         asks_number=bool(_ASKS_NUMBER.search(plain)),
         asks_time=bool(_ASKS_TIME.search(plain)),
         asks_name=bool(_ASKS_NAME.search(plain)),
-        spoken=frozenset(folded(word) for word in words_of(plain)),
+        spoken=frozenset(said),
+        said=said,
     )
 
 
