@@ -125,6 +125,39 @@ async def test_a_phrase_stands_where_it_is_written(memory: Memory, phrase: str, 
     assert await found(memory, f'"{phrase}"') == {text}
 
 
+# ---------------------------------------------------------------- what comes first
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("Where is Ann's Grafana?", "grafana"),
+        ("What does Bob know about Grafana?", "grafana"),
+        ("which port did Ann get for the exporter?", "grafana"),
+        ("what file has refund_order?", "code"),
+        ("show me refund_order", "code"),
+    ],
+)
+async def test_what_holds_the_words_comes_before_what_stands_beside_it(
+    memory: Memory, question: str, first: str
+) -> None:
+    """Whoever said it: a speaker's thanks are no answer, and the place of a function is where it stands."""
+    kit = await memory.open()
+    said = [
+        UserMessage("Please set up monitoring.", speaker="Ann"),
+        AssistantMessage("Done: the metrics exporter listens on port 9187 and Grafana on 3000.", id="grafana"),
+        UserMessage("Thanks! I had soup for lunch.", speaker="Ann"),
+        UserMessage("Good morning everyone.", speaker="Bob"),
+        UserMessage("The refund endpoint must be idempotent, an order is refunded once.", speaker="Ann"),
+        AssistantMessage("def refund_order(order): ... saved to src/billing/refunds.py", id="code"),
+    ]
+    await kit.store.messages.save(RESOURCE, "t", said)
+    answer = await memory.search(question, RESOURCE, explain=True)
+    assert answer.results[0].id == first
+    for result in answer.results:
+        assert abs(sum(result.parts.values()) - result.score) < 1e-5
+
+
 # ---------------------------------------------------------------- what is shown
 
 

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from memolog.search.keys import LENGTHS, OBSERVATION, PLACE, TASK, USER, first_key_of, thread_of
 
-__all__ = ["OTHERS_IN_THREAD", "Draft", "Posting", "Stats", "draft"]
+__all__ = ["BESIDE", "OTHERS_IN_THREAD", "Draft", "Posting", "Stats", "draft"]
 
 _K1 = 0.9
 _B = 0.3
@@ -42,7 +42,7 @@ _LONG_LIST = 256
 _EIGHTHS: Final = 8
 """An average is known to within an eighth of a word: resources of the same kind then share their tables."""
 
-_BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
+BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
 _NOTHING: Final[Mapping[str, float]] = {}
 
 _Table: TypeAlias = tuple[list[float], ...]
@@ -293,7 +293,7 @@ def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[in
 
 def _beside(keys: Iterable[int], by_place: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
     """Return the places beside some hits where no term occurs, and what stands near each."""
-    places = {key // PLACE + distance for key in keys if key > 0 for distance, _ in _BESIDE}
+    places = {key // PLACE + distance for key in keys if key > 0 for distance, _ in BESIDE}
     return {place: _near(place, by_place) for place in places.difference(by_place)}
 
 
@@ -303,7 +303,7 @@ def _near(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
     mine = get(place, _NOTHING)
     best: dict[str, float] = {}
     known = best.get
-    for distance, share in _BESIDE:
+    for distance, share in BESIDE:
         there = get(place + distance)
         if there is not None:
             for term, score in there.items():

@@ -44,6 +44,8 @@ _QUESTION: Final = re.compile(
     r"would|will|tell|remind|find|recall)\b|\b(?:i|my|me|we|our)\b",
     re.IGNORECASE,
 )
+# Who names a function or a file wants the place where it stands, whoever wrote it, however the question is put.
+_CODE: Final = re.compile(r"\w_\w|\b[a-z]{2,}[A-Z]|[A-Za-z_]\w+\.[a-z]\w{0,3}\b|(?<!\w)/\w+/\w|\w/\w+/\w|::|\w\(\)")
 _ASKS_ASSISTANT: Final = re.compile(
     r"\b(?:you|assistant|ai|bot)(?:'ve| have| had| also| just| previously)* (?:suggested|recommended|mentioned|said|told|gave|"
     r"provided|listed|described|explained|answered|wrote|created|generated|made|proposed|advised|discussed|talked|shared)\b"
@@ -135,7 +137,7 @@ def parse(text: str, now: datetime) -> Query:
         after=max(found.after, default=None),
         before=min(found.before, default=None),
         windows=windows_in(plain, now),
-        is_question=bool(_QUESTION.search(plain)),
+        is_question=bool(_QUESTION.search(plain)) and not _CODE.search(plain),
         asks_assistant=bool(_ASKS_ASSISTANT.search(plain)),
         asks_number=bool(_ASKS_NUMBER.search(plain)),
         asks_time=bool(_ASKS_TIME.search(plain)),
