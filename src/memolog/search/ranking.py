@@ -57,8 +57,8 @@ class Weights:
     time_near: float = 0.2
     name: float = 0.05
     name_near: float = 0.2
-    """Who says when, where or who often does not repeat what: the words of the question stand nearby. From 0.1
-    to 0.3 for times and from 0.05 to 0.2 for names both parts of the questions gain; the same for numbers lost LongMemEval what it gave LoCoMo."""
+    """Who says when, where or who often does not repeat what: the words of the question stand nearby. From 0.1 to 0.3 for times
+    and from 0.05 to 0.2 for names both parts of the questions gain; the same for numbers lost LongMemEval what it gave LoCoMo."""
     states: float = 0.025
     early: float = 0.5
     """The first to speak of something is asked for more often than what came of it."""
