@@ -1,6 +1,7 @@
 """Search without a database: scoring that passes over common words, snippets, threads and quoted titles."""
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -96,7 +97,9 @@ def test_threads_come_by_their_best_message_and_by_all_that_they_say() -> None:
     assert sum(second.parts.values()) == pytest.approx(second.score) == pytest.approx(1.0 + 0.1 * WEIGHTS.session)
 
 
-def ranked(question: str, said: list[tuple[int, str, str | None]], speakers: frozenset[str] = frozenset()) -> Ranked:
+def ranked(
+    question: str, said: Sequence[tuple[int, str, str | None]], speakers: frozenset[str] = frozenset()
+) -> Ranked:
     """Rank the messages of one thread, each with its class, its text and its speaker, as the index would hand them over."""
     keys, details, held = list[int](), dict[int, Detail](), dict[str, list[int]]()
     for seq, (kind, text, speaker) in enumerate(said, start=1):
