@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memolog.apps.cli.opening import chosen_thread, refuse_unknown
 from memolog.apps.cli.telling import clean, one_line, told, when
 from memolog.apps.cli.verb import Answer, Call, InThread, verb
 
@@ -92,14 +93,16 @@ def marked(snippet: str) -> "Text":
 @verb(app, needs="resource", example="memolog recall 1-4 --thread atlas --full")
 async def recall(
     call: Call,
-    reference: Annotated[str, typer.Argument(help="A group (g3), an observation, a message, or a span (12-30).")],
+    reference: Annotated[
+        str, typer.Argument(help="A group (g3), a line of the log (g3.2, or its id), a message, or a span (12-30).")
+    ],
     thread: Annotated[
         str | None,
         typer.Option(
             "--thread",
             "-t",
             envvar="MEMOLOG_THREAD",
-            help="The thread that numbers are of; the latest if none is named.",
+            help="Where to look; without it everywhere, and for a number or a span in the latest thread.",
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="All of each message, not a line or two.")] = False,
@@ -108,10 +111,13 @@ async def recall(
     tokens: Annotated[int, typer.Option(help="The most tokens of a page.", min=50)] = 2_000,
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended, or this one begins.")] = None,
 ) -> Answer:
-    """Show the exact messages behind a reference, in pages."""
-    from memolog.apps.cli.opening import chosen_thread
+    """Show the exact messages behind a reference, in pages. Exit code 1: there is nothing to show."""
+    from memolog.store.recall import is_number
 
-    where = thread or await chosen_thread(call.store, call.resource, None)
+    await refuse_unknown(call.store, call.resource, None)
+    # Each thread counts its messages by itself, so a number alone is one of the latest thread.
+    is_latest = thread is None and is_number(reference)
+    where = await chosen_thread(call.store, call.resource, None) if is_latest else thread
     page = await call.memory.recall(
         reference,
         call.resource,
@@ -124,10 +130,23 @@ async def recall(
     )
 
     def show() -> "RenderableType":
-        text = told(page.text)
+        text = told(f"{where} was active last; name another with --thread\n" if is_latest else "", "dim")
+        text.append_text(told(page.text) if page.items else _nothing(tool, part))
         for name, token in (("before", page.previous), ("after", page.next)):
             if token:
                 text.append(f"\nmore {name}: --cursor {token}", style="dim")
         return text
 
     return Answer(data=page, show=show, code=0 if page.items else 1)
+
+
+def _nothing(tool: str | None, part: int | None) -> "Text":
+    """Return why a page is empty, and what to do."""
+    wanted = [f"a call or result of a tool {tool}"] if tool else []
+    wanted += [f"a part {part}"] if part is not None else []
+    if not wanted:
+        return told("There is nothing to show here: leave --cursor out, or name another message.", "dim")
+    named = " and ".join(name for name, given in (("--tool", tool), ("--part", part)) if given is not None)
+    return told(
+        f"None of these messages has {' that is '.join(wanted)}. Leave {named} out to see what they have.", "dim"
+    )
