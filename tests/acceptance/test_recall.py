@@ -248,6 +248,12 @@ async def test_references_that_say_too_little(memory: Memory) -> None:
         ("t1 1", {"types": ["video"]}),
         ("t1 1", {"tokens": 0}),
         ("t1 1", {"part": -1}),
+        ("t1 1", {"types": "tool"}),
+        ("t1 1", {"types": 3}),
+        ("t1 1", {"tokens": "500"}),
+        ("t1 1", {"tokens": 500.5}),
+        ("t1 1", {"part": "0"}),
+        ("t1 1", {"part": True}),
         ("t1 1", {"cursor": "nonsense"}),
         ("t1 1", {"cursor": "f.1.2"}),
         ("t1 1", {"cursor": "b.x.1.1.1"}),
@@ -318,6 +324,7 @@ async def test_parts_by_type_and_tool(memory: Memory) -> None:
     """Who looks for what a tool said reads nothing else."""
     await look_up(memory)
     results = await memory.recall("t1 1-16", "alice", types=["tool_result"], detail="full", tokens=20_000)
+    assert results == await memory.recall("t1 1-16", "alice", types="tool_result", detail="full", tokens=20_000)
     assert seqs(results) == [3, 7, 11, 15]
     of_read = await memory.recall("t1 1-16", "alice", tool="read", tokens=20_000)
     assert seqs(of_read) == [2, 3, 10, 11]

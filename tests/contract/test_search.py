@@ -207,6 +207,8 @@ async def test_observations_are_found(memory: Memory) -> None:
     await memory.observe("t", RESOURCE)
     results = (await memory.search("Lisbon", RESOURCE, sources={"observation"})).results
     assert [result.source for result in results] == ["observation"]
+    # One source alone may be named as it is.
+    assert (await memory.search("Lisbon", RESOURCE, sources="observation")).results == results
     kit = await memory.open()
     await run_sql(kit.store, "UPDATE observations SET state = 'dropped' WHERE id = :id RETURNING pk", id=results[0].id)
     again = (await memory.search("Lisbon", RESOURCE, sources={"observation"})).results

@@ -6,7 +6,7 @@ Knows the calls and their defaults. Knows not how it is done: that is in `search
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from memolog.config import Config
 from memolog.domain.clock import Clock
@@ -15,7 +15,7 @@ from memolog.domain.errors import Conflict, InputError
 from memolog.domain.extract import Extract
 from memolog.domain.observation import Generation
 from memolog.domain.recall import Detail, PartType, RecallPage
-from memolog.domain.search import SearchAnswer, Source
+from memolog.domain.search import SOURCES, SearchAnswer, Source
 from memolog.runtime.events import GenerationMade
 from memolog.runtime.extractors import latest
 from memolog.runtime.kit import Kit
@@ -23,6 +23,7 @@ from memolog.runtime.recalling import RecallRequest, recall
 from memolog.runtime.searching import Wanted, search_memory
 from memolog.runtime.status import Status
 from memolog.store.recall import Reference
+from memolog.store.scope import check_choices, check_number
 from memolog.store.snapshot import GroupRow, Snapshot
 from memolog.tokens import TokenCounter
 
@@ -57,7 +58,7 @@ class LookingBack(ABC):
         *,
         thread: str | None = None,
         detail: Detail = "low",
-        types: Collection[PartType] = (),
+        types: Collection[PartType] | PartType = (),
         tool: str | None = None,
         part: int | None = None,
         tokens: int = 2_000,
@@ -89,7 +90,7 @@ class LookingBack(ABC):
         The newest `keep` messages stay as they are. With a log, only what the log covers by then is compacted, so that nothing
         is out of sight. Raw texts stay, recall shows them, and `restore_compaction` brings all of it back.
         """
-        if keep < 0:
+        if check_number("keep", keep) < 0:
             raise InputError(f"{keep} messages cannot be kept.", then="Pass a number from 0.")
         kit = await self._open_to_write()
         config, _ = await self._look(thread, resource)
@@ -134,7 +135,7 @@ class LookingBack(ABC):
         thread: str | None = None,
         limit: int = 10,
         context: int = 0,
-        sources: Collection[Source] | None = None,
+        sources: Collection[Source] | Source | None = None,
         by: Literal["message", "thread"] = "message",
         explain: bool = False,
         cursor: str | None = None,
@@ -144,10 +145,12 @@ class LookingBack(ABC):
         `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
         the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
         """
-        kit = await self.open()
+        named: Any = None if sources is None else check_choices("source", sources, SOURCES)
+        check_number("context", context)
         wanted = Wanted(
-            thread=thread, limit=limit, context=context, sources=sources, by=by, explain=explain, cursor=cursor
+            thread=thread, limit=limit, context=context, sources=named, by=by, explain=explain, cursor=cursor
         )
+        kit = await self.open()
         return await search_memory(kit.store, self.config, query, resource, wanted, self.clock.now())
 
     # ------------------------------------------------------------ the past
@@ -166,10 +169,7 @@ class LookingBack(ABC):
 
     async def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
-        if not isinstance(generation, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"A generation is a number, not {type(generation).__name__}.", then="Take one from history()."
-            )
+        check_number("generation", generation, then="Take one from history().")
         kit = await self._open_to_write()
         while True:
             _, snapshot = await self._look(thread, resource)
