@@ -3,8 +3,10 @@
 Knows the calls and their defaults. Knows not how it is done: that is in `searching`, `recalling`, `compacting` and the store.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -16,6 +18,7 @@ from memolog.domain.extract import Extract
 from memolog.domain.observation import Generation
 from memolog.domain.recall import Detail, PartType, RecallPage
 from memolog.domain.search import SOURCES, SearchAnswer, Source
+from memolog.extractive import words_left
 from memolog.runtime.events import GenerationMade
 from memolog.runtime.extractors import latest
 from memolog.runtime.kit import Kit
@@ -25,6 +28,7 @@ from memolog.runtime.status import Status
 from memolog.store.recall import Reference
 from memolog.store.scope import check_choices, check_number
 from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.sqlite_files import clean_file
 from memolog.tokens import TokenCounter
 
 __all__ = ["LookingBack"]
@@ -112,7 +116,7 @@ class LookingBack(ABC):
         """Remove the raw text of old messages for good; off unless `compaction.prune` is set.
 
         Whatever is younger than `compaction.prune_days`, not covered by an observation, linked to an open task or not compacted
-        keeps it. The result says how many those were.
+        keeps it. The result says how many those were. Summaries, observations, and for search the names and numbers stay.
         """
         kit = await self._open_to_write()
         config, _ = await self._look(thread, resource)
@@ -123,7 +127,14 @@ class LookingBack(ABC):
                 then="Set compaction.prune = True if that is what you want.",
             )
         days = config.compaction.prune_days
-        return await kit.store.compactions.prune(resource, thread, days=days, now=self.clock.now())
+        now = self.clock.now()
+        pruned = await kit.store.compactions.prune(resource, thread, days=days, now=now, left=words_left)
+        file = kit.store.engine.file
+        if file is None or not pruned.messages:
+            return pruned
+        # Rows that change leave their bytes behind.
+        is_clean = await asyncio.to_thread(clean_file, file, timeout=config.busy_timeout)
+        return replace(pruned, is_clean=is_clean)
 
     # ------------------------------------------------------------ finding
 
