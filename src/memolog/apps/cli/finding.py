@@ -4,7 +4,7 @@ Knows how results are shown to a person. Ranking and paging are the library's.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+    from memolog.domain.message import Message
     from memolog.domain.search import SearchAnswer, SearchResult
 
 __all__ = ["app", "marked"]
 
 app = typer.Typer()
+_NEIGHBOUR: Final = 120
 
 
 # Searching brings the index up to date first, so it writes.
@@ -42,6 +44,7 @@ async def search(
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
 ) -> Answer:
     """Find what was said, observed or planned; the best comes first. Exit code 1: nothing fits."""
+    await refuse_unknown(call.store, call.resource, thread)
     sources: Any = source or None
     found = await call.memory.search(
         query,
@@ -60,25 +63,41 @@ async def search(
 def _show_results(found: "SearchAnswer") -> "RenderableType":
     from rich.text import Text
 
-    if not found.results:
-        return told("Nothing fits these words.", "dim")
     lines = [line for result in found.results for line in _result(result)]
+    if not found.results:
+        lines.append(told("Nothing fits these words.", "dim"))
+    if found.behind:
+        threads = "1 thread has" if found.behind == 1 else f"{found.behind:,} threads have"
+        words = f"{threads} messages that were not looked through: the index is behind, and this memory is read-only."
+        lines.append(told(f"{words} Search once without read_only to bring it up to date.", "yellow"))
     if found.next:
         lines.append(told(f"{found.total} in all; go on with --cursor {found.next}", "dim"))
     return Text("\n").join(lines)
 
 
 def _result(result: "SearchResult") -> "Iterator[Text]":
-    place = " ".join(part for part in (result.thread, str(result.seq) if result.seq else "") if part)
-    head = f"{result.source} · {result.role or result.state} · {place or result.id} · {when(result.at)}"
+    number = str(result.seq) if result.seq else result.handle
+    # A handle counts within a log; where the result does not say of which thread, its id leads there all the same.
+    place = " ".join(filter(None, (result.thread, number, None if result.thread or result.task else result.id)))
+    who = " ".join(filter(None, (result.role or result.state, result.speaker)))
+    head = f"{result.source} · {who} · {place} · {when(result.at)}"
     yield told(f"{result.rank:>3}. ", "bold").append(clean(head), style="cyan")
     for message in result.before:
-        yield told(f"       {message.role} {message.seq}: {one_line(message.text, 120)}", "dim")
+        yield _neighbour(message)
     yield told("     ").append_text(marked(one_line(result.snippet, 600)))
     for message in result.after:
-        yield told(f"       {message.role} {message.seq}: {one_line(message.text, 120)}", "dim")
+        yield _neighbour(message)
     if result.parts:
         yield told("     " + "  ".join(f"{name} {value:.3f}" for name, value in result.parts.items()), "dim")
+
+
+def _neighbour(message: "Message") -> "Text":
+    """Return a message before or after a result on one line: what was said, else what a tool was asked or answered."""
+    from memolog.search.texts import text_of_parts
+
+    who = " ".join(filter(None, (message.role, message.speaker)))
+    text = "[raw text removed]" if message.pruned else message.text or text_of_parts(message.parts)
+    return told(f"       {who} {message.seq}: {one_line(text, _NEIGHBOUR)}", "dim")
 
 
 def marked(snippet: str) -> "Text":
