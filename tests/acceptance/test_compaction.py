@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -322,6 +323,43 @@ async def test_pruning_is_off_until_it_is_asked_for(address: str, engine_name: s
             await memory.restore_compaction("t1", "alice", (await memory.compactions("t1", "alice"))[0].id)
         async with memory.turn("t1", "alice") as turn:
             assert (await turn.prepare(UserMessage("still here?"))).render()
+
+
+async def test_no_sentence_of_a_pruned_message_is_left(
+    address: str, engine_name: str, clock: FakeClock, tmp_path: Path
+) -> None:
+    """Neither in a result nor in the file; it is still found by its names and numbers, and what was observed stays."""
+    secret = "wombats sleep peacefully below Dalton bridge near dock 4711"
+    said = [f"Remember that {secret} until spring.", f"Noted: {secret}."]
+    model = ScriptedModel(
+        [lambda _: "<observations>\nDate: 2026-03-14\n* 🔴 (09:00) Animals rest at a quay [1, 2]\n</observations>"]
+    )
+    config = Config(compaction=CompactionConfig(prune=True))
+    async with Memory(address, clock=clock, config=config, model=model) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage(said[0]))
+            await turn.record(AssistantMessage(said[1]))
+        await memory.compact("t1", "alice")
+        assert len((await memory.search("wombats", "alice", sources="compacted")).results) == 2
+        clock.advance(days=31)
+        done = await memory.prune("t1", "alice")
+        assert done.messages == 2
+        assert done.is_clean == (engine_name == "sqlite")
+        found = await memory.search("wombats sleep peacefully", "alice")
+        assert not any("wombats" in result.content for result in found.results)
+        found = await memory.search("4711 Dalton", "alice", sources="compacted")
+        assert {result.content for result in found.results} == {"4711 Dalton Remember", "4711 Dalton Noted"}
+        assert (await memory.search("animals quay", "alice", sources="observation")).results
+        store = (await memory.open()).store
+        assert (await store.compactions.deepen("alice", "t1", keep=0)) == 2
+        assert not any("sleep" in (message.search or "") for message in await rows(memory))
+        assert not any("sleep" in (batch.summary or "") for batch in await memory.compactions("t1", "alice"))
+        assert (await memory.doctor("alice")).is_healthy
+    assert b"sleep peacefully" not in _bytes_in(tmp_path)
+
+
+def _bytes_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 async def test_bad_calls_say_what_to_do(memory: Memory, clock: FakeClock) -> None:

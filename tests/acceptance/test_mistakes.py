@@ -51,6 +51,23 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     ),
     "a result for a number": (lambda m: _prepare(m, ToolMessage(7, "found")), InputError, "tool result"),  # pyright: ignore[reportArgumentType]
     "a moment as a text": (lambda m: m.as_of("t1", "alice", "yesterday"), InputError, "datetime"),  # pyright: ignore[reportArgumentType]
+    "a limit as a text": (lambda m: m.search("a", "alice", limit="3"), InputError, "whole number, not '3'"),  # pyright: ignore[reportArgumentType]
+    "half a result": (lambda m: m.search("a", "alice", limit=2.5), InputError, "whole number, not 2.5"),  # pyright: ignore[reportArgumentType]
+    "neighbours as a text": (lambda m: m.search("a", "alice", context="2"), InputError, "context=3"),  # pyright: ignore[reportArgumentType]
+    "a source that is none": (lambda m: m.search("a", "alice", sources="rw"), InputError, "'rw' is no source"),  # pyright: ignore[reportArgumentType]
+    "a number of sources": (lambda m: m.search("a", "alice", sources=3), InputError, "3 is no source"),  # pyright: ignore[reportArgumentType]
+    "a list of lists": (lambda m: m.search("a", "alice", sources=[["raw"]]), InputError, "is no source"),  # pyright: ignore[reportArgumentType]
+    "a cursor as a number": (lambda m: m.search("a", "alice", cursor=3), InputError, "unchanged"),  # pyright: ignore[reportArgumentType]
+    "how many to keep as a text": (lambda m: m.compact("t1", "alice", keep="2"), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
+    "half a message to keep": (lambda m: m.compact("t1", "alice", keep=2.5), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
+    "the number of a context as a text": (lambda m: m.seen("t1", "alice", "1"), InputError, "whole number"),  # pyright: ignore[reportArgumentType]
+    "a limit of tasks as a text": (lambda m: m.tasks("alice").list(limit="3"), InputError, "whole number"),  # pyright: ignore[reportArgumentType]
+    "days as a text": (lambda m: m.tasks("alice").stale(days="3"), InputError, "no number of days"),  # pyright: ignore[reportArgumentType]
+    "a version as a text": (
+        lambda m: m.working_memory("alice").versions(before="3"),  # pyright: ignore[reportArgumentType]
+        InputError,
+        "whole number",
+    ),
     "a generation as a text": (lambda m: m.restore("t1", "alice", "x"), InputError, "history"),  # pyright: ignore[reportArgumentType]
 }
 

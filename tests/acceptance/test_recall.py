@@ -107,9 +107,22 @@ async def test_an_observation_leads_to_what_it_cites(memory: Memory) -> None:
     await memory.observe("t1", "alice")
     kit = await memory.open()
     snapshot = await kit.store.logs.snapshot("alice", "t1", "thread")
-    for line in await kit.store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups]):
+    handles = {group.id: group.handle for group in snapshot.groups}
+    for line in await kit.store.logs.observations(snapshot.log.pk, list(handles)):
         cited = [seq for source in line.sources for seq in range(source.span.first, source.span.last + 1)]
         assert seqs(*(await pages(memory, line.id))) == cited
+        # The number of the line in its group is as good as its id, with the thread and, where one has it, without.
+        handle = f"{handles[line.group]}.{line.ordinal}"
+        assert seqs(*(await pages(memory, handle))) == cited
+        assert seqs(*(await pages(memory, handle, thread="t1"))) == cited
+        told = await memory.tools("alice", thread="t1").call("memory-search", {"action": "recall", "target": handle})
+        assert told["success"], told
+        assert told["messages"] == len(cited)
+    for missing in ("g1.999", "g999.1"):
+        with pytest.raises(NotFound):
+            await memory.recall(missing, "alice", thread="t1")
+        with pytest.raises(NotFound):
+            await memory.recall(missing, "mallory")
 
 
 async def test_a_reflection_leads_through_what_it_merged(memory: Memory) -> None:
@@ -213,10 +226,12 @@ async def test_references_that_say_too_little(memory: Memory) -> None:
     for thread in ("t1", "t2"):
         await say(memory, UserMessage("hello", id="same"), thread=thread)
         await memory.observe(thread, "alice")
-    for reference in ("same", "g1", "1", 1, "1-2", Span(first=1, last=1)):
+    for reference in ("same", "g1", "g1.1", "1", 1, "1-2", Span(first=1, last=1)):
         with pytest.raises(InputError) as caught:
             await memory.recall(reference, "alice")
         assert caught.value.then
+        if reference in {"same", "g1", "g1.1"}:
+            assert "t1, t2" in caught.value.what
         assert (await memory.recall(reference, "alice", thread="t2")).items[0].thread == "t2"
 
 
@@ -233,6 +248,12 @@ async def test_references_that_say_too_little(memory: Memory) -> None:
         ("t1 1", {"types": ["video"]}),
         ("t1 1", {"tokens": 0}),
         ("t1 1", {"part": -1}),
+        ("t1 1", {"types": "tool"}),
+        ("t1 1", {"types": 3}),
+        ("t1 1", {"tokens": "500"}),
+        ("t1 1", {"tokens": 500.5}),
+        ("t1 1", {"part": "0"}),
+        ("t1 1", {"part": True}),
         ("t1 1", {"cursor": "nonsense"}),
         ("t1 1", {"cursor": "f.1.2"}),
         ("t1 1", {"cursor": "b.x.1.1.1"}),
@@ -303,6 +324,7 @@ async def test_parts_by_type_and_tool(memory: Memory) -> None:
     """Who looks for what a tool said reads nothing else."""
     await look_up(memory)
     results = await memory.recall("t1 1-16", "alice", types=["tool_result"], detail="full", tokens=20_000)
+    assert results == await memory.recall("t1 1-16", "alice", types="tool_result", detail="full", tokens=20_000)
     assert seqs(results) == [3, 7, 11, 15]
     of_read = await memory.recall("t1 1-16", "alice", tool="read", tokens=20_000)
     assert seqs(of_read) == [2, 3, 10, 11]

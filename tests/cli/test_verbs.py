@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -66,7 +67,7 @@ def test_who_only_looks_changes_nothing(folder: Path) -> None:
         "threads",
         "log",
         "context",
-        "recall g1",
+        "recall g1 -t atlas",
         "history",
         "diff 0",
         "as-of 2026-03-18",
@@ -104,6 +105,79 @@ def test_reflecting_makes_a_generation_or_says_no(folder: Path) -> None:
     before = run("status", "--json").document["generation"]
     done = run("reflect", "--json")
     assert done.document["generation"] - before == (1 if done.code == 0 else 0)
+
+
+def test_recall_looks_everywhere_unless_a_thread_is_named(folder: Path) -> None:
+    """A message of any thread is found by its id; a number is one of the latest thread, and the page says so."""
+    old = run("recall", "1", "--thread", "notes", "--json").document["items"][0]
+    assert run("recall", old["id"], "--json").document["items"][0] == old
+    latest = run("recall", "1-2", "--json").document["items"]
+    assert {item["thread"] for item in latest} == {"atlas"}
+    assert "atlas was active last" in run("recall", "1-2").out
+    assert "was active last" not in run("recall", "1-2", "--thread", "atlas").out
+    assert "was active last" not in run("recall", "notes 1-2").out
+
+
+def test_recall_asks_for_the_thread_where_several_have_the_name(folder: Path) -> None:
+    """Each thread's log counts its groups by itself: the error names the threads, and either can be chosen."""
+    for name in ("g1", "g1.1"):
+        asked = run("recall", name)
+        assert (asked.code, "atlas, notes" in asked.err, "--thread" in asked.err) == (2, True, True)
+        for thread in ("atlas", "notes"):
+            items = run("recall", name, "--thread", thread, "--json").document["items"]
+            assert {item["thread"] for item in items} == {thread}
+
+
+def test_recall_says_why_there_is_nothing(folder: Path) -> None:
+    """A tool that nobody called, a part that no message has, and a resource that does not exist."""
+    for option, value in (("--tool", "nope"), ("--part", "9")):
+        none = run("recall", "1-4", "--thread", "atlas", option, value)
+        assert (none.code, value in none.out, option in none.out) == (1, True, True)
+    nobody = run("recall", "1-4", "--resource", "alicia")
+    assert (nobody.code, "alicia has no memory" in nobody.err) == (1, True)
+
+
+def test_search_says_whose_memory_and_which_thread_there_is_not(folder: Path) -> None:
+    """A misspelt name is told, and is not the same as finding nothing."""
+    for option, name in (("--resource", "alicia"), ("--thread", "atlsa")):
+        none = run("search", "LoginSchema", option, name)
+        assert (none.code, name in none.err, none.out) == (1, True, "")
+
+
+def test_a_result_shows_what_recall_takes_and_who_spoke(folder: Path) -> None:
+    """The handle of a line, with its thread; the speaker; what a tool said beside it; a reflection's id."""
+    line = run("search", "API server", "--source", "observation", "--thread", "notes").out
+    assert "notes g1.1" in line
+    assert run("recall", "g1.1", "--thread", "notes").code == 0
+    found = run("search", "API server", "--source", "reflection", "--limit", "1", "--json").document["results"][0]
+    assert f"{found['handle']} {found['id']}" in run("search", "API server", "--source", "reflection").out
+    assert run("recall", found["id"]).code == 0
+    beside = run("search", "argon2id", "--context", "2", "--limit", "1").out
+    assert re.search(r"tool \d+: edit_file server/auth/hash.ts: export const", beside), beside
+
+    async def speak() -> None:
+        async with Memory("memolog.db") as memory, memory.turn("notes", RESOURCE) as turn:
+            await turn.prepare(UserMessage("Zeppelins leave at noon", speaker="Marta"))
+
+    asyncio.run(speak())
+    assert "user Marta · notes" in run("search", "zeppelins").out
+
+
+def test_a_read_only_search_says_that_the_index_is_behind(folder: Path) -> None:
+    """Who may not write cannot bring the index up to date, and must know that something is not looked through."""
+    assert run("search", "argon2id").code == 0
+
+    async def speak() -> None:
+        async with Memory("memolog.db") as memory, memory.turn("notes", RESOURCE) as turn:
+            await turn.prepare(UserMessage("Zeppelins leave at noon"))
+
+    asyncio.run(speak())
+    (folder / "memolog.toml").write_text("read_only = true\n")
+    for words, code in (("zeppelins", 1), ("argon2id", 0)):
+        said = run("search", words)
+        assert (said.code, "1 thread has messages that were not looked through" in said.out) == (code, True)
+    (folder / "memolog.toml").unlink()
+    assert "not looked through" not in run("search", "zeppelins").out
 
 
 def test_search_answers_no_where_nothing_fits(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from conftest import FakeClock
 from contract.raw_sql import add_group, add_log, add_task, run_sql, set_state, thread_pk
+from memolog.domain.codec import loads
 from memolog.domain.compaction import Compaction
 from memolog.domain.errors import Conflict, InputError, NotFound, StoreError
 from memolog.domain.message import AssistantMessage, UserMessage
@@ -230,7 +231,7 @@ async def test_pruning_refuses_what_it_must(store: Store, clock: FakeClock) -> N
     linked = await add_task(store, "alice", "linked")
     await run_sql(store, "UPDATE messages SET task_pk = :task WHERE seq = 2", task=task)
     await run_sql(store, "INSERT INTO task_messages VALUES (:task, :thread, 3, 'reference')", task=linked, thread=pk)
-    pruned = await store.compactions.prune("alice", "t", days=30, now=clock.now())
+    pruned = await store.compactions.prune("alice", "t", days=30, now=clock.now(), left=str.upper)
     counted = (pruned.messages, pruned.young, pruned.not_observed, pruned.open_task, pruned.not_compacted)
     assert counted == (3, 2, 1, 2, 0)
     after = await store.messages.after("alice", "t")
@@ -244,16 +245,38 @@ async def test_pruning_refuses_what_it_must(store: Store, clock: FakeClock) -> N
             "UPDATE tasks SET status = 'closed', closed_at = 1, close_reason = 'completed' WHERE id = :id",
             id=name,
         )
-    assert (await store.compactions.prune("alice", "t", days=30, now=clock.now())).messages == 2
+    assert (await store.compactions.prune("alice", "t", days=30, now=clock.now(), left=str.upper)).messages == 2
     clock.advance(days=365)
-    last = await store.compactions.prune("alice", "t", days=30, now=clock.now())
+    last = await store.compactions.prune("alice", "t", days=30, now=clock.now(), left=str.upper)
     assert (last.messages, last.not_observed) == (0, 3)
+
+
+async def test_what_is_indexed_of_a_pruned_message_is_reduced(store: Store, clock: FakeClock) -> None:
+    """In the row, in what its batch keeps for the second level and for a restore, and in older batches over it."""
+    await prepare_pruning(store, clock)
+    [made] = await store.compactions.list("alice", "t")
+    await store.compactions.restore("alice", "t", made.id, now=clock.now())
+    await run_sql(store, "UPDATE messages SET search = 'older words' WHERE seq = 2")
+    await compact(store, [1, 2, 3, 4, 5, 6, 7])
+    await store.compactions.prune("alice", "t", days=30, now=clock.now(), left=lambda text: f"of {text[-9:-8]}")
+    after = await store.messages.after("alice", "t")
+    reduced = [m.search for m in after if m.pruned]
+    assert reduced == [f"of {f'search {n} {ODD}'[-9:-8]}" for n in range(1, 6)]
+    assert [m.search for m in after[5:7]] == [f"search {n} {ODD}" for n in (6, 7)]
+    for (before,) in await run_sql(store, "SELECT before FROM compactions"):
+        kept = {old["seq"]: old for old in loads(before)}
+        assert all("brief" not in kept[seq]["brief"] for seq in range(1, 6))
+        assert all("brief" in kept[seq]["brief"] for seq in (6, 7))
+        assert "older words" not in before
+    assert await store.compactions.deepen("alice", "t", keep=0) == 7
+    deep = await store.messages.after("alice", "t")
+    assert not any("brief" in (m.search or "") for m in deep if m.pruned)
 
 
 async def test_what_is_pruned_stays_away(store: Store, clock: FakeClock) -> None:
     """Neither saving it again nor a restore nor a withdrawal brings half a message back."""
     await prepare_pruning(store, clock)
-    await store.compactions.prune("alice", "t", days=30, now=clock.now())
+    await store.compactions.prune("alice", "t", days=30, now=clock.now(), left=str.upper)
     before = await rows(store)
     saved = await store.messages.save("alice", "t", UserMessage("message 1", id="m1"))
     assert saved.added == 0

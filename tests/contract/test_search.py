@@ -199,6 +199,22 @@ async def test_tasks_are_found(memory: Memory) -> None:
     assert await found(memory, "flux") == []
 
 
+async def test_neighbours_are_those_that_can_be_seen(memory: Memory) -> None:
+    """What was forgotten or withdrawn takes up no place: the next one on that side is shown instead."""
+    await say(memory, "t", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "the blue whale", "x1", "x2", "x3", "x4", "x5")
+    store = (await memory.open()).store
+    for name, state in (("w7", "forgotten"), ("w5", "withdrawn"), ("x2", "withdrawn"), ("x3", "forgotten")):
+        await set_state(store, name, state)
+    for count, before, after in (
+        (1, ["w6"], ["x1"]),
+        (2, ["w4", "w6"], ["x1", "x4"]),
+        (9, ["w1", "w2", "w3", "w4", "w6"], ["x1", "x4", "x5"]),
+    ):
+        [result] = (await memory.search("whale", RESOURCE, context=count)).results
+        assert [message.text for message in result.before] == before
+        assert [message.text for message in result.after] == after
+
+
 async def test_observations_are_found(memory: Memory) -> None:
     """What is in the log is found, and what is dropped from it says so."""
     await say(
@@ -207,6 +223,10 @@ async def test_observations_are_found(memory: Memory) -> None:
     await memory.observe("t", RESOURCE)
     results = (await memory.search("Lisbon", RESOURCE, sources={"observation"})).results
     assert [result.source for result in results] == ["observation"]
+    assert results[0].handle == "g1.1"
+    assert (await memory.recall("g1.1", RESOURCE, thread=results[0].thread)).items
+    # One source alone may be named as it is.
+    assert (await memory.search("Lisbon", RESOURCE, sources="observation")).results == results
     kit = await memory.open()
     await run_sql(kit.store, "UPDATE observations SET state = 'dropped' WHERE id = :id RETURNING pk", id=results[0].id)
     again = (await memory.search("Lisbon", RESOURCE, sources={"observation"})).results

@@ -303,7 +303,9 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
             made = (await store.compactions.list(RESOURCE, THREAD))[0]
             await store.compactions.restore(RESOURCE, THREAD, made.id, now=store.clock.now())
         case "compactions.prune":
-            await store.compactions.prune(RESOURCE, THREAD, days=30, now=store.clock.now() + timedelta(days=40))
+            await store.compactions.prune(
+                RESOURCE, THREAD, days=30, now=store.clock.now() + timedelta(days=40), left=str.upper
+            )
         case _ if name in FORGETTING:
             await _forget(name, store)
         case "transfers.put":

@@ -53,3 +53,5 @@ class Pruned:
     not_observed: int = 0
     open_task: int = 0
     not_compacted: int = 0
+    is_clean: bool = False
+    """Whether a SQLite file was written anew, so that no byte of what was removed is left in it."""

@@ -159,7 +159,7 @@ class Message:
     search: str | None = None
     """What is indexed instead of the parts, once compacted."""
     pruned: bool = False
-    """Whether its parts were removed for good; the other two texts remain."""
+    """Whether its parts were removed for good; the injection text remains, and of the search text names and numbers."""
 
     @property
     def text(self) -> str:

@@ -35,6 +35,8 @@ class SearchResult:
     role: Role | None = None
     speaker: str | None = None
     task: str | None = None
+    handle: str | None = None
+    """What people and models call it: g3.2 for a line of the log (recall takes it, with its thread), T-7 for a task."""
     state: str = "live"
     """Observations and reflections may be superseded or dropped, and are found all the same."""
     message: Message | None = None

@@ -3,8 +3,8 @@
 Pure: the same messages give the same lines, byte for byte. It selects and shortens what was said and never rewrites a fact.
 """
 
-from memolog.extractive.compacting import CompactRow, CompactTexts, Line, compact_texts
+from memolog.extractive.compacting import CompactRow, CompactTexts, Line, compact_texts, words_left
 from memolog.extractive.observing import observe
 from memolog.extractive.reflecting import TRACE, reflect
 
-__all__ = ["TRACE", "CompactRow", "CompactTexts", "Line", "compact_texts", "observe", "reflect"]
+__all__ = ["TRACE", "CompactRow", "CompactTexts", "Line", "compact_texts", "observe", "reflect", "words_left"]

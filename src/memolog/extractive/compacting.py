@@ -1,7 +1,7 @@
 """Compact texts: what stands for a batch of messages in a context, and for each of them in the index.
 
-Knows how lines about messages become one summary, and which code lines and identifiers stay findable. Pure: who wrote the lines,
-a model or the embedded observer, makes no difference.
+Knows how lines about messages become one summary, which code lines and identifiers stay findable, and which words once the raw
+text is gone. Pure: who wrote the lines, a model or the embedded observer, makes no difference.
 """
 
 import re
@@ -13,11 +13,12 @@ from memolog.domain.codec import dumps
 from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
 from memolog.extractive.identifiers import identifiers_of
+from memolog.extractive.words import STOP, is_name
 from memolog.prompt.escape import one_line
 from memolog.prompt.redact import Redactor
 from memolog.tokens import TokenCounter, cut, cut_tokens
 
-__all__ = ["CompactRow", "CompactTexts", "Line", "compact_texts"]
+__all__ = ["CompactRow", "CompactTexts", "Line", "compact_texts", "words_left"]
 
 _ORDER: Final[dict[Priority, int]] = {"high": 0, "done": 0, "medium": 1, "low": 2}
 # A message that is no longer than a line of the summary needs no other words for itself.
@@ -39,6 +40,12 @@ _CODE: Final = re.compile(
     r"|UPDATE|CREATE|ALTER|DROP)\b.*[\w)};:'\"]$|[@}\])]|[\w.\[\]\"']+\s*[:+*/-]?=[^=>]|[\w./-]+\([^()]*\)[;:{]?\s*$)"
     r"|[{};]\s*$|^\S*(?:Error|Exception)\b"
 )
+# A word with what joins the pieces of a path, an address or a number. Scripts without spaces are none: a run is a sentence.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_WORD: Final = re.compile(rf"[^\W{_UNSPACED}]+(?:[./\\:@#-]+[^\W{_UNSPACED}]+)*")
+_LONGEST_LEFT: Final = 120
 _WHO: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 
 
@@ -80,6 +87,15 @@ def compact_texts(
         summary=_summary(messages, told, counter),
         rows=tuple(_row(message, _about(message.seq, told, inside), redactor) for message in messages),
     )
+
+
+def words_left(text: str) -> str:
+    """Return what of an indexed text stays when the raw text is removed: names, numbers and identifiers.
+
+    Each once and in alphabetical order, so that no sentence can be put together from them again.
+    """
+    words = {word for word in _WORD.findall(text) if len(word) <= _LONGEST_LEFT}
+    return " ".join(sorted(word for word in words if is_name(word) and word.lower() not in STOP))
 
 
 def _clean(line: Line, redactor: Redactor) -> Line:

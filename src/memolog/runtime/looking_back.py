@@ -3,10 +3,12 @@
 Knows the calls and their defaults. Knows not how it is done: that is in `searching`, `recalling`, `compacting` and the store.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from memolog.config import Config
 from memolog.domain.clock import Clock
@@ -15,7 +17,8 @@ from memolog.domain.errors import Conflict, InputError
 from memolog.domain.extract import Extract
 from memolog.domain.observation import Generation
 from memolog.domain.recall import Detail, PartType, RecallPage
-from memolog.domain.search import SearchAnswer, Source
+from memolog.domain.search import SOURCES, SearchAnswer, Source
+from memolog.extractive import words_left
 from memolog.runtime.events import GenerationMade
 from memolog.runtime.extractors import latest
 from memolog.runtime.kit import Kit
@@ -23,7 +26,9 @@ from memolog.runtime.recalling import RecallRequest, recall
 from memolog.runtime.searching import Wanted, search_memory
 from memolog.runtime.status import Status
 from memolog.store.recall import Reference
+from memolog.store.scope import check_choices, check_number
 from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.sqlite_files import clean_file
 from memolog.tokens import TokenCounter
 
 __all__ = ["LookingBack"]
@@ -57,7 +62,7 @@ class LookingBack(ABC):
         *,
         thread: str | None = None,
         detail: Detail = "low",
-        types: Collection[PartType] = (),
+        types: Collection[PartType] | PartType = (),
         tool: str | None = None,
         part: int | None = None,
         tokens: int = 2_000,
@@ -89,7 +94,7 @@ class LookingBack(ABC):
         The newest `keep` messages stay as they are. With a log, only what the log covers by then is compacted, so that nothing
         is out of sight. Raw texts stay, recall shows them, and `restore_compaction` brings all of it back.
         """
-        if keep < 0:
+        if check_number("keep", keep) < 0:
             raise InputError(f"{keep} messages cannot be kept.", then="Pass a number from 0.")
         kit = await self._open_to_write()
         config, _ = await self._look(thread, resource)
@@ -111,7 +116,7 @@ class LookingBack(ABC):
         """Remove the raw text of old messages for good; off unless `compaction.prune` is set.
 
         Whatever is younger than `compaction.prune_days`, not covered by an observation, linked to an open task or not compacted
-        keeps it. The result says how many those were.
+        keeps it. The result says how many those were. Summaries, observations, and for search the names and numbers stay.
         """
         kit = await self._open_to_write()
         config, _ = await self._look(thread, resource)
@@ -122,7 +127,14 @@ class LookingBack(ABC):
                 then="Set compaction.prune = True if that is what you want.",
             )
         days = config.compaction.prune_days
-        return await kit.store.compactions.prune(resource, thread, days=days, now=self.clock.now())
+        now = self.clock.now()
+        pruned = await kit.store.compactions.prune(resource, thread, days=days, now=now, left=words_left)
+        file = kit.store.engine.file
+        if file is None or not pruned.messages:
+            return pruned
+        # Rows that change leave their bytes behind.
+        is_clean = await asyncio.to_thread(clean_file, file, timeout=config.busy_timeout)
+        return replace(pruned, is_clean=is_clean)
 
     # ------------------------------------------------------------ finding
 
@@ -134,7 +146,7 @@ class LookingBack(ABC):
         thread: str | None = None,
         limit: int = 10,
         context: int = 0,
-        sources: Collection[Source] | None = None,
+        sources: Collection[Source] | Source | None = None,
         by: Literal["message", "thread"] = "message",
         explain: bool = False,
         cursor: str | None = None,
@@ -144,10 +156,12 @@ class LookingBack(ABC):
         `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
         the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
         """
-        kit = await self.open()
+        named: Any = None if sources is None else check_choices("source", sources, SOURCES)
+        check_number("context", context)
         wanted = Wanted(
-            thread=thread, limit=limit, context=context, sources=sources, by=by, explain=explain, cursor=cursor
+            thread=thread, limit=limit, context=context, sources=named, by=by, explain=explain, cursor=cursor
         )
+        kit = await self.open()
         return await search_memory(kit.store, self.config, query, resource, wanted, self.clock.now())
 
     # ------------------------------------------------------------ the past
@@ -166,10 +180,7 @@ class LookingBack(ABC):
 
     async def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
-        if not isinstance(generation, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"A generation is a number, not {type(generation).__name__}.", then="Take one from history()."
-            )
+        check_number("generation", generation, then="Take one from history().")
         kit = await self._open_to_write()
         while True:
             _, snapshot = await self._look(thread, resource)

@@ -6,7 +6,7 @@ the context's.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, cast, get_args
 
 from memolog.context.recalled import LEAST_TOKENS, PageDraft, Wanted
 from memolog.domain.errors import InputError
@@ -14,7 +14,7 @@ from memolog.domain.message import Message, ToolResultPart
 from memolog.domain.recall import Detail, PartType, RecallPage
 from memolog.store import Store
 from memolog.store.recall import Place, Position, Reference
-from memolog.store.scope import FIRST, page_key, page_token
+from memolog.store.scope import FIRST, check_choices, check_number, page_key, page_token
 from memolog.tokens import TokenCounter
 
 __all__ = ["RecallRequest", "recall"]
@@ -35,7 +35,7 @@ class RecallRequest:
     reference: Reference
     thread: str | None = None
     detail: Detail = "low"
-    types: Collection[PartType] = ()
+    types: Collection[PartType] | PartType = ()
     tool: str | None = None
     part: int | None = None
     tokens: int = 2_000
@@ -44,15 +44,13 @@ class RecallRequest:
     def __post_init__(self) -> None:
         if self.detail not in get_args(Detail):
             raise InputError(f"{self.detail!r} is no detail.", then="Pass low or full.")
-        unknown = set(self.types) - set(get_args(PartType))
-        if unknown:
-            known = ", ".join(get_args(PartType))
-            raise InputError(f"{min(map(str, unknown))!r} is no type of part.", then=f"Use some of {known}.")
-        if self.tokens < LEAST_TOKENS:
+        # One type alone may be given as it is.
+        object.__setattr__(self, "types", check_choices("type of part", self.types, get_args(PartType)))
+        if check_number("tokens", self.tokens, then="Pass a number, such as tokens=2000.") < LEAST_TOKENS:
             raise InputError(
                 f"A page of {self.tokens} tokens is too small.", then=f"Allow at least {LEAST_TOKENS} tokens."
             )
-        if self.part is not None and self.part < 0:
+        if self.part is not None and check_number("part", self.part) < 0:
             raise InputError(f"There is no part {self.part}.", then="Count the parts of a message from 0.")
 
 
@@ -63,7 +61,7 @@ async def recall(
     place = await store.recall.find(
         resource, request.reference, thread=request.thread, shared=shared, alone=request.part is not None
     )
-    wanted = Wanted(types=frozenset(request.types), tool=request.tool, part=request.part)
+    wanted = Wanted(types=frozenset(cast("Collection[PartType]", request.types)), tool=request.tool, part=request.part)
     labels = {stretch.thread: stretch.label for stretch in place.stretches if stretch.label}
     if len({stretch.thread for stretch in place.stretches}) > 1:
         labels = {stretch.thread: stretch.label or stretch.thread for stretch in place.stretches}

@@ -3,7 +3,7 @@
 Knows the steps and the shape of the answer. The index is the store's, the ranking is `search/`'s.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -222,6 +222,7 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
         state=row[3],
         thread=None if is_task else row[6],
         task=row[0] if is_task else None,
+        handle=row[1] if is_task else row[7],
         parts=one.parts,
     )
 
@@ -249,10 +250,20 @@ def _of_message(one: Scored, message: Message, rank: int, score: float, marker: 
 async def _with_neighbours(store: Store, resource: str, result: SearchResult, count: int) -> SearchResult:
     if result.thread is None or result.seq is None:
         return result
-    before = await store.messages.page(resource, result.thread, before=result.seq, limit=count)
-    after = await store.messages.after(resource, result.thread, result.seq, limit=count)
-    return replace(result, before=_shown(before.items), after=_shown(after))
+    before = await _nearest(store, resource, result.thread, count, before=result.seq)
+    after = await _nearest(store, resource, result.thread, count, after=result.seq)
+    return replace(result, before=before, after=after)
 
 
-def _shown(messages: Iterable[Message]) -> tuple[Message, ...]:
-    return tuple(message for message in messages if message.state == "live")
+async def _nearest(store: Store, resource: str, thread: str, count: int, **start: int) -> tuple[Message, ...]:
+    """Return so many messages before or after a number; what was forgotten or withdrawn takes up no place."""
+    found: list[Message] = []
+    ((side, at),) = start.items()
+    size = count
+    while True:
+        page = await store.messages.page(resource, thread, limit=size, **{side: at})
+        live = [message for message in page.items if message.state == "live"]
+        found = [*live, *found] if side == "before" else [*found, *live]
+        if len(found) >= count or page.next is None:
+            return tuple(found[-count:] if side == "before" else found[:count])
+        at, size = int(page.next), max(count, min(2 * size, _READ_AT_ONCE))

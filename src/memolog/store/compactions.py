@@ -225,8 +225,13 @@ class Compactions:
 
     # ------------------------------------------------------------ pruning
 
-    async def prune(self, resource: str, thread: str, *, days: int, now: datetime) -> Pruned:
-        """Remove the raw text of compacted messages that are old, observed and linked to no open task."""
+    async def prune(
+        self, resource: str, thread: str, *, days: int, now: datetime, left: Callable[[str], str]
+    ) -> Pruned:
+        """Remove the raw text of compacted messages that are old, observed and linked to no open task.
+
+        What is indexed of a short message is its raw text: `left` says what of it stays.
+        """
         _check(resource, thread)
         youngest = to_micros(now - timedelta(days=days))
 
@@ -246,9 +251,8 @@ class Compactions:
                     chosen.append(seq)
                 else:
                     kept[reason] += 1
-            for start in range(0, len(chosen), _AT_ONCE):
-                yield q.prune_messages(thread_pk=thread_pk, seqs=chosen[start : start + _AT_ONCE])
-            return Pruned(messages=len(chosen), **kept)
+            yield from _pruning(thread_pk, chosen, left)
+            return Pruned(messages=len(chosen), is_clean=False, **kept)
 
         return await self._engine.write(script, name="compactions.prune")
 
@@ -286,6 +290,30 @@ def copying_compactions(
         )
         copied[pk] = made[0][0]
     return copied
+
+
+def _pruning(thread_pk: int, seqs: Sequence[int], left: Callable[[str], str]) -> Script[None]:
+    """Remove the raw text of some messages wherever it stands: in the rows, and in what their batches would write back."""
+    if not seqs:
+        return
+    for start in range(0, len(seqs), _AT_ONCE):
+        rows = yield q.indexed_texts(thread_pk=thread_pk, seqs=seqs[start : start + _AT_ONCE])
+        texts = [{"thread_pk": thread_pk, "seq": seq, "search": _left_of(search, left)} for seq, search in rows]
+        yield q.prune_message.many(texts)
+    gone = set(seqs)
+    # Also of batches that were restored, and compacted again.
+    for row in (yield q.compactions_over(thread_pk=thread_pk, first_seq=seqs[0], last_seq=seqs[-1])):
+        before = [_without_raw(old, left) if old["seq"] in gone else old for old in loads(row[9])]
+        yield q.set_before(compaction_pk=row[0], before=dumps(before))
+
+
+def _without_raw(old: dict[str, Any], left: Callable[[str], str]) -> dict[str, Any]:
+    return {**old, "injection": None, "search": None, "brief": _left_of(old["brief"], left)}
+
+
+def _left_of(packed: str | None, left: Callable[[str], str]) -> str | None:
+    text = unpack(packed)
+    return None if text is None else pack(left(text))
 
 
 def _restoring(row: Row) -> Script[None]:

@@ -19,23 +19,30 @@ from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Place", "Position", "Recall", "Reference", "Stretch"]
+__all__ = ["Place", "Position", "Recall", "Reference", "Stretch", "is_number"]
 
 q = load_queries("recall")
 messages = load_queries("messages")
 
 Reference = str | int | Span
-"""An observation's or a group's id, a group's handle, a message's id or number, or a span."""
+"""An observation's or a group's id or handle, a message's id or number, or a span."""
 
 Position = tuple[int, int, int, int]
 """A place in the order of recall: the thread's key, the sequence number, the part, the character."""
 
-_HANDLE: Final = re.compile(r"g\d{1,15}")
+# A group, or one of its lines.
+_HANDLE: Final = re.compile(r"(?P<group>g\d{1,15})(?:\.(?P<line>\d{1,15}))?")
 _ALIAS: Final = re.compile(r"t(\d{1,15})")
 _RANGE: Final = r"#?(?P<first>\d{1,18})(?:\s*(?:-|–|—|\.\.|to)\s*#?(?P<last>\d{1,18}))?"
 _SPAN: Final = re.compile(_RANGE)
 _SPAN_OF_THREAD: Final = re.compile(rf"(?P<thread>.*?\S)(?:\s*[#:]\s*|\s+){_RANGE}", re.DOTALL)
 _AT_ONCE: Final = 500
+_MOST_NAMED: Final = 5
+
+
+def is_number(reference: str) -> bool:
+    """Tell whether a reference is a number or a span alone, which means nothing without a thread."""
+    return _SPAN.fullmatch(reference.strip()) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,30 +169,43 @@ def _thread_if_any(resource: str, name: str, *, shared: bool) -> Script[_Thread 
 
 def _known(resource: str, reference: str, thread: _Thread | None, *, shared: bool) -> Script[Place | None]:
     """Return what a group or an observation leads to."""
-    if _HANDLE.fullmatch(reference):
-        rows = yield q.groups_by_handle(resource=resource, handle=reference)
-        rows = _of_log(reference, rows, thread, shared=shared)
+    handle = _HANDLE.fullmatch(reference)
+    if handle:
+        rows = yield q.groups_by_handle(resource=resource, handle=handle["group"])
+        rows = yield from _of_log(resource, handle["group"], rows, thread, shared=shared)
     else:
         rows = yield q.group_by_id(resource=resource, id=reference)
-    if rows:
+    if rows and not (handle and handle["line"]):
         return (yield from _group(resource, rows[0]))
-    found = yield q.observation_by_id(resource=resource, id=reference)
+    if rows and handle:
+        found = yield q.observation_by_number(group_pk=rows[0][0], ordinal=int(handle["line"]))
+    else:
+        found = yield q.observation_by_id(resource=resource, id=reference)
     return (yield from _behind(resource, [found[0][0]])) if found else None
 
 
-def _of_log(handle: str, rows: Sequence[Row], thread: _Thread | None, *, shared: bool) -> Sequence[Row]:
+def _of_log(
+    resource: str, handle: str, rows: Sequence[Row], thread: _Thread | None, *, shared: bool
+) -> Script[Sequence[Row]]:
     """Return the group of the log that is meant: the thread's own, or the shared one."""
     wanted = {0} if thread is None else {0, thread.pk}
     meant = [row for row in rows if row[5] in wanted or thread is None]
     if len(meant) > 1:
         meant = [row for row in meant if (row[5] == 0) == shared]
     if len(meant) > 1:
-        raise InputError(
-            f"Several threads have a group {handle}.",
-            why="Each thread's log counts its groups by itself.",
-            then="Say which thread is meant.",
-        )
+        keys = [row[5] for row in meant[: _MOST_NAMED + 1]]
+        names = yield q.thread_names(resource=resource, threads=keys)
+        raise _several(f"group {handle}", [row[0] for row in names], "Each thread's log counts its groups by itself.")
     return meant
+
+
+def _several(what: str, threads: Sequence[str], why: str) -> InputError:
+    names = ", ".join([*threads[:_MOST_NAMED], *("…" for _ in threads[_MOST_NAMED:][:1])])
+    return InputError(
+        f"Several threads have a {what}: {names}.",
+        why=why,
+        then="Say which thread is meant: thread=…, or --thread on the command line.",
+    )
 
 
 def _group(resource: str, row: Row) -> Script[Place | None]:
@@ -210,11 +230,7 @@ def _behind(resource: str, observations: Sequence[int]) -> Script[Place | None]:
 def _message(resource: str, reference: str, thread: _Thread | None, *, alone: bool) -> Script[Place | None]:
     rows = yield q.message_places(resource=resource, id=reference, thread=thread.id if thread else None)
     if len(rows) > 1:
-        raise InputError(
-            f"Several threads have a message {reference}.",
-            why="An id is unique within its thread only.",
-            then="Say which thread is meant.",
-        )
+        raise _several(f"message {reference}", [row[1] for row in rows], "An id is unique within its thread only.")
     if not rows:
         return None
     pk, name, last_seq, seq = rows[0]
@@ -240,7 +256,7 @@ def _numbered(first: int, last: int | None, thread: _Thread | None, *, alone: bo
         raise InputError(
             "A number alone does not say which message is meant.",
             why="Each thread counts its messages by itself.",
-            then="Say which thread is meant.",
+            then="Say which thread is meant: thread=…, or write it before the number.",
         )
     if last is not None and last < first:
         raise InputError(f"A span cannot run from {first} to {last}.", then="Name the earlier message first.")

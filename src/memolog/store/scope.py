@@ -1,21 +1,33 @@
 """Scope: whose rows a call may touch, and how a page continues.
 
-Knows that ids are non-empty text that both engines can hold, and that a page token is opaque to callers.
+Knows that ids are non-empty text that both engines can hold, that numbers are whole, and that a page token is opaque to callers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from memolog.domain.errors import EmptyId, InputError
 
-__all__ = ["FIRST", "LAST", "Page", "check_id", "check_limit", "clamp", "page_key", "page_token"]
+__all__ = [
+    "FIRST",
+    "LAST",
+    "Page",
+    "check_choices",
+    "check_id",
+    "check_limit",
+    "check_number",
+    "clamp",
+    "page_key",
+    "page_token",
+]
 
 T = TypeVar("T")
 
 FIRST = -(2**63)
 LAST = 2**63 - 1
 _LONGEST_ID = 512
+_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +53,29 @@ def check_id(kind: str, value: object) -> str:
     return value
 
 
+def check_number(name: str, value: object, *, then: str = "") -> int:
+    """Return a whole number, or refuse what is none: a text of digits, a fraction, true and false."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(
+            f"`{name}` is a whole number, not {value!r:.{_SHOWN}}.", then=then or f"Pass a number, such as {name}=3."
+        )
+    return value
+
+
+def check_choices(kind: str, given: object, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that were given, one alone or several, or refuse one that is not known."""
+    several = (
+        (given,) if isinstance(given, str) or not isinstance(given, Collection) else cast("Collection[object]", given)
+    )
+    unknown = [word for word in several if word not in known]
+    if unknown:
+        raise InputError(f"{unknown[0]!r:.{_SHOWN}} is no {kind}.", then=f"Use some of {', '.join(known)}.")
+    return cast("tuple[str, ...]", tuple(several))
+
+
 def check_limit(limit: int) -> int:
     """Return how many items to show, or refuse what is no number of items."""
+    check_number("limit", limit)
     if not 1 <= limit < LAST:
         raise InputError(f"A page cannot have a limit of {limit}.", then="Pass a limit of at least 1.")
     return limit
@@ -50,6 +83,7 @@ def check_limit(limit: int) -> int:
 
 def clamp(number: int) -> int:
     """Return the nearest number that both engines can hold: no row lies beyond it."""
+    check_number("number", number, then="Pass the number itself.")
     return min(max(number, FIRST), LAST)
 
 
@@ -64,7 +98,7 @@ def page_key(token: str | None, start: Sequence[int]) -> list[int]:
         return list(start)
     try:
         key = [int(number) for number in token.split(".")]
-    except ValueError:
+    except (AttributeError, ValueError):
         key = []
     if len(key) != len(start) or not all(FIRST <= number <= LAST for number in key):
         raise InputError(f"{token!r} is no page token.", then="Pass the `next` of the page before, unchanged.")

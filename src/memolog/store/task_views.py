@@ -142,8 +142,8 @@ class TaskViews:
         """Return tasks that nobody has touched for so many days and nobody works on, the longest untouched first."""
         check_id("resource", resource)
         check_limit(limit)
-        if not 0 <= days <= _MOST_DAYS:
-            raise InputError(f"{days} is no number of days.", then=f"Pass one from 0 to {_MOST_DAYS:,}.")
+        if not isinstance(days, int | float) or not 0 <= days <= _MOST_DAYS:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"{days!r} is no number of days.", then=f"Pass one from 0 to {_MOST_DAYS:,}.")
         now = self._clock.now()
         before = to_micros(now - timedelta(days=days))
         at, pk = page_key(after, (FIRST, FIRST))

@@ -18,7 +18,7 @@ from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Document, DocumentVersion, Proposal
 from memolog.store.engine import Engine
-from memolog.store.scope import LAST, check_id, check_limit
+from memolog.store.scope import LAST, check_id, check_limit, check_number
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = [
@@ -123,10 +123,10 @@ class WorkingMemories:
         """Return the versions, newest first; pass the last number as `before` for older ones."""
         _check(resource, thread)
         check_limit(limit)
+        end = LAST if before is None else check_number("before", before)
 
         def script() -> Script[tuple[DocumentVersion, ...]]:
             thread_pk = yield from _thread_pk(resource, thread)
-            end = LAST if before is None else before
             rows = yield q.versions_before(resource=resource, thread_pk=thread_pk, before=end, limit=limit)
             return tuple(map(_version_from_row, rows))
 

@@ -275,7 +275,9 @@ class Recall(Action):
 
     example = {"action": "recall", "target": "g12"}
     action: Literal["recall"]
-    target: Name = Field(description="group (g12), message or observation id, span (12-30), or working-memory")
+    target: Name = Field(
+        description="group (g12), line of one (g12.3), message or observation id, span (12-30), or working-memory"
+    )
     thread: Name | None = None
     detail: Annotated[
         Literal["low", "full"],

@@ -20,7 +20,7 @@ _ROOM: Final = MOST_CHARACTERS - 1_000
 _PAGE_TOKENS: Final = 1_700
 _SNIPPET: Final = 600
 # Numbers and groups are those of this thread, unless another is named; ids are found wherever they are.
-_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+)\s*", re.IGNORECASE)
+_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+(?:\.\d+)?)\s*", re.IGNORECASE)
 _HERE: Final = frozenset({"this", "current", "here"})
 _DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
 

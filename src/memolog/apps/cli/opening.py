@@ -24,6 +24,7 @@ __all__ = [
     "load_config",
     "moment_in",
     "refuse_missing",
+    "refuse_unknown",
     "settings_file",
 ]
 
@@ -91,6 +92,17 @@ async def chosen_thread(store: "Store", resource: str, named: str | None) -> str
             then="Name one with --thread or MEMOLOG_THREAD.",
         )
     return newest[0].id
+
+
+async def refuse_unknown(store: "Store", resource: str, thread: str | None) -> None:
+    """Raise where a resource or a thread is named that is not there: a misspelt name would find nothing for ever."""
+    if resource not in await store.resources():
+        raise NotFound(
+            f"{resource} has no memory in this database.",
+            then="Check --resource; `memolog threads` lists what there is.",
+        )
+    if thread is not None:
+        await store.threads.get(resource, thread)
 
 
 def moment_in(text: str, now: datetime, *, ahead: bool = False) -> datetime:

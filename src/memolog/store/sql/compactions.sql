@@ -109,9 +109,15 @@ FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk =
 WHERE t.pk = :thread_pk AND m.state = 'live' AND m.pruned = 0
 ORDER BY m.seq
 
--- prune_messages --
-UPDATE messages SET parts = '[]', pruned = 1
-WHERE thread_pk = :thread_pk AND state = 'live' AND seq IN (:seqs[])
+-- indexed_texts --
+SELECT seq, search FROM messages WHERE thread_pk = :thread_pk AND state = 'live' AND seq IN (:seqs[])
+
+-- prune_message --
+UPDATE messages SET parts = '[]', pruned = 1, search = :search
+WHERE thread_pk = :thread_pk AND seq = :seq AND state = 'live'
+
+-- set_before --
+UPDATE compactions SET before = :before WHERE pk = :compaction_pk
 
 -- copy_compactions --
 SELECT pk, first_seq, last_seq, level, created_at, restored_at, summary, before FROM compactions

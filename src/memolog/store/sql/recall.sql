@@ -29,6 +29,10 @@ SELECT o.pk
 FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 WHERE l.resource = :resource AND o.id = :id AND o.state <> 'deleted' AND g.state <> 'void'
 
+-- observation_by_number --
+-- Lines are numbered within their group.
+SELECT pk FROM observations WHERE group_pk = :group_pk AND ordinal = :ordinal AND state <> 'deleted'
+
 -- observations_of_group --
 SELECT pk FROM observations WHERE group_pk = :group_pk AND state <> 'deleted'
 
@@ -45,6 +49,9 @@ JOIN observations o ON o.pk = b.pk
 JOIN observation_sources s ON s.observation_pk = o.pk
 JOIN threads t ON t.pk = s.thread_pk
 WHERE t.resource = :resource AND o.state <> 'deleted'
+
+-- thread_names --
+SELECT id FROM threads WHERE resource = :resource AND pk IN (:threads[]) ORDER BY id
 
 -- thread_by_key --
 SELECT pk, id, last_seq FROM threads WHERE resource = :resource AND pk = :thread_pk
