@@ -134,6 +134,16 @@ def test_tasks_from_creation_to_close(folder: Path) -> None:
     assert run("tasks", "close", "T-2", "--draft", "--json").document["task"]["summary"]
 
 
+def test_attaching_counts_what_is_new(folder: Path) -> None:
+    """Messages that are linked already are not counted again, and who attaches only such is told no."""
+    once = run("tasks", "attach", "T-3", "1-2", "--thread", "atlas", "--json")
+    assert (once.code, once.document) == (0, {"linked": 2, "in_all": 2})
+    again = run("tasks", "attach", "T-3", "1-2", "--thread", "atlas", "--json")
+    assert (again.code, again.document) == (1, {"linked": 0, "in_all": 2})
+    more = run("tasks", "attach", "T-3", "1-3", "--thread", "atlas")
+    assert (more.code, more.out.strip()) == (0, "Linked to T-3 as reference: 1 new, 3 messages in all.")
+
+
 def test_another_session_cannot_close_what_it_does_not_hold(folder: Path) -> None:
     """A claim is a session's own; force is asked for by name."""
     assert run("tasks", "release", "T-3").code == 4
