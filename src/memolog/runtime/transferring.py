@@ -79,7 +79,7 @@ class Transferring(ABC):
             raise InputError(f"{address} does not exist.", then="Check its name.")
         is_file = not is_server and Path(address).is_file()  # noqa: ASYNC240
         found = format or ("mastra" if is_server else detect(Path(address)) if is_file else None)
-        if found == "memolog-export":
+        if found == "memolog-export" and is_file:
             return await import_export(kit.store, Path(address), resource=resource, dry_run=dry_run, progress=progress)
         if found == "mastra":
             tally = Tally(format=found, dry_run=dry_run, progress=progress)
