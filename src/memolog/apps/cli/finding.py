@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memolog.apps.cli.telling import clean, one_line, told, when
+from memolog.apps.cli.telling import clean, local, one_line, told, when
 from memolog.apps.cli.verb import Answer, Call, InThread, verb
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def _show_results(found: "SearchAnswer") -> "RenderableType":
 
 def _result(result: "SearchResult") -> "Iterator[Text]":
     place = " ".join(part for part in (result.thread, str(result.seq) if result.seq else "") if part)
-    head = f"{result.source} · {result.role or result.state} · {place or result.id} · {when(result.at)}"
+    at = when(local(result.at, result.zone))
+    head = f"{result.source} · {result.role or result.state} · {place or result.id} · {at}"
     yield told(f"{result.rank:>3}. ", "bold").append(clean(head), style="cyan")
     for message in result.before:
         yield told(f"       {message.role} {message.seq}: {one_line(message.text, 120)}", "dim")

@@ -149,7 +149,7 @@ async def claim_next(
 def _told_claim(claimed: "Claimed") -> Answer:
     from rich.console import Group
 
-    words = f"{claimed.task.handle} is {'still ' if claimed.renewed else ''}yours until {when(claimed.until)} UTC."
+    words = f"{claimed.task.handle} is {'still ' if claimed.renewed else ''}yours until {when(claimed.until)}."
     return Answer(data=claimed, show=lambda: Group(told(words, "green"), show_task(claimed.task)))
 
 
