@@ -1,16 +1,19 @@
 """What a provider can be sent at all, and what it will never take.
 
-Knows UTF-8 and the statuses of HTTP. Knows no provider, no client and no memory.
+Knows UTF-8, the statuses of HTTP, and the words for the same in a stream that began well. Knows no client and no memory.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from memolog.adapters.exact import Json
+from memolog.transfer.values import as_data
 
-__all__ = ["encodable", "is_refused"]
+__all__ = ["encodable", "is_refused", "tells_refusal"]
 
 _REFUSED: Final = frozenset({400, 413, 415, 422})
+_REFUSALS: Final = ("invalid_", "request_too_large", "image_", "unsupported_image", "empty_image")
 
 
 def is_refused(status: object) -> bool:
@@ -19,6 +22,14 @@ def is_refused(status: object) -> bool:
     That stays out of the conversation: with it, every request after this one would be refused too.
     """
     return status in _REFUSED
+
+
+def tells_refusal(event: Mapping[str, Any]) -> bool:
+    """Tell whether an event of a stream says what such a status would have said, had it been known at the beginning."""
+    error = as_data(event.get("error")) or as_data(as_data(event.get("response")).get("error"))
+    if not error and event.get("type") == "error":
+        error = {"code": event.get("code")}
+    return any(str(error.get(name)).startswith(_REFUSALS) for name in ("type", "code"))
 
 
 def encodable(body: Json) -> Json:

@@ -57,9 +57,12 @@ class SyncTurn:
         """Save what the model answered, and learn from what its provider reported."""
         self._portal.call(self._turn.record(*messages, model=model, usage=usage))
 
-    def discard(self) -> None:
-        """Withdraw what this turn saved, as if it had not been said, and end the turn."""
-        self._portal.call(self._turn.discard())
+    def discard(self, *, also: Sequence[int] = ()) -> None:
+        """Withdraw what this turn saved, as if it had not been said, and end the turn.
+
+        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them.
+        """
+        self._portal.call(self._turn.discard(also=also))
 
     def __enter__(self) -> Self:
         self._portal.call(self._turn.__aenter__())

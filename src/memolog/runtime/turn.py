@@ -165,8 +165,11 @@ class Turn:
             except Exception as error:  # noqa: BLE001 - memory never breaks the agent
                 await self._degrade("recording the answer", error)
 
-    async def discard(self) -> None:
-        """Withdraw what this turn saved, as if it had not been said, and end the turn."""
+    async def discard(self, *, also: Sequence[int] = ()) -> None:
+        """Withdraw what this turn saved, as if it had not been said, and end the turn.
+
+        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them.
+        """
         self._check_open()
         self._is_over = True
         self._unsaved.clear()
@@ -177,7 +180,7 @@ class Turn:
         now = kit.clock.now()
         try:
             gone: WithdrawnRows = await kit.store.withdrawals.withdraw(
-                self.resource, self.thread, self.id, after=0, now=now, render=kit.core.rerender
+                self.resource, self.thread, self.id, after=0, also=also, now=now, render=kit.core.rerender
             )
         except ThreadNotFound:
             # Nothing was saved yet, or the thread was deleted with all that was: there is nothing to take back.
