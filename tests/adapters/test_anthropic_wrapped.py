@@ -80,6 +80,11 @@ async def test_a_stream_that_fails() -> None:
     await wrapped.check_a_stream_that_fails(DRIVER)
 
 
+async def test_counting() -> None:
+    """What tokens are counted by."""
+    await wrapped.check_counting(DRIVER)
+
+
 async def test_half_characters() -> None:
     """What UTF-8 cannot hold."""
     await wrapped.check_half_characters(DRIVER)

@@ -99,6 +99,12 @@ async def test_a_stream_that_fails(driver: Driver) -> None:
 
 
 @each
+async def test_counting(driver: Driver) -> None:
+    """What tokens are counted by."""
+    await wrapped.check_counting(driver)
+
+
+@each
 async def test_half_characters(driver: Driver) -> None:
     """What UTF-8 cannot hold."""
     await wrapped.check_half_characters(driver)

@@ -34,6 +34,7 @@ __all__ = [
     "check_bindings",
     "check_both_engines",
     "check_contradictions",
+    "check_counting",
     "check_half_characters",
     "check_many_at_once",
     "check_tools",
@@ -401,6 +402,24 @@ async def check_a_stream_that_fails(driver: Driver) -> None:
                 assert [event async for event in await call(**driver.said(word), stream=True)]
             said[word] = [line for line in brief(await stored(memory, "alice", word)) if line != "reasoning"]
     assert said == {"poison": [], "busy": ["user: busy"], "late": ["user: late", "assistant: Wel"]}
+
+
+async def check_counting(driver: Driver) -> None:
+    """Instructions and tools are no part of what memory measures: the factor is that of the words alone."""
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+    words = {"type": "string", "description": "what to look for, and where, in plain words " * 20}
+    tools = [{"name": f"look_{n}", "parameters": {"properties": {"words": words}}} for n in range(30)]
+    factors: list[float] = []
+    async with Memory(":memory:") as memory:
+        for given in ({}, {"tools": tools}):
+            call = driver.call(
+                wrap(driver, provider.async_client(), memory, thread=f"t{len(given)}", resource=f"r{len(given)}")
+            )
+            await call(**driver.said("Where is the report of March, and who has read it since?"), **given)
+            kit = await memory.open()
+            model = str(provider.bodies[-1]["model"])
+            factors.append(await kit.factor(f"r{len(given)}", model))
+    assert factors[1] == pytest.approx(factors[0], rel=0.3)
 
 
 async def check_half_characters(driver: Driver) -> None:

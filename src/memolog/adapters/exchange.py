@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from memolog.adapters.exact import Answer, Json
 from memolog.adapters.news import after_last_answer, has_answer, is_known, said_again, unsaved, with_names
-from memolog.adapters.sending import encodable, is_refused, tells_refusal
+from memolog.adapters.sending import encodable, is_refused, tells_refusal, weight
 from memolog.adapters.sse import Events
 from memolog.context import Context
 from memolog.domain.errors import InputError, MemologError, ThreadNotFound
@@ -65,6 +65,10 @@ class Api(Protocol):
         """Return the request with a context in the place of what the caller said."""
         ...
 
+    def own(self, body: Json) -> list[Any] | None:
+        """Return the instructions of a request, in whatever form; None if the provider adds what we do not see."""
+        ...
+
     def answer(self, data: Json) -> Answer:
         """Return what was answered."""
         ...
@@ -93,7 +97,9 @@ class OpenTurn(Protocol):
         """Save what is new and return what the model should see."""
         ...
 
-    async def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
+    async def record(
+        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+    ) -> None:
         """Save what the model answered."""
         ...
 
@@ -287,6 +293,11 @@ class Exchange:
             if self._own is not None:
                 await self._own.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
+    def _beside(self) -> int | None:
+        """Return how many tokens the request had beside the context."""
+        own = self._api.own(self._body)
+        return None if own is None else weight(own, self._body.get("tools"), self._bound.memory.counter)
+
     async def _record(self) -> None:
         data: object = self._stream.response() if self._is_streamed else None
         if not self._is_streamed:
@@ -299,7 +310,7 @@ class Exchange:
         if not messages and answer.usage is None:
             return
         try:
-            await self._turn.record(*messages, model=self._model, usage=answer.usage)
+            await self._turn.record(*messages, model=self._model, usage=answer.usage, beside=self._beside())
         except InputError:
             # What a model says is not the caller's to mend: an answer that cannot be kept is an answer all the same.
             if self._own is None or self._bound.memory.config.strict:
