@@ -416,10 +416,13 @@ async def check_counting(driver: Driver) -> None:
                 wrap(driver, provider.async_client(), memory, thread=f"t{len(given)}", resource=f"r{len(given)}")
             )
             await call(**driver.said("Where is the report of March, and who has read it since?"), **given)
-            kit = await memory.open()
-            model = str(provider.bodies[-1]["model"])
-            factors.append(await kit.factor(f"r{len(given)}", model))
-    assert factors[1] == pytest.approx(factors[0], rel=0.3)
+            store = (await memory.open()).store
+            [line] = await store.ledger.lines(f"r{len(given)}")
+            learned = await store.ledger.calibration(f"r{len(given)}", line.model)
+            assert learned.samples == 1
+            factors.append(learned.factor)
+    # Not counted, the tools would make it four: the provider here reports some quarter of all characters.
+    assert all(0.9 < factor < 1.6 for factor in factors)
 
 
 async def check_half_characters(driver: Driver) -> None:
