@@ -157,6 +157,18 @@ async def test_usage_calibrates_the_thresholds(memory: Memory, clock: FakeClock)
     assert status.usage.cost == pytest.approx(0.01)
 
 
+async def test_what_a_request_has_beside_the_context_is_not_its_size(memory: Memory) -> None:
+    """Instructions and tools count on both sides; where nobody knows them, nothing is learned."""
+    for thread, beside, factor in (("t1", 5_000, 1.0), ("t2", None, 1.0), ("t3", 0, 4.0)):
+        async with memory.turn(thread, "alice", model=thread) as turn:
+            context = await turn.prepare(UserMessage("word " * 100))
+            usage = Usage(model=thread, input_tokens=context.tokens.total + 5_000)
+            await turn.record(AssistantMessage("fine"), usage=usage, beside=beside)
+        kit = await memory.open()
+        assert await kit.factor("alice", thread) == pytest.approx(factor)
+        assert (await kit.store.ledger.total("alice", thread=thread)).input_tokens == usage.input_tokens
+
+
 async def test_every_decision_has_a_reason(memory: Memory, clock: FakeClock) -> None:
     """Decisions are events with readable reasons, kept in the journal."""
     events: list[Event] = []

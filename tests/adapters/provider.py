@@ -26,6 +26,8 @@ class Reply:
     calls: tuple[tuple[str, str], ...] = ()
     arguments: str = '{"n": 1}'
     status: int = 200
+    breaks: str | None = None
+    """The kind of error that a stream ends with after its first word, though it began well."""
     thinks: bool = True
     """Whether an API that tells what its model thought does so here."""
 
@@ -54,6 +56,10 @@ class Driver(ABC):
     @abstractmethod
     def events(self, answer: Json) -> list[Json]:
         """Return the answer as events."""
+
+    def error(self, kind: str) -> Json:
+        """Return an error as an event."""
+        return {"type": "error", "error": {"type": kind, "message": "out of order"}}
 
     @abstractmethod
     def piece(self, event: Any) -> str:
@@ -128,6 +134,10 @@ class Responses(Driver):
     """Responses."""
 
     name = "responses"
+
+    def error(self, kind: str) -> Json:
+        """Return an error as an event, which is flat here."""
+        return {"type": "error", "code": kind, "message": "out of order", "param": None, "sequence_number": 9}
 
     def call(self, client: Any) -> Callable[..., Any]:
         return client.responses.create
@@ -334,6 +344,9 @@ class Provider:
         if not self.bodies[-1].get("stream"):
             return httpx2.Response(200, json=answer)
         events = self.driver.events(answer)[: self.cut_after]
+        if reply.breaks is not None:
+            spoken = [number for number, event in enumerate(events, start=1) if f"'{reply.text[:3]}'" in str(event)]
+            events = [*(events[: spoken[0]] if reply.text else ()), self.driver.error(reply.breaks)]
         lines = [f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
         if self.driver.name == "chat":
             lines = [line.split(b"\n", 1)[1] for line in lines]

@@ -70,6 +70,21 @@ def test_a_refused_message_without_waiting(tmp_path: Path) -> None:
     wrapped.check_a_refused_message_without_waiting(DRIVER, tmp_path)
 
 
+async def test_a_refused_retry() -> None:
+    """A question that failed, and is refused when it is asked again."""
+    await wrapped.check_a_refused_retry(DRIVER)
+
+
+async def test_a_stream_that_fails() -> None:
+    """An error within an answer that began well."""
+    await wrapped.check_a_stream_that_fails(DRIVER)
+
+
+async def test_counting() -> None:
+    """What tokens are counted by."""
+    await wrapped.check_counting(DRIVER)
+
+
 async def test_half_characters() -> None:
     """What UTF-8 cannot hold."""
     await wrapped.check_half_characters(DRIVER)

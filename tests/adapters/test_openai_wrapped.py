@@ -87,6 +87,24 @@ def test_a_refused_message_without_waiting(driver: Driver, tmp_path: Path) -> No
 
 
 @each
+async def test_a_refused_retry(driver: Driver) -> None:
+    """A question that failed, and is refused when it is asked again."""
+    await wrapped.check_a_refused_retry(driver)
+
+
+@each
+async def test_a_stream_that_fails(driver: Driver) -> None:
+    """An error within an answer that began well."""
+    await wrapped.check_a_stream_that_fails(driver)
+
+
+@each
+async def test_counting(driver: Driver) -> None:
+    """What tokens are counted by."""
+    await wrapped.check_counting(driver)
+
+
+@each
 async def test_half_characters(driver: Driver) -> None:
     """What UTF-8 cannot hold."""
     await wrapped.check_half_characters(driver)
@@ -196,7 +214,7 @@ async def test_an_answer_that_the_caller_gives() -> None:
 async def test_what_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A database that fails just then: the caller sees what the provider said; with `strict`, what the database said."""
 
-    async def fail(_: Turn) -> None:
+    async def fail(_: Turn, *, also: object = ()) -> None:
         raise StoreError("Locked.")
 
     monkeypatch.setattr(Turn, "discard", fail)

@@ -7,10 +7,13 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anthropic import AnthropicError
+from openai import OpenAIError
 
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
 from adapters.provider import Driver, Json, Messages, Provider, Reply
@@ -25,10 +28,13 @@ __all__ = [
     "check_a_long_conversation",
     "check_a_refused_message",
     "check_a_refused_message_without_waiting",
+    "check_a_refused_retry",
+    "check_a_stream_that_fails",
     "check_a_sync_client",
     "check_bindings",
     "check_both_engines",
     "check_contradictions",
+    "check_counting",
     "check_half_characters",
     "check_many_at_once",
     "check_tools",
@@ -362,6 +368,61 @@ def check_a_refused_message_without_waiting(driver: Driver, path: Path) -> None:
                 call(**driver.said("poison"), **how)
         call(**driver.said("two"))
     assert "poison" not in json.dumps(provider.bodies[-1])
+
+
+async def check_a_refused_retry(driver: Driver) -> None:
+    """A question that failed is kept; if it is asked again and refused for good, it goes, and what was answered stays."""
+    answers = iter([Reply(text="Yes."), Reply(status=500), Reply(status=400), Reply(text="No.")])
+    provider = Provider(driver, lambda _: next(answers))
+    async with Memory(":memory:") as memory:
+        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        await call(**driver.said("one"))
+        for kept in (["user: one", "assistant: Yes.", "user: poison"], ["user: one", "assistant: Yes."]):
+            with pytest.raises(Exception, match="out of order"):
+                await call(**driver.said("poison"))
+            assert [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"] == kept
+        await call(**driver.said("two"))
+    assert "poison" not in json.dumps(provider.bodies[-1])
+
+
+async def check_a_stream_that_fails(driver: Driver) -> None:
+    """A refusal within a stream is one; any other failure keeps the question, and the words that came are kept with it."""
+    replies = {
+        "poison": Reply(breaks="invalid_request_error"),
+        "busy": Reply(breaks="overloaded_error"),
+        "late": Reply(text="Well", thinks=False, breaks="invalid_request_error"),
+    }
+    provider = Provider(driver, lambda body: next((one for word, one in replies.items() if word in json.dumps(body))))
+    async with Memory(":memory:") as memory:
+        said: dict[str, list[str]] = {}
+        for word in replies:
+            call = driver.call(wrap(driver, provider.async_client(), memory, thread=word, resource="alice"))
+            # Some libraries raise here, others hand the error on.
+            with suppress(OpenAIError, AnthropicError):
+                assert [event async for event in await call(**driver.said(word), stream=True)]
+            said[word] = [line for line in brief(await stored(memory, "alice", word)) if line != "reasoning"]
+    assert said == {"poison": [], "busy": ["user: busy"], "late": ["user: late", "assistant: Wel"]}
+
+
+async def check_counting(driver: Driver) -> None:
+    """Instructions and tools are no part of what memory measures: the factor is that of the words alone."""
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+    words = {"type": "string", "description": "what to look for, and where, in plain words " * 20}
+    tools = [{"name": f"look_{n}", "parameters": {"properties": {"words": words}}} for n in range(30)]
+    factors: list[float] = []
+    async with Memory(":memory:") as memory:
+        for given in ({}, {"tools": tools}):
+            call = driver.call(
+                wrap(driver, provider.async_client(), memory, thread=f"t{len(given)}", resource=f"r{len(given)}")
+            )
+            await call(**driver.said("Where is the report of March, and who has read it since?"), **given)
+            store = (await memory.open()).store
+            [line] = await store.ledger.lines(f"r{len(given)}")
+            learned = await store.ledger.calibration(f"r{len(given)}", line.model)
+            assert learned.samples == 1
+            factors.append(learned.factor)
+    # Not counted, the tools would make it four: the provider here reports some quarter of all characters.
+    assert all(0.9 < factor < 1.6 for factor in factors)
 
 
 async def check_half_characters(driver: Driver) -> None:

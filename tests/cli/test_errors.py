@@ -103,18 +103,29 @@ def test_mistakes_are_told(code: int, line: str, words: str, odd_files: Path) ->
     assert list(odd_files.rglob("*.partial")) == []
 
 
-@pytest.mark.parametrize(("code", "line", "words"), [case for case in MISTAKES if "No such" not in str(case.values[2])])
+@pytest.mark.parametrize(("code", "line", "words"), MISTAKES)
 def test_mistakes_are_told_to_programs(code: int, line: str, words: str, odd_files: Path) -> None:
-    """With --json the one document is the error, with the same exit code."""
+    """With --json the one document is the error, with the same exit code; usage is told on the error stream as well."""
     done = run(*line.split(), "--json")
     assert done.code == code
-    if done.out:
-        error = json.loads(done.out)["error"]
-        assert words in f"{error['what']} {error['why']} {error['then']}"
-        assert done.err == ""
-    else:
-        assert code == 2
-        assert words in " ".join(done.err.split())
+    error = done.document["error"]
+    assert words in f"{error['what']} {error['why']} {error['then']}"
+    assert done.err == "" or done.err.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("line", ["--json", "tasks --json", "status --json=3", "tasks shw --json", "tasks show --json"])
+def test_what_is_not_understood_is_told_to_programs(line: str, folder: Path) -> None:
+    """Wherever the mistake is, a program gets one document and people the words that they would get without it."""
+    done = run(*line.split())
+    assert (done.code, done.document["error"]["kind"]) == (2, "InputError")
+    assert done.document["error"]["what"] in done.err
+    assert done.document["error"]["then"].startswith("See `memolog ")
+
+
+def test_what_is_no_option_does_not_ask_for_json(folder: Path) -> None:
+    """After `--` all words are arguments."""
+    done = run("status", "--", "--json")
+    assert (done.code, done.out) == (2, "")
 
 
 _NEED_NONE = {"init", "import", "restore", "demo", "bench", "config", "install", "uninstall"}

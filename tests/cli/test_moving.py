@@ -34,7 +34,39 @@ def test_a_dry_run_imports_nothing(folder: Path) -> None:
     told = run("import", "alice.jsonl", "--db", "new.db", "--dry-run", "--json").document
     assert told["dry_run"]
     assert told["added"]["message"] > 0
-    assert run("threads", "--db", "new.db").code == 1
+    assert not (folder / "new.db").exists()
+    again = run("import", "alice.jsonl", "--dry-run", "--json").document
+    assert not any(again["added"].values())
+
+
+def test_a_folder_may_hold_exports(folder: Path) -> None:
+    """Exports say whose they are; what does not say so needs a name, and what is unknown is told of."""
+    archive = folder / "archive"
+    archive.mkdir()
+    assert run("export", "archive/alice.jsonl").code == 0
+    done = run("import", "archive", "--db", "new.db", "--json").document
+    assert (done["format"], done["resources"]) == ("memolog-export", ["alice"])
+    assert run("export", "again.jsonl", "--db", "new.db").code == 0
+    assert lines_of(folder / "again.jsonl") == lines_of(archive / "alice.jsonl")
+    (archive / "a.json").write_text("{}")
+    (archive / "talk.json").write_text('[{"role": "user", "content": "Hello"}]')
+    assert run("import", "archive", "--db", "new.db").code == 2
+    mixed = run("import", "archive", "--db", "new.db", "--resource", "alice", "--json").document
+    assert mixed["added"] == {"thread": 1, "message": 1}
+    assert mixed["unchanged"] == done["added"]
+    assert [item["where"] for item in mixed["skipped"]] == ["a.json"]
+
+
+def test_a_folder_with_nothing_that_is_known(folder: Path) -> None:
+    """The refusal names what is wrong with the first file."""
+    archive = folder / "archive"
+    archive.mkdir()
+    for name in ("a.json", "b.json"):
+        (archive / name).write_text("{}")
+    done = run("import", "archive", "--resource", "alice")
+    assert done.code == 2
+    assert "None of the 2 files" in done.err
+    assert "a.json is in no format" in done.err
 
 
 def test_a_backup_comes_back(folder: Path) -> None:

@@ -16,7 +16,7 @@ from cli import world
 from cli.world import RESOURCE, run
 from conftest import FakeClock
 from memolog.apps.cli.opening import moment_in
-from memolog.apps.cli.telling import clean
+from memolog.apps.cli.telling import clean, local, when
 from memolog.config import Config
 from memolog.domain.errors import InputError
 from memolog.domain.message import UserMessage
@@ -40,6 +40,45 @@ def test_the_log_is_shown_by_priority(folder: Path) -> None:
     recalled = run("recall", span, "--thread", source["thread"], "--json").document
     assert recalled["items"][0]["seq"] == source["span"]["first"]
     assert run("recall", whole[0]["handle"], "--json").document["items"]
+
+
+def test_the_log_is_in_the_order_in_which_the_model_reads_it(folder: Path) -> None:
+    """What was reflected stands before what came later, and each group goes by date: in the log and as Markdown."""
+    lines = run("log", "--json").document["observations"]
+    prefix = "".join(block["text"] for block in run("context", "--json").document["blocks"])
+    assert any(line["merges"] for line in lines)
+    groups = list(dict.fromkeys(line["handle"] for line in lines))
+    assert groups == re.findall(r'<(?:reflection|observations) id="(g\d+)"', prefix)
+    for group in groups:
+        days = [line["said_at"][:10] for line in lines if line["handle"] == group and line["parent"] is None]
+        assert days == sorted(days)
+    page = run("export", "-", "--markdown").out
+    assert re.findall(r"^ *- \S+ \(\d\d:\d\d\) (.*?)(?: \*\[.*)?$", page, re.MULTILINE) == [
+        " ".join(line["text"].split()) for line in lines
+    ]
+
+
+def test_times_are_those_of_whoever_spoke_or_utc(folder: Path) -> None:
+    """What was said is on the speaker's clock in every verb; all other moments are in UTC, and say so."""
+    first = run("recall", "1-1", "--thread", "atlas", "--json").document["items"][0]
+    assert (first["at"][11:16], first["zone"]) == ("09:07", "Europe/Berlin")
+    assert "(2026-03-14 10:07) user" in run("recall", "1-1", "--thread", "atlas").out
+    assert "atlas 1 · 2026-03-14 10:07 +01:00" in run("search", "refresh tokens hashed", "--limit", "20").out
+    assert "observation · active · atlas · 2026-03-16 11:17 +01:00" in run("search", "argon2id", "--limit", "50").out
+    assert "(11:17) User: We prefer argon2id" in run("export", "-", "--markdown").out
+    assert "🔴 11:17 User: We prefer argon2id" in run("log").out
+    assert re.search(r"0 +start +2026-03-14 09:07 UTC", run("history").out)
+    assert re.search(r"made 2026-03-18 \d\d:\d\d UTC", run("tasks", "show", "T-3").out)
+    assert re.search(r"\d\d:\d\d:\d\d UTC ", run("watch", "--seconds", "0").out)
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [(None, "09:07 UTC"), ("+05:30", "14:37 +05:30"), ("America/New_York", "05:07 -04:00"), ("Nowhere", "09:07 UTC")],
+)
+def test_a_moment_says_which_clock_it_is_on(zone: str | None, shown: str) -> None:
+    """Zones by name and by offset; what is unknown is UTC."""
+    assert when(local(datetime(2026, 3, 14, 9, 7, tzinfo=UTC), zone)) == f"2026-03-14 {shown}"
 
 
 def test_the_context_is_what_the_model_would_see(folder: Path) -> None:
@@ -206,6 +245,16 @@ def test_tasks_from_creation_to_close(folder: Path) -> None:
     )
     assert run("tasks", "edit", "T-2", "--assignee", "", "--defer", "now", "--json").document["assignee"] is None
     assert run("tasks", "close", "T-2", "--draft", "--json").document["task"]["summary"]
+
+
+def test_attaching_counts_what_is_new(folder: Path) -> None:
+    """Messages that are linked already are not counted again, and who attaches only such is told no."""
+    once = run("tasks", "attach", "T-3", "1-2", "--thread", "atlas", "--json")
+    assert (once.code, once.document) == (0, {"linked": 2, "in_all": 2})
+    again = run("tasks", "attach", "T-3", "1-2", "--thread", "atlas", "--json")
+    assert (again.code, again.document) == (1, {"linked": 0, "in_all": 2})
+    more = run("tasks", "attach", "T-3", "1-3", "--thread", "atlas")
+    assert (more.code, more.out.strip()) == (0, "Linked to T-3 as reference: 1 new, 3 messages in all.")
 
 
 def test_another_session_cannot_close_what_it_does_not_hold(folder: Path) -> None:

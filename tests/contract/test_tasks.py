@@ -472,6 +472,10 @@ async def test_messages_are_linked_by_hand(store: Store) -> None:
     made = await store.tasks.create(R, NewTask(title="task"), who="me", created_from=("m0",))
     assert await store.task_messages.attach(R, made.id, ["m1", "m2"], "output", who="me") == 2
     assert await store.task_messages.attach(R, "T-1", Span(first=2, last=4), "reference", who="me", thread="t1") == 3
+    changes = (await store.tasks.history(R, "T-1")).items
+    assert await store.task_messages.attach(R, "T-1", ["m2", "m1", "m2"], "output", who="me") == 0
+    assert await store.task_messages.attach(R, "T-1", Span(first=2, last=4), "reference", who="me", thread="t1") == 0
+    assert (await store.tasks.history(R, "T-1")).items == changes
     with pytest.raises(MessageNotFound):
         await store.task_messages.attach(R, "T-1", ["m5", "nothing"], "output", who="me")
     with pytest.raises(InputError):

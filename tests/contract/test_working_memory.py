@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from conftest import FakeClock, OpenStore
-from memolog.documents import edited_section, merged_patch, replaced, restored
+from memolog.documents import Change, edited_section, merged_patch, replaced, restored
 from memolog.domain.errors import (
     DocumentConflict,
     DocumentInvalid,
@@ -107,6 +107,22 @@ async def test_the_loser_of_a_race_is_told(store: Store) -> None:
     for read in (9, -1):
         with pytest.raises(InputError):
             await store.working_memory.change("alice", replaced("x"), who="z", most=MOST, read=read)
+
+
+@pytest.mark.parametrize("form", ["markdown", "json"])
+async def test_a_conflict_names_who_wrote_that_part(store: Store, form: str) -> None:
+    """Not whoever wrote last somewhere else, and least of all whoever makes the change."""
+
+    def put(name: str, text: str) -> Change:
+        return edited_section(name, text) if form == "markdown" else merged_patch({name: text})
+
+    await store.working_memory.change("alice", put("A", "a"), who="x", most=MOST)
+    for who, name in (("early", "B"), ("ben", "A"), ("late", "A"), ("mira", "C")):
+        await store.working_memory.change("alice", put(name, f"by {who}"), who=who, most=MOST)
+    with pytest.raises(DocumentConflict, match="changed by ben: it is at version 5, this change was made from 1"):
+        await store.working_memory.change("alice", put("A", "2"), who="mira", most=MOST, read=1)
+    with pytest.raises(DocumentConflict, match="changed by mira"):
+        await store.working_memory.change("alice", put("C", "2"), who="ben", most=MOST, read=1)
 
 
 async def test_the_first_writer_of_all(store: Store) -> None:

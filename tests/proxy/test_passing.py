@@ -94,6 +94,28 @@ async def test_what_the_provider_refuses_for_good_is_not_kept(tmp_path: Path, ap
         assert "Bad." not in json.dumps(said_in(world.upstream.seen[-1]))
 
 
+@pytest.mark.parametrize("api", APIS)
+async def test_what_is_refused_later_is_not_kept_either(tmp_path: Path, api: str) -> None:
+    """A question that failed is asked again and refused: at once, or within a stream that began well."""
+    error = {"type": "error", "code": "invalid_prompt", "error": {"type": "invalid_request_error", "message": "Bad."}}
+    stream = Response(f"event: error\ndata: {json.dumps(error)}\n\n", 200, media_type="text/event-stream")
+    busy = (
+        bytes(stream.body)
+        .replace(b"invalid_request_error", b"overloaded_error")
+        .replace(b"invalid_prompt", b"server_error")
+    )
+    failing = Response(busy, 200, media_type="text/event-stream")
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        await world.talk(api).say("Good.")
+        kept = await world.lines()
+        for refusal in (JSONResponse({"error": {}}, 400), stream):
+            world.upstream.script = scripted(Response(b"busy", 500), failing, refusal)
+            for lines in ([*kept, "user: Hello."], [*kept, "user: Hello."], kept):
+                sent = {**BODIES[api], "stream": True}
+                await world.http.post(PATHS[api], json=sent, headers=THREAD)
+                assert await world.lines() == lines
+
+
 async def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
     """The client is told who could not be reached, in words that its library understands; what was said is kept."""
     nowhere = "http://127.0.0.1:9"

@@ -324,6 +324,7 @@ _VALUES: list[Case] = [
     yes(M, {"action": "link", "task": "T-1", "messages": [1, 2]}, '"linked": 2', "numbers"),
     yes(M, {"action": "link", "task": "T-1", "messages": "1-2"}, '"linked": 2', "a span"),
     yes(M, {"action": "link", "task": "T-1", "messages": ["#1..2"]}, '"linked": 2', "a span, written otherwise"),
+    yes(M, {"action": "link", "task": "T-1", "messages": ["1-2", "2", "m2"]}, '"linked": 2', "the same ones again"),
     yes(
         M,
         {"action": "link", "task": "T-1", "messages": "m1, m2", "as": "result"},

@@ -238,6 +238,47 @@ def test_what_the_log_says_is_not_repeated() -> None:
     assert "Braga" in text_of(again)
 
 
+ASKED = "Which port does the staging database listen on?"
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        pytest.param("It listens on 5433 since the move.", [f"User asked: {ASKED}", "-> It listens on 5433"], id="new"),
+        pytest.param("It is 5499.", [f"User asked: {ASKED}", "-> 5499"], id="new and short"),
+        pytest.param("It is 5432.", [], id="the same and short"),
+        pytest.param("The staging database listens on port 5432, behind the gateway.", [], id="the same"),
+    ],
+)
+def test_a_question_that_is_asked_again_stays_with_its_answer(answer: str, lines: list[str]) -> None:
+    """Where the answer differs both are kept, where the log has that answer to it neither is; what follows is untouched."""
+    first = [
+        row(1, "user", ASKED),
+        row(2, "assistant", "It is 5432. The staging database listens on port 5432, behind the gateway."),
+        row(3, "user", "I moved it to Braga last week."),
+        row(4, "assistant", "It is 5499."),
+    ]
+    made = seen(*first)
+    # The places of drafts count from 0.
+    parents = [None if draft.parent is None else draft.parent + 1 for draft in made.observations]
+    observed = [replace(one, parent=parent) for one, parent in zip(stored(made), parents, strict=True)]
+    previous = render_group(handle="g1", observations=observed, previous=None, alias=None, is_reflection=False)
+    again = observe(
+        ObserveInput(
+            messages=(row(5, "user", ASKED), row(6, "assistant", answer), row(7, "user", "My cat is called Tesla.")),
+            previous=previous,
+        ),
+        COUNTER,
+    )
+    drafts = again.observations
+    assert drafts[-1].text.startswith("User: My cat")
+    assert len(drafts) == len(lines) + 1
+    for draft, line in zip(drafts, lines, strict=False):
+        assert draft.text.startswith(line)
+    if lines:
+        assert drafts[1].parent == 0
+
+
 # ---------------------------------------------------------------- what tools do
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, cast
 from urllib.parse import quote, unquote
 
 from memolog.adapters.exact import Answer, Json
-from memolog.adapters.news import after_last_answer, has_answer, is_known, unsaved, with_names
-from memolog.adapters.sending import encodable, is_refused
+from memolog.adapters.news import after_last_answer, has_answer, is_known, said_again, unsaved, with_names
+from memolog.adapters.sending import encodable, is_refused, tells_refusal, weight
 from memolog.adapters.sse import Events
 from memolog.context import Context
 from memolog.domain.errors import InputError, MemologError, ThreadNotFound
@@ -22,7 +22,7 @@ from memolog.domain.message import Message, NewMessage, TextPart
 from memolog.domain.run import Usage
 from memolog.runtime.memory import Memory
 
-__all__ = ["Api", "Bound", "Exchange", "OpenTurn", "Stream", "at", "new_messages"]
+__all__ = ["Api", "Bound", "Exchange", "OpenTurn", "Stream", "at"]
 
 _log = logging.getLogger("memolog")
 
@@ -65,6 +65,10 @@ class Api(Protocol):
         """Return the request with a context in the place of what the caller said."""
         ...
 
+    def own(self, body: Json) -> list[Any] | None:
+        """Return the instructions of a request, in whatever form; None if the provider adds what we do not see."""
+        ...
+
     def answer(self, data: Json) -> Answer:
         """Return what was answered."""
         ...
@@ -93,7 +97,9 @@ class OpenTurn(Protocol):
         """Save what is new and return what the model should see."""
         ...
 
-    async def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
+    async def record(
+        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+    ) -> None:
         """Save what the model answered."""
         ...
 
@@ -183,7 +189,9 @@ class Exchange:
             else bound.memory.turn(thread, resource, model=self._model, zone=bound.zone, settings=bound.settings)
         )
         self._begun: tuple[NewMessage, ...] = ()
-        self._is_over = False
+        self._is_over = self._has_refusal = False
+        self.said_again: tuple[int, ...] = ()
+        """What the request says once more, of what nobody has answered: it goes with the rest where the provider refuses it."""
         self._events, self._stream, self._bytes = Events(), api.stream(), b""
         self._is_streamed = False
         self.has_come = False
@@ -203,7 +211,8 @@ class Exchange:
         if self._own is not None:
             await self._own.__aenter__()
         try:
-            new = await new_messages(self._bound.memory, self._resource, self._thread, given)
+            new, again = await _news(self._bound.memory, self._resource, self._thread, given)
+            self.said_again = tuple(row.seq for row in again)
             # What a request ends with in the model's own voice is the beginning of the answer: it is saved with that.
             count = len(new) - (_is_begun(new) if self._api.goes_on else 0)
             new, self._begun = new[:count], new[count:]
@@ -232,6 +241,7 @@ class Exchange:
             self._bytes += chunk
             return False
         for event in self._events.feed(chunk):
+            self._has_refusal |= tells_refusal(event)
             self._stream.add(event)
         # A chat may tell what it cost after its last word.
         return self._events.is_done or (self._stream.is_whole and not self._api.path.endswith("/completions"))
@@ -240,12 +250,20 @@ class Exchange:
         """Learn what is coming: events, or one JSON object."""
         self._is_streamed = "event-stream" in content_type
 
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether a stream that began well ended with a refusal, before it said anything."""
+        return self._has_refusal and self._api.answer(self._stream.response()).message is None
+
     async def end(self) -> None:
-        """Record the answer as far as it came, and leave the turn."""
+        """Record the answer as far as it came, and leave the turn; a refusal is as one that came at once."""
         if self._is_over:
             return
         try:
-            await self._record()
+            if self.is_refused:
+                await self._take_back()
+            else:
+                await self._record()
         except BaseException as error:
             await self.leave(error)
             raise
@@ -253,15 +271,20 @@ class Exchange:
 
     async def fail(self, error: BaseException) -> None:
         """Leave the turn without an answer; what the provider refuses for good is taken back, if the turn is our own."""
-        if self._own is not None and not self._is_over and is_refused(getattr(error, "status_code", None)):
-            try:
-                await self._own.discard()
-            except MemologError:
-                # The provider's error is what the caller must see; that this failed is told as an event.
-                if self._bound.memory.config.strict:
-                    raise
-                _log.exception("what the provider refused cannot be taken back")
+        if not self._is_over and is_refused(getattr(error, "status_code", None)):
+            await self._take_back()
         await self.leave(error)
+
+    async def _take_back(self) -> None:
+        if self._own is None:
+            return
+        try:
+            await self._own.discard(also=self.said_again)
+        except MemologError:
+            # The provider's error is what the caller must see; that this failed is told as an event.
+            if self._bound.memory.config.strict:
+                raise
+            _log.exception("what the provider refused cannot be taken back")
 
     async def leave(self, error: BaseException | None) -> None:
         """Leave the turn; what was said in it stays."""
@@ -269,6 +292,11 @@ class Exchange:
             self._is_over = True
             if self._own is not None:
                 await self._own.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+
+    def _beside(self) -> int | None:
+        """Return how many tokens the request had beside the context."""
+        own = self._api.own(self._body)
+        return None if own is None else weight(own, self._body.get("tools"), self._bound.memory.counter)
 
     async def _record(self) -> None:
         data: object = self._stream.response() if self._is_streamed else None
@@ -282,7 +310,7 @@ class Exchange:
         if not messages and answer.usage is None:
             return
         try:
-            await self._turn.record(*messages, model=self._model, usage=answer.usage)
+            await self._turn.record(*messages, model=self._model, usage=answer.usage, beside=self._beside())
         except InputError:
             # What a model says is not the caller's to mend: an answer that cannot be kept is an answer all the same.
             if self._own is None or self._bound.memory.config.strict:
@@ -290,18 +318,21 @@ class Exchange:
             _log.exception("an answer cannot be remembered")
 
 
-async def new_messages(
+async def _news(
     memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
-) -> tuple[NewMessage, ...]:
-    """Return what of a list the thread does not have yet; without a database to ask, what follows the last answer."""
+) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
+    """Return what of a list the thread does not have yet, and what it has and the list says again.
+
+    Without a database to ask, what follows the last answer is new.
+    """
     try:
         stored = await _stored(memory, resource, thread, given)
-        return with_names(unsaved(given, stored), (*stored, *given))
+        return with_names(unsaved(given, stored), (*stored, *given)), said_again(given, stored)
     except MemologError as error:
         if memory.config.strict or isinstance(error, InputError):
             raise
         _log.warning("what is new cannot be told from what is stored: %s", error)
-        return with_names(after_last_answer(given), given)
+        return with_names(after_last_answer(given), given), ()
 
 
 async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:

@@ -121,10 +121,12 @@ class GuardedTurn:
         await self._check("input", (*messages, *ephemeral))
         return self._context
 
-    async def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
+    async def record(
+        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+    ) -> None:
         """Save what the model answered, if every output guard lets it pass."""
         await self._check("output", messages)
-        await self._turn.record(*messages, model=model, usage=usage)
+        await self._turn.record(*messages, model=model, usage=usage, beside=beside)
 
     async def discard(self) -> None:
         """Withdraw what this turn saved, as if it had not been said, and end the turn."""
@@ -167,9 +169,11 @@ class SyncGuardedTurn:
         """Save what is new and return what the model should see, if every input guard lets it pass."""
         return self._call(self.inner.prepare(*messages, ephemeral=ephemeral, model=model))
 
-    def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
+    def record(
+        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+    ) -> None:
         """Save what the model answered, if every output guard lets it pass."""
-        self._call(self.inner.record(*messages, model=model, usage=usage))
+        self._call(self.inner.record(*messages, model=model, usage=usage, beside=beside))
 
     def discard(self) -> None:
         """Withdraw what this turn saved, as if it had not been said, and end the turn."""

@@ -15,26 +15,40 @@ Answers are recognised by their calls and words; what a model thought, and how a
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from memolog.adapters.exact import Said, json_text
 from memolog.domain.message import FilePart, NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
-__all__ = ["after_last_answer", "has_answer", "is_known", "unsaved", "with_names"]
+__all__ = ["after_last_answer", "has_answer", "is_known", "said_again", "unsaved", "with_names"]
+
 
 Mark: TypeAlias = tuple[str, ...]
 _NOTHING: Final[tuple[Mark, ...]] = ()
+S = TypeVar("S", bound=Said)
 
 
 def unsaved(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[NewMessage, ...]:
     """Return the messages that the store does not have yet; `stored` is the end of what it has, or all of it."""
+    start, count = _said_before(given, stored)
+    return tuple(given[start + count :])
+
+
+def said_again(given: Sequence[NewMessage], stored: Sequence[S]) -> tuple[S, ...]:
+    """Return the end of what is stored that the list says once more, since nobody has answered it."""
+    _, count = _said_before(given, stored)
+    return tuple(stored[len(stored) - count :])
+
+
+def _said_before(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[int, int]:
+    """Return where history ends in the list, and how much of what follows is stored."""
     known = [_marks(said) for said in stored]
     start, since = _history(given, stored, known)
     rest = [_marks(message) for message in given[start:]]
     for count in range(min(len(rest), len(since)), 0, -1):
         if rest[:count] == since[-count:]:
-            return tuple(given[start + count :])
-    return tuple(given[start:])
+            return start, count
+    return start, 0
 
 
 def has_answer(given: Sequence[Said]) -> bool:

@@ -3,7 +3,7 @@
 Knows how observations look in the prefix. Says nothing that depends on the present, so that the text stays true.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from typing import Final
 
@@ -11,7 +11,7 @@ from memolog.context.dates import gap_mark, local
 from memolog.context.escape import element, escape, one_line
 from memolog.domain.observation import MARKS, Observation
 
-__all__ = ["last_date", "render_group"]
+__all__ = ["last_date", "reading_order", "render_group"]
 
 _SHOWN_MARKS: Final = frozenset({"high", "done"})
 _HIDDEN_STATES: Final = frozenset({"retracted", "deleted"})
@@ -45,10 +45,24 @@ def last_date(observations: Sequence[Observation]) -> date | None:
     return max(filter(None, days), default=None)
 
 
+def reading_order(observations: Iterable[Observation], groups: Sequence[str]) -> list[Observation]:
+    """Return the lines of these groups as a reader of the log meets them: group by group, and in each as it is rendered."""
+    by_group: dict[str, list[Observation]] = {group: [] for group in groups}
+    for observation in observations:
+        by_group.setdefault(observation.group, []).append(observation)
+    ordered: list[Observation] = []
+    for lines in by_group.values():
+        roots, children = _tree(lines)
+        todo = list(reversed(roots))
+        while todo:
+            ordered.append(todo.pop())
+            todo.extend(reversed(children.pop(ordered[-1].ordinal, [])))
+    return ordered
+
+
 def _lines(shown: list[Observation], previous: date | None) -> Iterator[str]:
-    """Yield the lines by date, the undated last; within a day the order of the run stays."""
+    """Yield the lines by date."""
     roots, children = _tree(shown)
-    roots.sort(key=lambda observation: (_day(observation) is None, _day(observation) or date.min))
     heading: str | None = None
     for root in roots:
         day = _day(root)
@@ -61,7 +75,10 @@ def _lines(shown: list[Observation], previous: date | None) -> Iterator[str]:
 
 
 def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[Observation]]]:
-    """Return the lines that stand by themselves, and those under each ordinal; a missing parent leaves its child on top."""
+    """Return the lines that stand by themselves, and those under each ordinal; a missing parent leaves its child on top.
+
+    The first are in the order of their dates, the undated last; within a day the order of the run stays.
+    """
     ordinals = {observation.ordinal for observation in shown}
     roots: list[Observation] = []
     children: dict[int, list[Observation]] = {}
@@ -72,6 +89,7 @@ def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[O
             roots.append(observation)
         else:
             children.setdefault(parent, []).append(observation)
+    roots.sort(key=lambda observation: (_day(observation) is None, _day(observation) or date.min))
     return roots, children
 
 

@@ -6,7 +6,7 @@ runs it again on what is there then.
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
@@ -21,6 +21,7 @@ __all__ = [
     "Change",
     "SectionMode",
     "Wanted",
+    "author_of_conflict",
     "checked",
     "edited_section",
     "merged_patch",
@@ -173,6 +174,18 @@ def settled(present: Document, base: DocumentVersion, change: Change) -> Wanted:
 
 def _conflict(present: Document, base: DocumentVersion, parts: tuple[str, ...]) -> DocumentConflict:
     return DocumentConflict(base.number, present.current.number, present.current.by, parts)
+
+
+def author_of_conflict(
+    present: Document, base: DocumentVersion, between: Sequence[DocumentVersion], change: Change
+) -> str:
+    """Return who first wrote what a change runs into, of those who wrote since; `between` is oldest first."""
+    for version in between:
+        try:
+            settled(replace(present, current=version), base, change)
+        except (DocumentConflict, DocumentInvalid):
+            return version.by
+    return present.current.by
 
 
 def checked(wanted: Wanted, most: int) -> Wanted:

@@ -249,9 +249,10 @@ class Conflict(MemologError):
 
 
 class DocumentConflict(Conflict):
-    """Somebody else changed the same part of the working memory."""
+    """Somebody else changed the same part of the working memory; `parts` are what both changed, if that is known."""
 
     def __init__(self, read: int, present: int, by: str, parts: tuple[str, ...]) -> None:
+        self.parts = parts
         where = f" Both changed: {', '.join(parts)}." if parts else ""
         super().__init__(
             f"The working memory was changed by {by}: it is at version {present}, this change was made from {read}.",

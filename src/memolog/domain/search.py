@@ -30,6 +30,8 @@ class SearchResult:
     snippet: str
     """The part of the content around the hits, each of them between « and »."""
     at: datetime
+    zone: str | None = None
+    """Where whoever said it was then, if that is known."""
     thread: str | None = None
     seq: int | None = None
     role: Role | None = None

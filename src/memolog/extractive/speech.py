@@ -7,6 +7,7 @@ is not said again. Knows nothing of tools or of how lines look.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from memolog.extractive.choosing import Candidate, choose
@@ -73,6 +74,8 @@ _NAMED: Final = frozenset({"head", "pair", "row", "code"})
 _LONGEST: Final = 600
 _LONGEST_WORD: Final = 200
 _REPEATED: Final = 24
+# A line that stands by itself, or the end of its group.
+_NEXT_ROOT: Final = re.compile(r"\n(?! )")
 _SHORTENED: Final = 0.94
 
 
@@ -83,7 +86,8 @@ def kept_pieces(speeches: Sequence[Speech], previous: str) -> list[Piece]:
     known: set[str] = set()
     user = [speech for speech in speeches if speech.is_user]
     others = [speech for speech in speeches if not speech.is_user]
-    offers = _fresh(_user_offers(user, english=english), previous)
+    offered = list(_user_offers(user, english=english))
+    offers = _fresh(offered, previous)
     kept = _of_users(user, offers, known)
     spent = sum(offer.candidate.cost for offer in kept)
     whole = _fresh(_offers((speech for speech in others if _is_short(speech)), english=english), previous)
@@ -94,6 +98,10 @@ def kept_pieces(speeches: Sequence[Speech], previous: str) -> list[Piece]:
     least = sum(max(_ASSISTANT_LEAST * len(speech.text), min(_MESSAGE_LEAST, len(speech.text) / 4)) for speech in long)
     rest = _fresh(_offers(long, english=english), previous)
     kept += whole + _chosen(rest, max(total / _RATIO - spent, least), known)
+    if len(offers) < len(offered):
+        fresh = {(offer.piece.number, offer.piece.order) for offer in offers}
+        asked = [o for o in offered if o.piece.asks and (o.piece.number, o.piece.order) not in fresh]
+        kept = _with_questions(kept, asked, speeches, previous)
     kept.sort(key=lambda offer: (offer.piece.number, offer.piece.order))
     worded = [offer.piece._replace(text=_worded(offer)) for offer in kept]
     return [piece for piece in worded if piece.text]
@@ -126,6 +134,43 @@ def _fresh(offers: Iterable[_Offer], previous: str) -> list[_Offer]:
     if not previous:
         return list(offers)
     return [offer for offer in offers if len(words := _worded(offer)) < _REPEATED or escape(words) not in previous]
+
+
+def _with_questions(
+    kept: list[_Offer], asked: Sequence[_Offer], speeches: Sequence[Speech], previous: str
+) -> list[_Offer]:
+    """Return what is kept, with the questions that the log has already beside their answers.
+
+    An answer says little without its question. Where the log has the same answer to it, both are left out.
+    """
+    questions = {number: list(found) for number, found in groupby(asked, lambda offer: offer.piece.number)}
+    for number, answers in _answers(speeches).items():
+        told = [offer for offer in kept if offer.piece.number in answers]
+        if number not in questions or not told:
+            continue
+        before = _after(escape(_worded(questions[number][-1])), previous)
+        if all(escape(_worded(offer)) in before for offer in told):
+            kept = [offer for offer in kept if offer.piece.number not in answers]
+        else:
+            kept = [*kept, *questions[number]]
+    return kept
+
+
+def _answers(speeches: Sequence[Speech]) -> dict[int, set[int]]:
+    """Return which messages follow each message of a user, before the next one."""
+    found: dict[int, set[int]] = {}
+    last: int | None = None
+    for speech in speeches:
+        if speech.is_user:
+            last = speech.number
+        elif last is not None:
+            found.setdefault(last, set()).add(speech.number)
+    return found
+
+
+def _after(question: str, previous: str) -> str:
+    """Return what the log says beneath a question, the last time that it has it."""
+    return _NEXT_ROOT.split(previous[previous.rfind(question) :], 1)[0]
 
 
 # ---------------------------------------------------------------- what is offered

@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
+from memolog.context.dates import local
 from memolog.domain.codec import dumps
 from memolog.domain.errors import InputError, NotFound
 from memolog.domain.observation import MARKS, Observation
@@ -99,14 +100,15 @@ async def _write(store: Store, file: IO[bytes], resources: tuple[str, ...], now:
 
 
 def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
-    """Return observations for people: by date, each with its mark, its time and what it comes from."""
+    """Return observations for people: by date, each with its mark, its time where it was said, and what it comes from."""
     written, day = [f"# {' '.join(title.split())}", ""], None
     for line in lines:
-        if line.said_at is not None and line.said_at.date() != day:
-            day = line.said_at.date()
+        said = local(line.said_at, line.zone) if line.said_at else None
+        if said is not None and said.date() != day:
+            day = said.date()
             written += [*([""] if written[-1] else []), f"## {day:%Y-%m-%d}", ""]
         spans = (f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
-        at = f" ({line.said_at:%H:%M})" if line.said_at else ""
+        at = f" ({said:%H:%M})" if said else ""
         cited = ", ".join(spans)
         indent = "  " if line.parent is not None else ""
         text = " ".join(line.text.split())

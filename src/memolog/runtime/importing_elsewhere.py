@@ -1,6 +1,7 @@
 """Imports from other systems: conversations into threads, with true times and ids that stay the same.
 
-Knows how conversations are saved and counted. Knows no format: those are in `memolog.transfer`.
+Knows how conversations are saved and counted, and that a folder may hold exports of ours among them. Knows no format: those are
+in `memolog.transfer`, and the exports' in `importing`.
 """
 
 from collections import Counter
@@ -11,7 +12,8 @@ from memolog.documents.changes import replaced
 from memolog.domain.errors import InputError, MessageConflict, ThreadExists, ThreadNotFound
 from memolog.domain.message import NewMessage
 from memolog.domain.transfer import ImportReport, Skipped
-from memolog.runtime.importing import Progress
+from memolog.runtime.exporting import FORMAT
+from memolog.runtime.importing import Progress, import_export
 from memolog.store import Store
 from memolog.transfer import Conversation, detect, read_source
 
@@ -40,6 +42,15 @@ class Tally:
         """Note what was left out."""
         self.skipped.append(Skipped(where=where, why=why))
 
+    def take(self, report: ImportReport) -> None:
+        """Add what another import did."""
+        self.resources.update(dict.fromkeys(report.resources))
+        self.added.update(report.added)
+        self.same.update(report.unchanged)
+        self.kept.update(report.kept)
+        self.left.update(report.left)
+        self.skipped += report.skipped
+
     def report(self) -> ImportReport:
         """Return all of it."""
         return ImportReport(
@@ -63,24 +74,39 @@ async def import_files(
     dry_run: bool,
     progress: Progress | None,
 ) -> ImportReport:
-    """Take in the conversations of a file, or of every JSON file in a folder."""
-    if resource is None:
+    """Take in the conversations of a file, or what every JSON file in a folder holds."""
+    kinds, unknown = _kinds(_files(source), format_)
+    if resource is None and set(kinds.values()) != {FORMAT}:
         raise InputError(
             "The source does not say whose memory this is.", then='Name it: resource="alice", or --resource alice.'
         )
-    files = _files(source)
-    tally = Tally(format=format_ or detect(files[0]), dry_run=dry_run, progress=progress)
+    tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown)
+    for file, kind in kinds.items():
+        if kind == FORMAT:
+            tally.take(await import_export(store, file, resource=resource, dry_run=dry_run, progress=progress))
+            continue
+        for conversation in read_source(file, kind):
+            await save_conversation(store, conversation, conversation.resource or resource or "", tally)
+    return tally.report()
+
+
+def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], list[Skipped]]:
+    """Return the format of each file, and which are in none; raises InputError if none is in any."""
+    kinds, unknown = dict[Path, str](), list[Skipped]()
     for file in files:
         try:
-            kind = format_ or detect(file)
+            kinds[file] = format_ or detect(file)
         except InputError as error:
             if len(files) == 1:
                 raise
-            tally.skip(file.name, error.what)
-            continue
-        for conversation in read_source(file, kind):
-            await save_conversation(store, conversation, conversation.resource or resource, tally)
-    return tally.report()
+            unknown.append(Skipped(where=file.name, why=error.what))
+    if not kinds:
+        raise InputError(
+            f"None of the {len(files)} files is in a format that is known.",
+            why=f"The first: {unknown[0].why}",
+            then="Name their format.",
+        )
+    return kinds, unknown
 
 
 def _files(source: Path) -> list[Path]:

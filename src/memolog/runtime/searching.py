@@ -219,10 +219,11 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
         content=text,
         snippet=marker.snippet(text),
         at=from_micros(row[2]),
+        zone=None if is_task else row[7],
         state=row[3],
         thread=None if is_task else row[6],
         task=row[0] if is_task else None,
-        handle=row[1] if is_task else row[7],
+        handle=row[1] if is_task else row[8],
         parts=one.parts,
     )
 
@@ -237,6 +238,7 @@ def _of_message(one: Scored, message: Message, rank: int, score: float, marker: 
         content=content,
         snippet=marker.snippet(searched),
         at=message.created_at,
+        zone=message.zone,
         thread=message.thread,
         seq=message.seq,
         role=message.role,

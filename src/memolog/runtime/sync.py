@@ -53,13 +53,22 @@ class SyncTurn:
         """Save what is new and return what the model should see now."""
         return self._portal.call(self._turn.prepare(*messages, ephemeral=ephemeral, model=model))
 
-    def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
-        """Save what the model answered, and learn from what its provider reported."""
-        self._portal.call(self._turn.record(*messages, model=model, usage=usage))
+    def record(
+        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+    ) -> None:
+        """Save what the model answered, and learn from what its provider reported.
 
-    def discard(self) -> None:
-        """Withdraw what this turn saved, as if it had not been said, and end the turn."""
-        self._portal.call(self._turn.discard())
+        `beside` is how many tokens the request had beside the context (instructions, tools), as the memory's counter counts
+        them; None if that cannot be told, so that nothing is learned about counting.
+        """
+        self._portal.call(self._turn.record(*messages, model=model, usage=usage, beside=beside))
+
+    def discard(self, *, also: Sequence[int] = ()) -> None:
+        """Withdraw what this turn saved, as if it had not been said, and end the turn.
+
+        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them.
+        """
+        self._portal.call(self._turn.discard(also=also))
 
     def __enter__(self) -> Self:
         self._portal.call(self._turn.__aenter__())

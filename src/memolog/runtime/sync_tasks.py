@@ -195,7 +195,7 @@ class SyncTasks:
         *,
         thread: str | None = None,
     ) -> int:
-        """Link past messages to a task, by their ids or as a span of a thread; returns how many are linked."""
+        """Link past messages to a task, by their ids or as a span of a thread; returns how many links are new."""
         return self._call(self._tasks.attach(task, messages, kind, thread=thread))
 
     def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:

@@ -228,7 +228,7 @@ class Tasks(TaskReading):
         *,
         thread: str | None = None,
     ) -> int:
-        """Link past messages to a task, by their ids or as a span of a thread; returns how many are linked."""
+        """Link past messages to a task, by their ids or as a span of a thread; returns how many links are new."""
         store = await self._store(to_write=True)
         where = thread or (self._scoped.thread if isinstance(messages, Span) else None)
         return await store.task_messages.attach(self.resource, task, messages, kind, who=self._name, thread=where)

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from memolog.config import Config
+from memolog.context.render import reading_order
 from memolog.domain.clock import Clock
 from memolog.domain.errors import InputError
 from memolog.domain.transfer import ExportReport, ImportReport
@@ -56,7 +57,8 @@ class Transferring(ABC):
         snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=False)
         ids = [group.id for group in snapshot.groups]
         lines = await kit.store.logs.observations(snapshot.log.pk, ids) if ids else ()
-        return log_as_markdown(snapshot.thread.title or thread, [line for line in lines if line.state == "active"])
+        active = [line for line in lines if line.state == "active"]
+        return log_as_markdown(snapshot.thread.title or thread, reading_order(active, ids))
 
     async def import_from(
         self,
@@ -79,7 +81,7 @@ class Transferring(ABC):
             raise InputError(f"{address} does not exist.", then="Check its name.")
         is_file = not is_server and Path(address).is_file()  # noqa: ASYNC240
         found = format or ("mastra" if is_server else detect(Path(address)) if is_file else None)
-        if found == "memolog-export":
+        if found == "memolog-export" and is_file:
             return await import_export(kit.store, Path(address), resource=resource, dry_run=dry_run, progress=progress)
         if found == "mastra":
             tally = Tally(format=found, dry_run=dry_run, progress=progress)

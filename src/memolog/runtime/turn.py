@@ -143,8 +143,14 @@ class Turn:
             self._last = made
             return made.context
 
-    async def record(self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None) -> None:
-        """Save what the model answered, and learn from what its provider reported."""
+    async def record(
+        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+    ) -> None:
+        """Save what the model answered, and learn from what its provider reported.
+
+        `beside` is how many tokens the request had beside the context (instructions, tools), as the memory's counter counts
+        them; None if that cannot be told, so that nothing is learned about counting.
+        """
         self._check_open()
         if usage is not None and not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
@@ -161,12 +167,15 @@ class Turn:
                 return
             try:
                 await self._save()
-                await self._learn(usage)
+                await self._learn(usage, beside)
             except Exception as error:  # noqa: BLE001 - memory never breaks the agent
                 await self._degrade("recording the answer", error)
 
-    async def discard(self) -> None:
-        """Withdraw what this turn saved, as if it had not been said, and end the turn."""
+    async def discard(self, *, also: Sequence[int] = ()) -> None:
+        """Withdraw what this turn saved, as if it had not been said, and end the turn.
+
+        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them.
+        """
         self._check_open()
         self._is_over = True
         self._unsaved.clear()
@@ -177,7 +186,7 @@ class Turn:
         now = kit.clock.now()
         try:
             gone: WithdrawnRows = await kit.store.withdrawals.withdraw(
-                self.resource, self.thread, self.id, after=0, now=now, render=kit.core.rerender
+                self.resource, self.thread, self.id, after=0, also=also, now=now, render=kit.core.rerender
             )
         except ThreadNotFound:
             # Nothing was saved yet, or the thread was deleted with all that was: there is nothing to take back.
@@ -342,14 +351,14 @@ class Turn:
         is_near = self._uncovered >= config.threshold - step
         return self._unspanned >= (step // 2 if is_near else step)
 
-    async def _learn(self, usage: Usage | None) -> None:
+    async def _learn(self, usage: Usage | None, beside: int | None) -> None:
         if usage is None:
             return
         store = self._kit.store
         await store.ledger.add(self.resource, replace(usage, thread=usage.thread or self.thread))
-        counted = self._last.context.tokens.total if self._last else 0
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        if counted > 0 and reported > 0:
+        if self._last is not None and beside is not None and reported > 0:
+            counted = self._last.context.tokens.total + max(beside, 0)
             await self._kit.calibrate(self.resource, usage.model, lambda known: learn(known, counted, reported))
 
     async def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:

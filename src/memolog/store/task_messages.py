@@ -44,7 +44,7 @@ class TaskMessages:
         who: str,
         thread: str | None = None,
     ) -> int:
-        """Link messages to a task, by their ids or as a span of a thread; returns how many rows are meant.
+        """Link messages to a task, by their ids or as a span of a thread; returns how many links are new.
 
         All of them or none: an id that is not there raises MessageNotFound.
         """
@@ -56,7 +56,8 @@ class TaskMessages:
         def script() -> Script[int]:
             found = yield from finding(resource, task)
             count = yield from attaching(resource, found, messages, kind, thread=thread)
-            yield change_step(found.pk, now, who, "attached", kind=kind, messages=count)
+            if count:
+                yield change_step(found.pk, now, who, "attached", kind=kind, messages=count)
             return count
 
         return await self._engine.write(script, name="task_messages.attach")
@@ -71,7 +72,7 @@ class TaskMessages:
         def script() -> Script[int]:
             found = yield from finding(resource, task)
             gone = 0
-            for thread_pk, seq, _ in (yield from _meant(resource, thread, messages)):
+            for thread_pk, seq, *_ in (yield from _meant(resource, thread, messages)):
                 where = {"task_pk": found.pk, "thread_pk": thread_pk, "seq": seq}
                 by_hand = yield q.detach(**where)
                 by_itself = yield q.unlink_own(**where)
@@ -139,10 +140,12 @@ class TaskMessages:
 def attaching(
     resource: str, found: Found, messages: Sequence[str] | Span, kind: MessageLinkKind, *, thread: str | None = None
 ) -> Script[int]:
-    """Link messages to a task, as part of a larger script; returns how many rows are meant."""
-    rows = yield from _meant(resource, thread, messages)
-    yield q.attach.many([{"task_pk": found.pk, "thread_pk": row[0], "seq": row[1], "kind": kind} for row in rows])
-    return len(rows)
+    """Link messages to a task, as part of a larger script; returns how many links are new."""
+    pks = [row[3] for row in (yield from _meant(resource, thread, messages))]
+    new = 0
+    for start in range(0, len(pks), _IDS_A_QUERY):
+        new += len((yield q.attach(task_pk=found.pk, kind=kind, pks=pks[start : start + _IDS_A_QUERY])))
+    return new
 
 
 def _linked(row: Row) -> LinkedMessage:

@@ -50,9 +50,17 @@ class Withdrawals:
         self._engine = engine
 
     async def withdraw(
-        self, resource: str, thread: str, turn: str, *, after: int, now: datetime, render: Render
+        self,
+        resource: str,
+        thread: str,
+        turn: str,
+        *,
+        after: int,
+        now: datetime,
+        render: Render,
+        also: Sequence[int] = (),
     ) -> Withdrawn:
-        """Withdraw what a turn saved after a sequence number."""
+        """Withdraw what a turn saved after a sequence number, and `also` others, unless an answer follows them."""
         check_id("resource", resource)
         check_id("thread", thread)
         check_id("turn", turn)
@@ -63,7 +71,9 @@ class Withdrawals:
             if not rows:
                 raise ThreadNotFound(thread)
             thread_pk = rows[0][0]
-            gone = sorted(row[0] for row in (yield q.withdraw(thread_pk=thread_pk, turn=turn, after=after)))
+            rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=after)
+            more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
+            gone = sorted(row[0] for row in (*rows, *more))
             runs: list[str] = []
             groups: list[str] = []
             observations: list[str] = []

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from memolog.documents.changes import Change, Wanted, checked, replaced, settled
+from memolog.documents.changes import Change, Wanted, author_of_conflict, checked, replaced, settled
 from memolog.domain.clock import Clock
 from memolog.domain.codec import JsonObject, decode, dumps, encode, loads, object_text, pack, unpack
 from memolog.domain.errors import Conflict, DocumentConflict, DocumentNotFound, InputError, ThreadNotFound
@@ -40,6 +40,8 @@ logs = load_queries("logs")
 OBSERVER = "observer"
 """Who a change is by that was made from the log."""
 _ATTEMPTS = 8
+_MOST_BLAMED = 200
+"""How many of the latest versions are looked through for who wrote what a change runs into."""
 _WHOLE = 0
 """Stands for the resource where a thread's key is asked for; no thread has it."""
 
@@ -191,7 +193,16 @@ def changing(
             if read
             else DocumentVersion(number=0, text="", by=who, at=present.current.at)
         )
-        wanted = settled(present, base, change)
+        try:
+            wanted = settled(present, base, change)
+        except DocumentConflict as conflict:
+            if not conflict.parts:
+                raise
+            # The latest version may be by another, even by whoever makes this change: who is named is who wrote these parts.
+            since = min(number - 1 - read, _MOST_BLAMED)
+            between = yield q.versions_before(resource=resource, thread_pk=thread_pk, before=number, limit=since)
+            by = author_of_conflict(present, base, [_version_from_row(row) for row in reversed(between)], change)
+            raise DocumentConflict(read, number, by, conflict.parts) from None
     wanted = checked(wanted, most)
     if present is not None and wanted == Wanted(
         text=present.current.text, format=present.format, schema=present.schema

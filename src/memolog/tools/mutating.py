@@ -123,7 +123,8 @@ async def _link(scope: Scope, action: Link) -> dict[str, Any]:
             ids.append(name)
     if ids:
         linked += await scope.tasks.attach(task, ids, action.as_, thread=action.thread and thread)
-    return {"task": shown_task(await scope.tasks.get(task)), "linked": linked, "as": action.as_}
+    view = await scope.tasks.show(task)
+    return {"task": shown_task(view.task), "linked": linked, "in_all": view.messages, "as": action.as_}
 
 
 # ---------------------------------------------------------------- what stays in sight

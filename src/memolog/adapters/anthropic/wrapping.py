@@ -46,6 +46,10 @@ class MessagesApi:
         made = messages.to_request(context, system=body.get("system"), mark=self._mark, marks_elsewhere=marks)
         return {**body, **made}
 
+    def own(self, body: Json) -> list[Any]:
+        """Return the instructions of a request."""
+        return [body.get("system")]
+
     def answer(self, data: Json) -> Answer:
         """Return what was answered."""
         return messages.from_response(data)

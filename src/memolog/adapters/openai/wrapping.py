@@ -38,6 +38,10 @@ class ChatApi:
         instructions = chat.split(body.get("messages") or ())[0]
         return {**body, **chat.to_request(context, instructions=instructions)}
 
+    def own(self, body: Json) -> list[Any]:
+        """Return the instructions of a request."""
+        return list(chat.split(body.get("messages") or ())[0])
+
     def answer(self, data: Json) -> Answer:
         """Return what was answered."""
         return chat.from_response(data)
@@ -70,6 +74,12 @@ class ResponsesApi:
             is_stored=body.get("store") is not False,
         )
         return {**body, **made}
+
+    def own(self, body: Json) -> list[Any] | None:
+        """Return the instructions of a request; None if the provider adds a conversation of its own."""
+        if body.get("previous_response_id") or body.get("conversation"):
+            return None
+        return [body.get("instructions"), *responses.split(body.get("input") or ())[0]]
 
     def answer(self, data: Json) -> Answer:
         """Return what was answered."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from memolog.apps.cli.opening import chosen_thread, refuse_unknown
-from memolog.apps.cli.telling import clean, one_line, told, when
+from memolog.apps.cli.telling import clean, local, one_line, told, when
 from memolog.apps.cli.verb import Answer, Call, InThread, verb
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _result(result: "SearchResult") -> "Iterator[Text]":
     # A handle counts within a log; where the result does not say of which thread, its id leads there all the same.
     place = " ".join(filter(None, (result.thread, number, None if result.thread or result.task else result.id)))
     who = " ".join(filter(None, (result.role or result.state, result.speaker)))
-    head = f"{result.source} · {who} · {place} · {when(result.at)}"
+    head = f"{result.source} · {who} · {place} · {when(local(result.at, result.zone))}"
     yield told(f"{result.rank:>3}. ", "bold").append(clean(head), style="cyan")
     for message in result.before:
         yield _neighbour(message)

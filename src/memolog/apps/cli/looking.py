@@ -117,16 +117,15 @@ async def log(
     last: Annotated[int | None, typer.Option("--last", "-n", help="Only the newest lines.", min=1)] = None,
 ) -> Answer:
     """Show the log: the observations, by day, coloured by priority."""
+    from memolog.context.render import reading_order
+
     scope, store = call.config.scope, call.store
     snapshot = await store.logs.snapshot(call.resource, call.thread, scope, create=False)
     found = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
     handles = {group.id: group.handle for group in snapshot.groups}
-    order = {group.id: group.position for group in snapshot.groups}
     wanted = _priorities(priority)
-    lines = sorted(
-        (line for line in found if line.state == "active" and line.priority in wanted),
-        key=lambda line: (order.get(line.group, 0), line.ordinal),
-    )
+    active = [line for line in found if line.state == "active"]
+    lines = [line for line in reading_order(active, list(handles)) if line.priority in wanted]
     lines = lines[-last:] if last else lines
     data = {
         "resource": call.resource,

@@ -16,6 +16,7 @@ from memolog.apps.cli import (
     looking,
     measuring,
     mending,
+    misuse,
     moving,
     past,
     serving,
@@ -33,6 +34,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="memolog",
+    cls=misuse.Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -21,6 +21,7 @@ __all__ = [
     "acting_user",
     "chosen_resource",
     "chosen_thread",
+    "is_missing",
     "load_config",
     "moment_in",
     "refuse_missing",
@@ -48,14 +49,24 @@ def load_config(named: str | None, *, read_only: bool = False) -> "Config":
 
 def refuse_missing(address: str) -> None:
     """Raise where a file is named that is not there: only `init`, `import`, `restore` and `demo` make one."""
-    if "://" in address and not address.startswith("sqlite:"):
-        return
-    path = address.removeprefix("sqlite:///").removeprefix("sqlite://")
-    if path != ":memory:" and path.strip() and not Path(path).exists():
+    if is_missing(address):
+        path = _path_in(address)
         raise StoreUnavailable(
             f"There is no database {path}.",
             then=f"Name another with --db or MEMOLOG_DB, make it with `memolog init --db {path}`, or see `memolog demo`.",
         )
+
+
+def is_missing(address: str) -> bool:
+    """Return whether an address names a file that is not there."""
+    if "://" in address and not address.startswith("sqlite:"):
+        return False
+    path = _path_in(address)
+    return path != ":memory:" and bool(path.strip()) and not Path(path).exists()
+
+
+def _path_in(address: str) -> str:
+    return address.removeprefix("sqlite:///").removeprefix("sqlite://")
 
 
 async def chosen_resource(store: "Store", named: str | None) -> str:

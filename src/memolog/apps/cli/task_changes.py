@@ -149,7 +149,7 @@ async def claim_next(
 def _told_claim(claimed: "Claimed") -> Answer:
     from rich.console import Group
 
-    words = f"{claimed.task.handle} is {'still ' if claimed.renewed else ''}yours until {when(claimed.until)} UTC."
+    words = f"{claimed.task.handle} is {'still ' if claimed.renewed else ''}yours until {when(claimed.until)}."
     return Answer(data=claimed, show=lambda: Group(told(words, "green"), show_task(claimed.task)))
 
 
@@ -240,7 +240,7 @@ async def unlink(
     return _told_task(freed, f"{source} and {freed.handle} are no longer linked as {kind}.")
 
 
-@verb(app, needs="resource", writes=True, example="memolog tasks attach T-1 1-4 --thread atlas")
+@verb(app, needs="resource", writes=True, example="memolog tasks attach T-3 1-4 --thread atlas")
 async def attach(
     call: Call,
     task: TaskName,
@@ -255,7 +255,8 @@ async def attach(
     if is_span and not 1 <= int(first) <= int(last):
         raise InputError(f"{messages[0]} is no span.", then="Write the first and the last number, such as 12-30.")
     chosen = Span(first=int(first), last=int(last)) if is_span else messages
-    count = await _tasks(call).attach(task, chosen, sort, thread=thread)
-    return Answer(
-        data={"linked": count}, show=lambda: told(f"{count} messages are linked to {task}."), code=0 if count else 1
-    )
+    tasks = _tasks(call)
+    new = await tasks.attach(task, chosen, sort, thread=thread)
+    view = await tasks.show(task)
+    words = f"Linked to {view.task.handle} as {kind}: {new} new, {view.messages} messages in all."
+    return Answer(data={"linked": new, "in_all": view.messages}, show=lambda: told(words), code=0 if new else 1)

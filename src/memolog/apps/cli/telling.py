@@ -83,17 +83,17 @@ def told(text: str, style: str = "") -> "Text":
 
 def local(moment: datetime, zone: str | None) -> datetime:
     """Return a moment on the clock of whoever spoke, as the log shows it; in UTC where their zone is not known."""
-    from zoneinfo import ZoneInfo
+    from memolog.context.dates import local as in_zone
 
-    try:
-        return moment.astimezone(ZoneInfo(zone)) if zone else moment
-    except (KeyError, ValueError, OSError):
-        return moment
+    return in_zone(moment, zone)
 
 
 def when(moment: datetime | None) -> str:
-    """Return a moment as people write it."""
-    return "–" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+    """Return a moment as people write it, with the clock that it is on: UTC, or how far from it."""
+    if moment is None:
+        return "–"
+    clock = moment.isoformat()[-6:] if moment.utcoffset() else "UTC"
+    return f"{moment:%Y-%m-%d %H:%M} {clock}"
 
 
 def day(moment: datetime | None) -> str:

@@ -258,7 +258,9 @@ async def _answer(
     from memolog.runtime.memory import Memory
 
     resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
-    async with Memory(address, config=config) as memory:
+    # What is only tried leaves no new file behind.
+    is_tried = makes and given.get("dry_run", False) and opening.is_missing(address)
+    async with Memory(":memory:" if is_tried else address, config=config) as memory:
         call = Call(address=address, config=config, as_json=as_json, opened=memory, kit=await memory.open())
         if needs in {"resource", "thread"}:
             call.resource = await opening.chosen_resource(call.store, resource)

@@ -78,7 +78,7 @@ def _event(event: "StoredEvent") -> "Text":
     words = "  ".join(
         f"{name}={one_line(str(value), 160)}" for name, value in event.data.items() if value not in (None, [], "")
     )
-    text = told(f"{event.at:%m-%d %H:%M:%S} ", "dim").append(f"{event.thread or '–':<12} ", style="dim")
+    text = told(f"{event.at:%m-%d %H:%M:%S} UTC ", "dim").append(f"{event.thread or '–':<12} ", style="dim")
     return text.append(f"{event.kind:<16} ", style=_COLOURS.get(event.kind, "bold")).append(words)
 
 

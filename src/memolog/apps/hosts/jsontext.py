@@ -158,16 +158,18 @@ def _insert(text: str, node: Json, name: str, new: Any) -> str:
         return text[: node.start + 1] + body + text[node.end - 1 :]
     last = node.items[-1]
     is_one_line = "\n" not in text[node.start : node.end]
-    has_comma = text[_Reader(text).skip(last.end)] == ","
-    comma = "" if has_comma else ","
+    after = _Reader(text).skip(last.end)
+    has_comma = text[after] == ","
+    # Whoever puts a comma after the last one finds one there again, and when ours is gone.
+    comma, own_comma = ("", ",") if has_comma else (",", "")
+    behind = after + 1 if has_comma else last.end
     if is_one_line:
-        at = _Reader(text).skip(last.end) + 1 if has_comma else last.end
-        return f"{text[:at]}{comma} {name}{json.dumps(new, ensure_ascii=False)}{text[at:]}"
+        return f"{text[:behind]}{comma} {name}{json.dumps(new, ensure_ascii=False)}{own_comma}{text[behind:]}"
     # A comment at the end of the last line belongs to what stands before it.
     remark = _SAME_LINE.match(text, last.end)
-    at = remark.end() if remark else _Reader(text).skip(last.end) + 1 if has_comma else last.end
+    at = max(remark.end() if remark else 0, behind)
     margin = _margin(text, node.places[-1])
-    added = f"\n{margin}{name}{_dumped(text, margin, new)}"
+    added = f"\n{margin}{name}{_dumped(text, margin, new)}{own_comma}"
     return f"{text[: last.end]}{comma}{text[last.end : at]}{added}{text[at:]}"
 
 
@@ -240,5 +242,7 @@ def _cut(text: str, node: Json, index: int) -> str:
         kept = text[comma:following].strip()
         return text[:start] + (text[comma:following].lstrip() if kept else "") + text[following:]
     before = node.items[index - 1].end
-    comma = _Reader(text).skip(before)
-    return text[:before] + text[before:comma] + text[comma + 1 : start].rstrip() + text[end:]
+    comma, after = _Reader(text).skip(before), _Reader(text).skip(end)
+    if text[after] == ",":
+        return text[: comma + 1] + text[comma + 1 : start].rstrip() + text[end:after] + text[after + 1 :]
+    return text[:comma] + text[comma + 1 : start].rstrip() + text[end:]

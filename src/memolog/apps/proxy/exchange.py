@@ -45,7 +45,7 @@ class Exchange:
         self._head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
         self._chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_CHUNKS)
         self._task: asyncio.Task[None] | None = None
-        self._is_passed = False
+        self._is_passed = self._is_recorded = False
 
     # ------------------------------------------------------------ the client's side
 
@@ -106,30 +106,35 @@ class Exchange:
         kind: str = response.headers.get("content-type", "")
         remembered.headers_came(kind)
         if response.status_code < _ERROR and "event-stream" in kind:
-            await self._stream(remembered, response, Head(status=response.status_code, headers=headers))
+            await self._stream(turn, remembered, response, Head(status=response.status_code, headers=headers))
             return
         body = await response.aread()
         if response.status_code < _ERROR:
             remembered.feed(body)
-            await self._record(remembered)
+            await self._record(turn, remembered)
         elif is_refused(response.status_code):
-            await turn.discard()
+            await turn.discard(also=remembered.said_again)
         self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
 
-    async def _stream(self, remembered: Remembered, response: httpx.Response, head: Head) -> None:
+    async def _stream(self, turn: Turn, remembered: Remembered, response: httpx.Response, head: Head) -> None:
         """Pass the stream on as it comes. What ends it is held back until all is saved: the next request may follow at once."""
         self._head.set_result(head)
         try:
             async for chunk in response.aiter_bytes():
-                if remembered.feed(chunk):
-                    await self._record(remembered)
+                if remembered.feed(chunk) or remembered.is_refused:
+                    await self._record(turn, remembered)
                 await self._chunks.put(chunk)
         finally:
-            await self._record(remembered)
+            await self._record(turn, remembered)
 
-    async def _record(self, remembered: Remembered) -> None:
-        """Save the answer as far as it came, once."""
+    async def _record(self, turn: Turn, remembered: Remembered) -> None:
+        """Save the answer as far as it came, once; what was refused within a stream is taken back."""
+        if self._is_recorded:
+            return
+        self._is_recorded = True
         try:
+            if remembered.is_refused:
+                await turn.discard(also=remembered.said_again)
             await remembered.end()
         except MemologError:
             raise

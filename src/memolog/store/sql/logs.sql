@@ -239,6 +239,13 @@ WHERE log_pk = :log_pk AND kind = 'reflect' AND status IN ('running', 'failed')
 UPDATE messages SET state = 'withdrawn' WHERE thread_pk = :thread_pk AND turn = :turn AND state = 'live' AND seq > :after
 RETURNING seq
 
+-- withdraw_unanswered --
+UPDATE messages SET state = 'withdrawn'
+WHERE thread_pk = :thread_pk AND seq IN (:seqs[]) AND state = 'live'
+  AND NOT EXISTS (SELECT 1 FROM messages a
+    WHERE a.thread_pk = :thread_pk AND a.role = 'assistant' AND a.state = 'live' AND a.seq > messages.seq)
+RETURNING seq
+
 -- abandon_runs_over --
 -- A run over what was withdrawn must not bring it back: its result is refused.
 UPDATE runs SET status = 'abandoned', finished_at = :now

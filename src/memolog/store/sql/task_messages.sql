@@ -22,16 +22,19 @@ WHERE m.pk IN (SELECT a.pk FROM messages a WHERE a.task_pk = :task_pk
   AND m.state = 'live'
 
 -- by_ids --
-SELECT m.thread_pk, m.seq, m.id FROM messages m JOIN threads t ON t.pk = m.thread_pk
+SELECT m.thread_pk, m.seq, m.id, m.pk FROM messages m JOIN threads t ON t.pk = m.thread_pk
 WHERE t.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND m.id IN (:ids[]) AND m.state <> 'forgotten'
 
 -- by_span --
-SELECT m.thread_pk, m.seq, m.id FROM messages m JOIN threads t ON t.pk = m.thread_pk
+SELECT m.thread_pk, m.seq, m.id, m.pk FROM messages m JOIN threads t ON t.pk = m.thread_pk
 WHERE t.resource = :resource AND t.id = :thread AND m.seq BETWEEN :first AND :last AND m.state <> 'forgotten'
 
 -- attach --
-INSERT INTO task_messages (task_pk, thread_pk, seq, kind) VALUES (:task_pk, :thread_pk, :seq, :kind)
+-- Answers with what is new: a link that was there already is no row.
+INSERT INTO task_messages (task_pk, thread_pk, seq, kind)
+SELECT CAST(:task_pk AS BIGINT), m.thread_pk, m.seq, CAST(:kind AS TEXT) FROM messages m WHERE m.pk IN (:pks[])
 ON CONFLICT (task_pk, thread_pk, seq, kind) DO NOTHING
+RETURNING seq
 
 -- detach --
 DELETE FROM task_messages WHERE task_pk = :task_pk AND thread_pk = :thread_pk AND seq = :seq
