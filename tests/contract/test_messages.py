@@ -576,3 +576,4 @@ async def test_turns_are_kept_with_their_rows(store: Store) -> None:
     await store.messages.save("alice", "t", UserMessage("c", id="c"))
     rows = await run_sql(store, "SELECT id, turn FROM messages ORDER BY seq")
     assert rows == [("a", "turn-1"), ("b", "turn-1"), ("c", None)]
+    assert [row.turn for row in await store.messages.after("alice", "t")] == ["turn-1", "turn-1", None]

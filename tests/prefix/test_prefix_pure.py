@@ -9,7 +9,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import counts
-from memolog.context import GroupView, OtherThread, View, build, closed_cuts, last_date, mend, render_group
+from memolog.context import (
+    ContextMessage,
+    GroupView,
+    OtherThread,
+    View,
+    build,
+    closed_cuts,
+    last_date,
+    mend,
+    render_group,
+)
 from memolog.domain.message import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Observation, Priority
 from memolog.domain.thread import Hints
@@ -66,6 +76,8 @@ class Said:
     state: str = "live"
     injection: str | None = None
     is_continuation: bool = False
+    is_beside: bool = False
+    """Whether another turn said it, one that overlaps."""
 
 
 def text_of(text: str) -> tuple[Part, ...]:
@@ -82,7 +94,8 @@ def exchanges(draw: st.DrawFn) -> list[Said]:
         ids = [f"{step}.{n}" for n in range(draw(st.integers(1, 3)))]
         calls = tuple(ToolCallPart(id=id_, name="run") for id_ in ids)
         results = [Said(role="tool", parts=(ToolResultPart(call_id=id_, content=draw(words)),)) for id_ in ids]
-        between = draw(st.lists(st.just(Said(role="user", parts=text_of("meanwhile"))), max_size=1))
+        beside = st.booleans().map(lambda is_: Said(role="user", parts=text_of("meanwhile"), is_beside=is_))
+        between = draw(st.lists(beside, max_size=1))
         again = draw(st.lists(st.sampled_from(results), max_size=1))
         said += [Said(role="assistant", parts=calls), *draw(st.permutations([*results, *between])), *again]
     said += draw(
@@ -94,6 +107,9 @@ def exchanges(draw: st.DrawFn) -> list[Said]:
                     Said(role="assistant", parts=text_of("gone"), state="withdrawn"),
                     Said(role="user", parts=text_of("long"), injection="a summary"),
                     Said(role="tool", parts=(ToolResultPart(call_id="unheard of", content="late"),)),
+                    Said(role="tool", parts=(ToolResultPart(call_id="0.0", content="once more"),)),
+                    Said(role="assistant", parts=(ToolCallPart(id="open", name="run"),)),
+                    Said(role="tool", parts=(ToolResultPart(call_id="open", content="at last"),)),
                     Said(role="system", parts=text_of("a rule")),
                     Said(role="user", parts=()),
                 ]
@@ -108,13 +124,14 @@ def rows_of(history: list[list[Said]]) -> tuple[tuple[Message, ...], ...]:
     """Return the rows of each exchange, numbered through."""
     made: list[tuple[Message, ...]] = []
     seq, last = 0, ""
-    for exchange in history:
+    for number, exchange in enumerate(history):
         rows: list[Message] = []
         for said in exchange:
             seq += 1
             # A continuation never opens an exchange, and only follows what has its role.
             last = last if said.is_continuation and rows and rows[-1].role == said.role else f"m{seq}"
-            rows.append(row(seq, last, said))
+            turn = "beside" if said.is_beside else f"turn {number}"
+            rows.append(replace(row(seq, last, said), turn=turn))
         made.append(tuple(rows))
     return tuple(made)
 
@@ -156,9 +173,10 @@ def flat(history: tuple[tuple[Message, ...], ...]) -> tuple[Message, ...]:
 @checked
 @given(histories, st.data())
 def test_mended_tail_of_the_shorter_is_a_prefix(history: tuple[tuple[Message, ...], ...], data: st.DataObject) -> None:
-    """A tail that grows by whole closed exchanges keeps the messages it had."""
-    shorter = mend(flat(history[: data.draw(st.integers(0, len(history)))]))
-    longer = mend(flat(history))
+    """A tail that grows keeps the messages it had, unless a call was still open."""
+    rows = flat(history)
+    shorter = mend(rows[: data.draw(st.sampled_from(_closed_ends(rows)))])
+    longer = mend(rows)
     assert longer[: len(shorter)] == shorter
 
 
@@ -166,7 +184,11 @@ def test_mended_tail_of_the_shorter_is_a_prefix(history: tuple[tuple[Message, ..
 @given(histories)
 def test_every_call_is_followed_by_its_results(history: tuple[tuple[Message, ...], ...]) -> None:
     """After the message with calls come results for exactly these calls, and results come nowhere else."""
-    mended = list(mend(flat(history)))
+    _check_pairs(mend(flat(history)))
+
+
+def _check_pairs(messages: tuple[ContextMessage, ...]) -> None:
+    mended = list(messages)
     while mended:
         message = mended.pop(0)
         assert message.role != "tool"
@@ -182,7 +204,8 @@ def test_every_call_is_followed_by_its_results(history: tuple[tuple[Message, ...
 def test_growing_tail_extends_the_text(history: tuple[tuple[Message, ...], ...], data: st.DataObject) -> None:
     """Between activations each context extends the last one byte for byte, whatever is at the edge or passed along."""
     base = view(groups=(group("g1", "x"),), cursor=3, working_memory="facts", working_memory_now="facts")
-    earlier = build(replace(base, tail=flat(history[: data.draw(st.integers(0, len(history)))])))
+    rows = flat(history)
+    earlier = build(replace(base, tail=rows[: data.draw(st.sampled_from(_closed_ends(rows)))]))
     hints = Hints(current_task=data.draw(words), at=data.draw(moments))
     later = build(replace(base, tail=flat(history), hints=hints, now=data.draw(moments), working_memory_now="new"))
     assert later.render_without_edge().startswith(earlier.render_without_edge())
@@ -220,8 +243,103 @@ def test_trimmed_context_keeps_its_limit_or_its_least(history: tuple[tuple[Messa
     tail = flat(history)
     made, whole, least = (build(view(tail=tail, limit=most)) for most in (limit, None, 0))
     assert made.tokens.total <= max(limit, least.tokens.total)
-    assert (made.trimmed == 0) == (made == whole)
+    assert (made.trimmed == made.shortened == 0) == (made == whole)
     assert made.trimmed <= len(tail)
+
+
+# ---------------------------------------------------------------- messages of any size
+
+HUGE = "a huge text"
+
+
+@st.composite
+def conversations(draw: st.DrawFn, most_huge: int) -> tuple[Message, ...]:
+    """Return rows of many turns: calls that are answered in time, late, twice or never, and places for huge messages."""
+    rows: list[Message] = []
+    calls: list[str] = []
+    left = most_huge
+
+    def text() -> str:
+        nonlocal left
+        if left and draw(st.integers(0, 7)) == 0:
+            left -= 1
+            return HUGE
+        return draw(words)
+
+    def add(said: Said, turn: int) -> None:
+        rows.append(replace(row(len(rows) + 1, f"m{len(rows) + 1}", said), turn=f"turn {turn}"))
+
+    for turn in range(draw(st.integers(1, 6))):
+        add(Said(role="user", parts=text_of(text())), turn)
+        for _ in range(draw(st.integers(0, 2))):
+            ids = [f"c{len(calls) + n}" for n in range(draw(st.integers(1, 2)))]
+            calls += ids
+            add(Said(role="assistant", parts=tuple(ToolCallPart(id=id_, name="run") for id_ in ids)), turn)
+            answered = draw(st.lists(st.sampled_from(calls), max_size=3))
+            for id_ in answered:
+                add(Said(role="tool", parts=(ToolResultPart(call_id=id_, content=text()),)), turn)
+        if draw(st.booleans()):
+            add(Said(role="assistant", parts=text_of(text())), turn)
+    return tuple(rows)
+
+
+def inflated(tail: tuple[Message, ...], tokens: int) -> tuple[Message, ...]:
+    """Return the rows with texts of so many tokens in their places."""
+    text = "".join(f"fact {n:6} of many. " for n in range(tokens // 4)) + "the end"
+
+    def grown(part: Part) -> Part:
+        if isinstance(part, TextPart) and part.text == HUGE:
+            return TextPart(text=text)
+        return replace(part, content=text) if isinstance(part, ToolResultPart) and part.content == HUGE else part
+
+    made = [replace(message, parts=tuple(map(grown, message.parts))) for message in tail]
+    return tuple(replace(m, tokens=count_parts(m.role, m.parts, COUNTER)) for m in made)
+
+
+def _closed_ends(tail: tuple[Message, ...]) -> list[int]:
+    """Return the lengths at which the tail may be shown without a call that can still be answered."""
+    return [end for end in range(len(tail) + 1) if end in closed_cuts(tail[:end]) and not _is_reopened(tail, end)]
+
+
+def _is_reopened(tail: tuple[Message, ...], end: int) -> bool:
+    """Tell whether a turn goes on after that place that overlaps with another before it, or a message grows."""
+    turns = {message.turn for message in tail[:end]}
+    later = {message.turn for message in tail[end:]} - {tail[end - 1].turn if end else None}
+    grows = 0 < end < len(tail) and tail[end].id == tail[end - 1].id
+    return grows or bool(turns & later) or "beside" in turns & {message.turn for message in tail[end:]}
+
+
+@checked
+@given(conversations(most_huge=1))
+def test_contexts_extend_each_other_whatever_is_in_them(tail: tuple[Message, ...]) -> None:
+    """Late results and a message that breaks the limit alone change nothing of what was shown."""
+    tail = inflated(tail, 6_000)
+    for limit in (None, 6_000):
+        last = build(view(limit=limit)).render_without_edge()
+        for end in _closed_ends(tail):
+            made = build(view(tail=tail[:end], limit=limit))
+            _check_pairs(made.tail)
+            assert made.trimmed == 0
+            assert limit is None or made.tokens.total <= limit
+            shown = made.render_without_edge()
+            assert shown.startswith(last)
+            last = shown
+
+
+@checked
+@given(conversations(most_huge=6), st.sampled_from([900, 3_000]), st.integers(1_000, 4_000), st.booleans())
+def test_no_context_is_above_its_limit(tail: tuple[Message, ...], size: int, limit: int, is_covered: bool) -> None:
+    """Whatever is said, the whole fits, no pair is torn, and what is cut or left out is counted."""
+    tail = inflated(tail, size)
+    given_ = row(0, "m0", Said(role="user", parts=text_of("word " * 3_000)))
+    more = {"repeated": (given_,), "repeated_tokens": 2_500, "cursor": 1} if is_covered else {}
+    made = build(view(tail=tail, limit=limit, **more))
+    _check_pairs(made.tail)
+    assert made.tokens.total <= limit
+    whole = build(view(tail=tail, **more))
+    assert (made.trimmed == 0 and made.shortened == whole.shortened) == (made == whole)
+    if is_covered and made.trimmed and any(message.role == "user" for message in tail):
+        assert not any(message.seq == 0 for message in made.tail)
 
 
 # ---------------------------------------------------------------- groups

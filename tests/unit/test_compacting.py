@@ -145,7 +145,8 @@ def test_a_batch_never_tears_a_pair() -> None:
     """It ends before the call or after the result, whichever is nearer to its size."""
     call = message(4, ToolCallPart(id="c", name="x"), role="assistant")
     result = message(6, ToolResultPart(call_id="c", content="y"), role="tool")
-    rows = candidates(*(message(n, "a") for n in range(1, 4)), call, message(5, "b"), result, message(7, "c"))
+    between = message(5, "b", role="assistant")
+    rows = candidates(*(message(n, "a") for n in range(1, 4)), call, between, result, message(7, "c"))
     assert [seqs(choose_batch(rows, size, 99))[-1] for size in range(1, 8)] == [1, 2, 3, 3, 6, 6, 7]
     # Only up to a number: a pair that reaches beyond it waits.
     assert seqs(choose_batch(rows, 10, 5)) == [1, 2, 3]

@@ -129,9 +129,15 @@ def full_view() -> View:
         working_memory_now="# Facts\n- name: Ana\n- city: Porto <PT>",
         repeated=(row(7, "user", "Please finish the login.", speaker="Ana"),),
         tail=(
-            row(9, "assistant", "I will run the tests.", ToolCallPart(id="c1", name="run", arguments={"cmd": "test"})),
-            row(10, "user", "And tell me when you are done."),
-            row(11, "tool", ToolResultPart(call_id="c1", content="42 passed", name="run")),
+            row(
+                9,
+                "assistant",
+                "I will run the tests.",
+                ToolCallPart(id="c1", name="run", arguments={"cmd": "test"}),
+                turn="one",
+            ),
+            row(10, "user", "And tell me when you are done.", turn="two"),
+            row(11, "tool", ToolResultPart(call_id="c1", content="42 passed", name="run"), turn="one"),
             row(12, "tool", ToolResultPart(call_id="c0", content={"ok": True}, name="deploy")),
         ),
         hints=Hints(
@@ -492,9 +498,9 @@ def test_question_between_a_call_and_its_result_is_kept() -> None:
     """Where no cut is near, more is kept rather than a pair torn."""
     tail = (
         row(1, "user", "old " + "x" * 400),
-        row(2, "assistant", ToolCallPart(id="a", name="run")),
-        row(3, "user", "new"),
-        row(4, "tool", ToolResultPart(call_id="a", content="r" * 400)),
+        row(2, "assistant", ToolCallPart(id="a", name="run"), turn="one"),
+        row(3, "user", "new", turn="two"),
+        row(4, "tool", ToolResultPart(call_id="a", content="r" * 400), turn="one"),
     )
     made = build(view(tail=tail, limit=1))
     assert made.trimmed == 1

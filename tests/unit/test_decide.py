@@ -276,3 +276,18 @@ def test_back_off_grows_and_is_bounded() -> None:
     assert back_off(100, 1.0) <= 750.0
     assert breaker_is_open(1, NOW + timedelta(seconds=1), NOW)
     assert not breaker_is_open(0, NOW + timedelta(seconds=1), NOW)
+
+
+def test_what_is_repeated_fills_half_of_the_tail_at_most() -> None:
+    """A covered request that is shown again counts, but new messages keep room: an observer is not asked at every step."""
+    config = Config(observation=ObservationConfig(message_tokens=1_000), context_tokens=2_000)
+    few, many = weights(1, 400), weights(2, 275)
+    assert state(few, repeated_tokens=900).tail_tokens == 1_300
+    assert state(few, repeated_tokens=900).filling(1_000) == 900
+    assert state(few, repeated_tokens=300).filling(1_000) == 700
+    buffered = ready((1, 1))
+    assert not isinstance(decide(state(few, repeated_tokens=900, ready=buffered), config, NOW), Activate)
+    assert isinstance(decide(state(many, repeated_tokens=900, ready=buffered), config, NOW), Activate)
+    assert not isinstance(decide(state(many, ready=buffered), config, NOW), Activate)
+    full = state(few, repeated_tokens=1_700, ready=ready((1, 1)))
+    assert isinstance(decide(full, config, NOW), Trim)

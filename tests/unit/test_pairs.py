@@ -71,17 +71,21 @@ def test_plain_messages_stay_as_they_are() -> None:
 
 def test_result_comes_directly_after_its_call() -> None:
     """What another turn saved in between is shown after the result."""
-    rows = [row(1, "assistant", call("a")), row(2, "user", "meanwhile"), row(3, "tool", result("a"))]
+    rows = [
+        row(1, "assistant", call("a"), turn="one"),
+        row(2, "user", "meanwhile", turn="two"),
+        row(3, "tool", result("a"), turn="one"),
+    ]
     assert outline(mend(rows)) == ["assistant: call-a", "tool: result-a", "user: meanwhile"]
 
 
 def test_several_results_stay_together() -> None:
     """The calls of one message, answered over several messages and with others in between, are one stretch."""
     rows = [
-        row(1, "assistant", "looking", call("a"), call("b"), call("c")),
-        row(2, "tool", result("b")),
-        row(3, "user", "hurry"),
-        row(4, "tool", result("a"), result("c")),
+        row(1, "assistant", "looking", call("a"), call("b"), call("c"), turn="one"),
+        row(2, "tool", result("b"), turn="one"),
+        row(3, "user", "hurry", turn="two"),
+        row(4, "tool", result("a"), result("c"), turn="one"),
     ]
     shown = mend(rows)
     assert outline(shown) == [
@@ -91,6 +95,38 @@ def test_several_results_stay_together() -> None:
         "user: hurry",
     ]
     assert [message.seq for message in shown] == [1, 2, 4, 3]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"), [("one", "one"), ("two", "two"), ("two", "three"), (None, "one"), (None, None)]
+)
+def test_result_after_the_next_question_is_a_note(asked: str | None, answered: str | None) -> None:
+    """The call stays as it was shown, unanswered, and the result stands at its own place; a second one says that it is one."""
+    rows = [
+        row(1, "assistant", call("a"), turn="one"),
+        row(2, "user", "never mind", turn=asked),
+        row(3, "tool", result("a", "late"), turn=answered),
+        row(4, "tool", result("a", "again"), turn=answered),
+    ]
+    shown = mend(rows)
+    assert shown[:3] == mend(rows[:2])
+    assert [(message.role, message.synthetic, message.seq) for message in shown[1:]] == [
+        ("tool", True, None),
+        ("user", False, 2),
+        ("user", True, 3),
+        ("user", True, 4),
+    ]
+    assert "answered late: grep." in shown[3].text
+    assert '<late-result tool="grep" call="a">\nlate\n</late-result>' in shown[3].text
+    assert "answered again: grep." in shown[4].text
+    assert 2 in closed_cuts(rows)
+
+
+def test_results_beside_a_question_are_in_time() -> None:
+    """A message that brings results and asks something, in either order, answers before it asks."""
+    for parts in ((result("a"), "and now?"), ("and now?", result("a"))):
+        shown = mend([row(1, "assistant", call("a")), row(2, "user", *parts)])
+        assert outline(shown) == ["assistant: call-a", "tool: result-a", "user: and now?"]
 
 
 def test_one_tool_message_may_answer_two_messages() -> None:
@@ -249,10 +285,10 @@ def test_cuts_spare_pairs() -> None:
     """No cut falls between a call and the last of its results, also with others in between."""
     rows = [
         row(1, "user", "q"),
-        row(2, "assistant", call("a"), call("b")),
-        row(3, "tool", result("a")),
-        row(4, "user", "meanwhile"),
-        row(5, "tool", result("b")),
+        row(2, "assistant", call("a"), call("b"), turn="one"),
+        row(3, "tool", result("a"), turn="one"),
+        row(4, "user", "meanwhile", turn="two"),
+        row(5, "tool", result("b"), turn="one"),
         row(6, "assistant", "done"),
     ]
     assert closed_cuts(rows) == (0, 1, 5, 6)

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 __all__ = [
     "LEAST_KEPT",
     "LEAST_LIMIT",
+    "LEAST_REPEATED",
     "MODE_TOKENS",
     "Mode",
     "Voice",
@@ -38,6 +39,9 @@ LEAST_KEPT: Final = 1_000
 
 LEAST_LIMIT: Final = 100
 """From here a limit is a number of tokens, not a factor."""
+
+LEAST_REPEATED: Final = 2_000
+"""However small a tail may be, a request of this size is repeated whole."""
 
 
 def threshold(message_tokens: int | None, mode: str) -> int:

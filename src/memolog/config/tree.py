@@ -159,6 +159,11 @@ class Config:
         return sizes.kept_tokens(self.observation.buffer_activation, self.threshold)
 
     @property
+    def repeated_tokens(self) -> int:
+        """How much of a request is shown again once the log covers it: all of it, unless it is larger than a whole tail."""
+        return max(self.threshold, sizes.LEAST_REPEATED)
+
+    @property
     def block_at(self) -> int:
         """The size of the tail above which a turn may wait for an observation."""
         return sizes.block_at(self.observation.block_after, self.threshold)

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from memolog.context.edge import OTHERS, edge_blocks
 from memolog.context.escape import element, escape, one_line
+from memolog.context.pairs import is_question
+from memolog.context.shortening import LEAST_SHOWN, shortened
 from memolog.context.trim import ShownTail, show, without_older, without_steps
 from memolog.context.value import Block, Context, ContextMessage, Counts
 from memolog.context.view import GroupView, View
-from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, USAGE, USAGE_RESOURCE
-from memolog.domain.message import NewMessage
+from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, PASSED_ALONG, USAGE, USAGE_RESOURCE
+from memolog.domain.message import Message, NewMessage, TextPart
 from memolog.domain.once import each_once
 from memolog.tokens import count_message
 from memolog.tokens.estimate import guarded
@@ -24,17 +26,18 @@ __all__ = ["build"]
 def build(view: View) -> Context:
     """Return the context of a request: prefix, note, tail, what is passed along once, edge."""
     prefix, note = tuple(_prefix(view)), _note(view)
-    passed = sum(count_message(message, view.counter) for message in view.ephemeral)
+    passed = view.passed_tokens + sum(count_message(message, view.counter) for message in view.ephemeral)
     opening = note.tokens if note else 0
     tail, edge = _fitted(view, sum(block.tokens for block in prefix) + opening + passed)
     return Context(
         blocks=prefix,
         note=note,
         tail=tail.messages,
-        ephemeral=tuple(map(_as_shown, view.ephemeral)),
+        ephemeral=(*_forgotten(view), *map(_as_shown, view.ephemeral)),
         edge=edge,
         tokens=Counts(prefix=_sum(prefix), tail=opening + tail.tokens, edge=passed + _sum(edge)),
         trimmed=tail.trimmed,
+        shortened=_shortened(view, tail),
     )
 
 
@@ -82,24 +85,76 @@ def _as_shown(message: NewMessage) -> ContextMessage:
     )
 
 
+def _forgotten(view: View) -> Iterable[ContextMessage]:
+    """Yield a note in place of what was passed along once and is not kept."""
+    if view.passed:
+        text = PASSED_ALONG.format(count=view.passed)
+        yield ContextMessage(role="user", parts=(TextPart(text=text),), synthetic=True)
+
+
+# ---------------------------------------------------------------- limits
+
+
 def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
     """Return tail and edge, within the limit if there is one and as far as what must stay allows."""
     edge = edge_blocks(view, others_tokens=view.others_tokens)
-    tail = show(view.repeated, view.tail, view.counter)
+    tail = show(*_sized(view, None), view.counter)
     if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
         return tail, edge
     if view.recalled:
         # What nobody asked for goes first.
         return _fitted(replace(view, recalled=()), fixed)
+    if view.repeated and any(map(is_question, view.tail)):
+        # Then what the log covers, once the user has asked something else.
+        tail, edge = _fitted(replace(view, repeated=()), fixed)
+        return replace(tail, trimmed=tail.trimmed + len(view.repeated)), edge
     room = view.limit - fixed
-    tail = without_older(view.repeated, view.tail, view.counter, room - _sum(edge))
+    most: int | None = None
+    while True:
+        tail, edge = _left_out(view, most, room, edge)
+        if tail.tokens + _sum(edge) <= room or (most is not None and most <= LEAST_SHOWN):
+            return tail, edge
+        most = view.limit // 2 if most is None else most // 2
+
+
+def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) -> tuple[ShownTail, tuple[Block, ...]]:
+    """Return tail and edge without what can be left out, no message longer than `most`."""
+    repeated, rows = _sized(view, most)
+    tail = without_older(repeated, rows, view.counter, room - _sum(edge))
     if tail.tokens + _sum(edge) > room:
         excess = tail.tokens + _sum(edge) - room
         others = _sum(block for block in edge if block.name == OTHERS)
         edge = edge_blocks(view, others_tokens=max(others - excess, 0))
     if tail.tokens + _sum(edge) > room:
-        tail = without_steps(view.repeated, view.tail, view.counter, room - _sum(edge))
+        tail = without_steps(repeated, rows, view.counter, room - _sum(edge))
     return tail, edge
+
+
+def _sized(view: View, most: int | None) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return what is repeated and the tail, no message longer than `most`; without it, those cut that break the limit alone.
+
+    Where a message is cut depends on itself and the limit, not on what else there is: contexts go on extending each other.
+    """
+    limit, counter = view.limit, view.counter
+    repeated = view.repeated
+    if view.repeated_tokens is not None or most is not None:
+        least = min(size for size in (view.repeated_tokens, most) if size is not None)
+        # Repeated is repeated word for word, also where a summary would stand in its place.
+        repeated = tuple(shortened(replace(m, level=0, injection=None), least, counter) for m in repeated)
+    if limit is None:
+        return repeated, view.tail
+    over, size = (limit, limit // 2) if most is None else (most, most)
+    if all(message.tokens <= over for message in view.tail):
+        return repeated, view.tail
+    return repeated, tuple(shortened(m, size, counter) if m.tokens > over else m for m in view.tail)
+
+
+def _shortened(view: View, tail: ShownTail) -> int:
+    """Return how many of the shown rows are not shown whole."""
+    if view.limit is None and not view.repeated:
+        return 0
+    whole = {message.seq: message.parts for message in (*view.repeated, *view.tail)}
+    return sum(row.parts is not whole[row.seq] for row in tail.rows)
 
 
 def _sum(blocks: Iterable[Block]) -> int:

@@ -2,16 +2,17 @@
 
 Knows how stored rows become messages in which every call is followed by its result. The rows stay as they are.
 
-Mending looks at what came before, so a tail that grows by whole closed exchanges keeps the messages it had. One thing
-cannot be stable: a call that is shown as unanswered and is answered later. Its result takes the place of "no result",
-since the model must see the two together; so does each result of a message whose other calls are still open.
+Mending looks at what came before, so a tail that grows keeps the messages it had. A user message that follows closes the calls
+before it: they stay unanswered as they were shown, and a result that comes after it is a note at its own place. A call's own
+turn may still answer it after a user message of another turn: such turns overlap, and the two are shown together. One thing
+cannot be stable: a call that is shown while it may still be answered. Its result takes the place of "no result".
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from memolog.context.escape import element, escape, one_line
 from memolog.context.value import ContextMessage
@@ -20,7 +21,7 @@ from memolog.domain.codec import JsonValue, dumps
 from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.once import grown
 
-__all__ = ["closed_cuts", "is_compacted", "is_question", "mend"]
+__all__ = ["closed_cuts", "content_text", "is_compacted", "is_question", "mend"]
 
 _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
@@ -31,15 +32,15 @@ def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
     if not shown.has_tools:
         # Without calls and results nothing can be torn apart, and a long chat is shown at every step.
         return tuple(row for row in shown.rows if row.parts) if shown.has_gaps else shown.rows
-    pieces = [piece for row in shown.rows for piece in _runs(row)]
-    owners = _match([piece.parts for piece in pieces])
+    pieces, items = _pieces(shown)
+    owners, late = _match(items)
     answers = _answers(pieces, owners)
     mended: list[ContextMessage] = []
     # Only the calls so far may name a late result: a later call with the same id must not change what was shown.
     names: dict[str, str] = {}
     for index, piece in enumerate(pieces):
         if _is_results(piece):
-            mended.extend(_notes(index, piece, owners, names))
+            mended.extend(_notes(index, piece, owners, late, names))
             continue
         mended.append(piece)
         calls = [part for part in piece.parts if isinstance(part, ToolCallPart)]
@@ -55,7 +56,14 @@ def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
 
     A call without a result holds the cuts behind it back until a user message follows, as when spans are cut.
     """
-    items = [message.parts if _is_live(message) and not is_compacted(message) else () for message in messages]
+    items = [
+        _Item(
+            parts=message.parts if _is_live(message) and not is_compacted(message) else (),
+            turn=message.turn,
+            asks=is_question(message),
+        )
+        for message in messages
+    ]
     reach = _reach(messages, items)
     cuts: list[int] = []
     held = -1
@@ -85,10 +93,21 @@ def _is_live(message: Message) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    """Parts as calls and results are matched: who saved them, and whether a user asks something there."""
+
+    parts: Sequence[Part]
+    turn: str | None = None
+    asks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
     """What is shown of the rows so far, and what the next row may have to do with it."""
 
     rows: tuple[ContextMessage, ...] = ()
+    asked: tuple[tuple[str | None, bool], ...] = ()
+    """The turn of each row, and whether a user asks something there."""
     last: Message | None = None
     summary: str | None = None
     has_tools: bool = False
@@ -97,21 +116,25 @@ class _Shown:
 
 def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
     """Return what is shown with more rows: continuations joined to what they continue, a batch's summary once."""
-    rows, last, summary = list(shown.rows), shown.last, shown.summary
+    rows, asked, last, summary = list(shown.rows), list(shown.asked), shown.last, shown.summary
     for message in filter(_is_live, messages):
         if is_compacted(message):
             # The rows of a batch repeat its summary or leave theirs empty.
             if message.injection and message.injection != summary:
                 rows.append(_summary(message, message.injection))
+                asked.append((message.turn, False))
             summary, last = message.injection or summary, None
         elif last and (last.id, last.role) == (message.id, message.role):
             rows[-1] = replace(rows[-1], parts=(*rows[-1].parts, *message.parts))
+            asked[-1] = asked[-1][0], asked[-1][1] or is_question(message)
         else:
             rows.append(_as_is(message))
+            asked.append((message.turn, is_question(message)))
             summary, last = None, message
     fresh = rows[max(len(shown.rows) - 1, 0) :]
     return _Shown(
         rows=tuple(rows),
+        asked=tuple(asked),
         last=last,
         summary=summary,
         has_tools=shown.has_tools or any(isinstance(part, _TOOL_PARTS) for row in fresh for part in row.parts),
@@ -149,6 +172,17 @@ def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
         yield replace(row, parts=tuple(parts))
 
 
+def _pieces(shown: _Shown) -> tuple[list[ContextMessage], list[_Item]]:
+    """Return the pieces of all rows, and what matching needs of each: a question counts from the end of its row on."""
+    pieces: list[ContextMessage] = []
+    items: list[_Item] = []
+    for row, (turn, asks) in zip(shown.rows, shown.asked, strict=True):
+        pieces.extend(_runs(row))
+        while len(items) < len(pieces):
+            items.append(_Item(parts=pieces[len(items)].parts, turn=turn, asks=asks and len(items) == len(pieces) - 1))
+    return pieces, items
+
+
 def _is_results(piece: ContextMessage) -> bool:
     return isinstance(piece.parts[0], ToolResultPart)
 
@@ -156,21 +190,55 @@ def _is_results(piece: ContextMessage) -> bool:
 # ---------------------------------------------------------------- calls and results
 
 
-def _match(items: Sequence[Sequence[Part]]) -> dict[tuple[int, int], int]:
-    """Return which item's call a result answers, by the result's item and place. What is not in it answers nothing.
+@dataclass(slots=True)
+class _Open:
+    """A call that waits for its result, and whether users have gone on meanwhile."""
 
-    Some providers use the same ids again: a result belongs to the latest call of its id, and to one call only.
+    index: int
+    turn: str | None
+    is_closed: bool = False
+    is_only_for_its_turn: bool = False
+
+    def asked(self, turn: str | None) -> None:
+        """Note that a user asked something in a turn: the call's own turn goes on beside another one, others do not."""
+        if turn is None or self.turn is None or turn == self.turn:
+            self.is_closed = True
+        self.is_only_for_its_turn = True
+
+    def takes(self, turn: str | None) -> bool:
+        """Tell whether a result of that turn is in time."""
+        return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
+
+
+_Places: TypeAlias = dict[tuple[int, int], int]
+
+
+def _match(items: Sequence[_Item]) -> tuple[_Places, frozenset[tuple[int, int]]]:
+    """Return which item's call a result answers, by the result's item and place, and which results came too late.
+
+    What is in neither answers nothing. Some providers use the same ids again: a result belongs to the latest call of its id,
+    and to one call only.
     """
-    owners: dict[tuple[int, int], int] = {}
-    waiting: dict[str, list[int]] = {}
-    for index, parts in enumerate(items):
-        for place, part in enumerate(parts):
+    owners: _Places = {}
+    late: set[tuple[int, int]] = set()
+    waiting: dict[str, list[_Open]] = {}
+    for index, item in enumerate(items):
+        for place, part in enumerate(item.parts):
             if isinstance(part, ToolCallPart):
-                beside = [item for item in waiting.get(part.id, ()) if item == index]
-                waiting[part.id] = [*beside, index]
+                beside = [call for call in waiting.get(part.id, ()) if call.index == index]
+                waiting[part.id] = [*beside, _Open(index, item.turn)]
             elif isinstance(part, ToolResultPart) and waiting.get(part.call_id):
-                owners[index, place] = waiting[part.call_id].pop()
-    return owners
+                call = waiting[part.call_id].pop()
+                if not waiting[part.call_id]:
+                    del waiting[part.call_id]
+                if call.takes(item.turn):
+                    owners[index, place] = call.index
+                else:
+                    late.add((index, place))
+        if item.asks:
+            for call in (call for calls in waiting.values() for call in calls):
+                call.asked(item.turn)
+    return owners, frozenset(late)
 
 
 def _answers(
@@ -200,12 +268,17 @@ def _missing(
 
 
 def _notes(
-    index: int, piece: ContextMessage, owners: Mapping[tuple[int, int], int], names: Mapping[str, str]
+    index: int,
+    piece: ContextMessage,
+    owners: Mapping[tuple[int, int], int],
+    late: Collection[tuple[int, int]],
+    names: Mapping[str, str],
 ) -> Iterator[ContextMessage]:
     """Yield a note for each result of the piece that no shown call takes: come too late, or a second time."""
     for place, part in enumerate(piece.parts):
         if isinstance(part, ToolResultPart) and (index, place) not in owners:
-            words = REPEATED_RESULT if part.call_id in names else LATE_RESULT
+            is_second = part.call_id in names and (index, place) not in late
+            words = REPEATED_RESULT if is_second else LATE_RESULT
             tool = part.name or names.get(part.call_id) or f"call {part.call_id}"
             text = f"{words.format(tool=one_line(tool))}\n{_late_result(part, tool)}"
             yield replace(piece, role="user", parts=(TextPart(text=text), *part.files), synthetic=True)
@@ -213,10 +286,11 @@ def _notes(
 
 def _late_result(part: ToolResultPart, tool: str) -> str:
     error = "true" if part.is_error else None
-    return element("late-result", escape(_content_text(part.content)), tool=tool, call=part.call_id, error=error)
+    return element("late-result", escape(content_text(part.content)), tool=tool, call=part.call_id, error=error)
 
 
-def _content_text(content: JsonValue) -> str:
+def content_text(content: JsonValue) -> str:
+    """Return what a tool answered, or was given, as text; what cannot be written down is named."""
     if content is None or isinstance(content, str):
         return content or ""
     try:
@@ -228,17 +302,17 @@ def _content_text(content: JsonValue) -> str:
 # ---------------------------------------------------------------- cuts
 
 
-def _reach(messages: Sequence[Message], items: Sequence[Sequence[Part]]) -> list[int]:
+def _reach(messages: Sequence[Message], items: Sequence[_Item]) -> list[int]:
     """Return up to which row each row must stay with those after it."""
     reach = list(range(len(items)))
-    owners = _match(items)
+    owners, _ = _match(items)
     for (index, _), owner in owners.items():
         reach[owner] = max(reach[owner], index)
     answered = Counter(owners.values())
     questions = [index for index, message in enumerate(messages) if is_question(message)]
     last_question = questions[-1] if questions else -1
-    for index, parts in enumerate(items):
-        calls = sum(isinstance(part, ToolCallPart) for part in parts)
+    for index, item in enumerate(items):
+        calls = sum(isinstance(part, ToolCallPart) for part in item.parts)
         if calls > answered[index] and index > last_question:
             reach[index] = len(items)
     return reach

@@ -19,10 +19,11 @@ __all__ = ["ShownTail", "show", "without_older", "without_steps"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTail:
-    """The messages that are shown, what they weigh, and how many rows were left out."""
+    """The messages that are shown, what they weigh, the rows they come from, and how many rows were left out."""
 
     messages: tuple[ContextMessage, ...]
     tokens: int
+    rows: tuple[Message, ...] = ()
     trimmed: int = 0
 
 
@@ -37,7 +38,7 @@ def show(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCou
     ]
     rows = [*again, *tail]
     messages = mend(rows)
-    return ShownTail(messages=messages, tokens=_weight(rows, messages, counter))
+    return ShownTail(messages=messages, tokens=_weight(rows, messages, counter), rows=tuple(rows))
 
 
 def without_older(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, room: int) -> ShownTail:
@@ -83,7 +84,7 @@ def _from(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCo
         return shown
     note = ContextMessage(role="user", parts=(TextPart(text=LEFT_OUT),), synthetic=True)
     tokens = shown.tokens + count_parts(note.role, note.parts, counter)
-    return ShownTail(messages=(note, *shown.messages), tokens=tokens, trimmed=len(dropped))
+    return ShownTail(messages=(note, *shown.messages), tokens=tokens, rows=shown.rows, trimmed=len(dropped))
 
 
 def _last_question(tail: Sequence[Message]) -> int | None:
@@ -103,8 +104,13 @@ def _last_exchange(tail: Sequence[Message]) -> int:
 def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter: TokenCounter) -> int:
     """Return the tokens: a row's own count, made once when it was saved, and what was added to show it.
 
-    A late result counts as its row and as its note: rare, and on the safe side.
+    A row that is shown as notes alone counts as these; one that is shown both ways counts twice, on the safe side.
     """
-    stored = sum(row.tokens for row in rows if row.state == "live" and not (row.level and is_compacted(row)))
-    added = sum(count_parts(message.role, message.parts, counter) for message in messages if message.synthetic)
-    return stored + added
+    notes = [message for message in messages if message.synthetic]
+    noted = {message.seq for message in notes} - {message.seq for message in messages if not message.synthetic}
+    stored = sum(
+        row.tokens
+        for row in rows
+        if row.state == "live" and row.seq not in noted and not (row.level and is_compacted(row))
+    )
+    return stored + sum(count_parts(message.role, message.parts, counter) for message in notes)

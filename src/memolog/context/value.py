@@ -88,7 +88,9 @@ class Context:
     """After the last message, never stored; the only place that depends on the present."""
     tokens: Counts = Counts()
     trimmed: int = 0
-    """How many messages of the tail were left out to keep within a limit."""
+    """How many messages were left out to keep within a limit."""
+    shortened: int = 0
+    """How many messages are shown with their beginning and their end alone."""
 
     @property
     def system(self) -> str:

@@ -53,6 +53,8 @@ class View:
     """The messages after the cursor."""
     repeated: tuple[Message, ...] = ()
     """What the user said in this turn, where the cursor has passed it: shown again, before the tail."""
+    repeated_tokens: int | None = None
+    """How much of each is shown again; None: all of it."""
     hints: Hints = field(default_factory=Hints)
     others: tuple[OtherThread, ...] = ()
     others_tokens: int = 2_000
@@ -69,6 +71,10 @@ class View:
     """Whether a plan counts as done once its day has passed."""
     ephemeral: tuple[NewMessage, ...] = ()
     """For this request only: neither stored nor observed."""
+    passed: int = 0
+    """How many messages were passed along once that are not known any more."""
+    passed_tokens: int = 0
+    """What those weighed."""
     instructions: str | None = None
     """The application's own words; they come first and are shown as they are."""
     limit: int | None = None

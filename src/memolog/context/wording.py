@@ -9,6 +9,8 @@ from typing import Final
 __all__ = [
     "CONTINUATION",
     "CONTINUATION_ALIAS",
+    "CUT",
+    "CUT_FILE",
     "EARLIER_MESSAGES",
     "LATE_RESULT",
     "LEFT_OUT",
@@ -17,6 +19,7 @@ __all__ = [
     "PACK",
     "PACK_LEFT_OUT",
     "PASSED",
+    "PASSED_ALONG",
     "PASSED_DONE",
     "RECALLED",
     "REPEATED_RESULT",
@@ -36,6 +39,8 @@ def _text(name: str) -> str:
 
 CONTINUATION: Final = _text("continuation")
 CONTINUATION_ALIAS: Final = _text("continuation_alias")
+CUT: Final = _text("cut")
+CUT_FILE: Final = _text("cut_file")
 EARLIER_MESSAGES: Final = _text("earlier_messages")
 LATE_RESULT: Final = _text("late_result")
 LEFT_OUT: Final = _text("left_out")
@@ -44,6 +49,7 @@ OTHER_CONVERSATION: Final = _text("other_conversation")
 PACK: Final = _text("pack")
 PACK_LEFT_OUT: Final = _text("pack_left_out")
 PASSED: Final = _text("passed")
+PASSED_ALONG: Final = _text("passed_along")
 PASSED_DONE: Final = _text("passed_done")
 RECALLED: Final = _text("recalled")
 REPEATED_RESULT: Final = _text("repeated_result")

@@ -64,18 +64,18 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
         return None
     limit = config.threshold_for(state.log_tokens)
     is_by_hand = False
-    if state.tail_tokens >= limit:
+    if state.filling(config.threshold) >= limit:
         reason = f"the tail has {state.tail_tokens:,} tokens, the limit is {limit:,}"
     elif "activate" in state.by_hand:
         reason, is_by_hand = "asked for by hand", True
-    elif state.tail_tokens > config.floor and (why := _free_of_charge(state, config, now)):
+    elif state.uncovered_tokens > config.floor and (why := _free_of_charge(state, config, now)):
         reason = why
     else:
         return None
     groups = activatable(state)
     if not groups:
         return None
-    chosen = [group for group, _ in groups] if is_by_hand else choose(groups, state.tail_tokens, config.floor)
+    chosen = [group for group, _ in groups] if is_by_hand else choose(groups, state.uncovered_tokens, config.floor)
     return Activate(groups=tuple(group.id for group in chosen), reason=reason)
 
 
@@ -111,7 +111,7 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     elif step is not None and free >= step:
         spans = _pick(stretches, config.threshold)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
-    elif step is not None and state.tail_tokens >= config.threshold_for(state.log_tokens) and not _is_underway(state):
+    elif step is not None and _is_full(state, config) and not _is_underway(state):
         spans = _pick(stretches, config.threshold)
         reason = f"the tail has {state.tail_tokens:,} tokens and nothing is buffered"
     else:
@@ -127,7 +127,7 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
     if config.buffer_step is None:
         # Nothing is observed ahead of time, so it is observed in time.
         limit = config.threshold_for(state.log_tokens)
-    if (state.tail_tokens < limit and "observe" not in state.by_hand) or activatable(state):
+    if (state.filling(config.threshold) < limit and "observe" not in state.by_hand) or activatable(state):
         return None
     reason = f"the tail has {state.tail_tokens:,} tokens, a turn waits from {limit:,} on"
     under_way = sorted(state.running("observe"), key=lambda flight: flight.id)
@@ -261,8 +261,12 @@ def _step(state: State, config: Config) -> int | None:
         return None
     if busy:
         return step * (4 + busy) // 4
-    is_near = state.tail_tokens >= config.threshold_for(state.log_tokens) - step
+    is_near = state.filling(config.threshold) >= config.threshold_for(state.log_tokens) - step
     return max(1, step // 2) if is_near else step
+
+
+def _is_full(state: State, config: Config) -> bool:
+    return state.filling(config.threshold) >= config.threshold_for(state.log_tokens)
 
 
 def _stretches(state: State) -> tuple[Stretch, ...]:

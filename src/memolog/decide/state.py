@@ -102,6 +102,8 @@ class State:
     """The thread whose turn it is."""
     version: int
     tails: tuple[Tail, ...]
+    repeated_tokens: int = 0
+    """What the log covers and the context shows all the same: the request that the tail goes on from."""
     entries: tuple[Entry, ...] = ()
     ready: tuple[Ready, ...] = ()
     flights: tuple[Flight, ...] = ()
@@ -129,9 +131,18 @@ class State:
     """What a person asked for: `buffer`, `observe`, `activate`, `reflect`, `activate_reflection`."""
 
     @cached_property
-    def tail_tokens(self) -> int:
+    def uncovered_tokens(self) -> int:
         """Return what is not covered, over all threads of the scope."""
         return sum(tail.tokens for tail in self.tails)
+
+    @cached_property
+    def tail_tokens(self) -> int:
+        """Return what contexts show of messages: what is not covered, and what is repeated."""
+        return self.uncovered_tokens + self.repeated_tokens
+
+    def filling(self, threshold: int) -> int:
+        """Return how full the tail is. What is repeated takes half of it at most: new messages must find room beside it."""
+        return self.uncovered_tokens + min(self.repeated_tokens, threshold // 2)
 
     @cached_property
     def log_tokens(self) -> int:

@@ -160,6 +160,8 @@ class Message:
     """What is indexed instead of the parts, once compacted."""
     pruned: bool = False
     """Whether its parts were removed for good; the injection text remains, and of the search text names and numbers."""
+    turn: str | None = None
+    """The turn that saved it; None for what was saved outside of one."""
 
     @property
     def text(self) -> str:

@@ -5,12 +5,11 @@ what may be kept, not by what comes in.
 """
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from memolog.tokens import TokenCounter, cut, cut_end, cut_tokens
 
-__all__ = ["ends_of", "fits", "last_lines", "share", "shorten"]
+__all__ = ["ends_of", "fits", "last_lines", "shorten"]
 
 # No tokenizer takes more characters of any text for one token, nor of ordinary text on average.
 _MOST_CHARACTERS: Final = 128
@@ -109,14 +108,3 @@ def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
         # A few tokens of a line say nothing.
         return "" if tokens < 2 * _MARK_TOKENS else shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
     return "\n".join(reversed(kept))
-
-
-def share(sizes: Sequence[int], budget: int) -> int:
-    """Return the most that each may take so that all fit the budget: small ones keep what they have."""
-    left, count = budget, len(sizes)
-    for size in sorted(sizes):
-        if size * count > left:
-            return max(left // count, 0)
-        left -= size
-        count -= 1
-    return max(sizes, default=0)

@@ -12,8 +12,8 @@ from typing import Final
 from memolog.domain.message import Message, Role, pairs_of
 from memolog.prompt.pieces import Calls, Limits, Pen, Piece, calls_of, pieces_of
 from memolog.prompt.redact import REDACTION, Redactor
-from memolog.prompt.shorten import share, shorten
-from memolog.tokens import TokenCounter
+from memolog.prompt.shorten import shorten
+from memolog.tokens import TokenCounter, share
 
 __all__ = ["Limits", "Shown", "Transcript", "in_zone", "split", "transcript"]
 

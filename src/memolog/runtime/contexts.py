@@ -8,26 +8,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memolog.config import Config
-from memolog.context import Context, GroupView, OtherThread, View, build, is_compacted, working_memory_text
+from memolog.context import Context, GroupView, OtherThread, View, build, closed_cuts, is_compacted, working_memory_text
 from memolog.context.passages import Passage, passage_texts
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
-from memolog.domain.message import FilePart, Message, NewMessage, TextPart
+from memolog.domain.message import Message, NewMessage
 from memolog.domain.observation import Span
 from memolog.domain.once import each_once
 from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
+from memolog.runtime.views import repeated_tokens
 from memolog.store import Store
 from memolog.store.logs import OtherTail
 from memolog.store.snapshot import GroupRow, Snapshot
 from memolog.store.working_memory import Facts
 from memolog.tasks.worth import edge_lines
-from memolog.tokens import TokenCounter, count_message, cut_middle
+from memolog.tokens import TokenCounter, count_message
 
 __all__ = ["Contexts", "Made", "Shown", "as_message"]
-
-# However small a tail may be, a request of this size is repeated whole.
-_REPEATED_TOKENS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +40,10 @@ class Shown:
     task_lines: tuple[str, ...] = ()
     passages: tuple[Passage, ...] = ()
     """What was found among earlier messages for the newest one."""
+    repeated_tokens: int | None = None
+    """How much of a covered request is repeated; None: what the configuration says."""
+    passed: tuple[int, int] = (0, 0)
+    """How many messages were passed along once that are not kept, and what they weighed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class Contexts:
         tail = tuple(message for message in snapshot.tail if message.state == "live")
         groups, cursor = (snapshot.groups, snapshot.cursor) if config.observe else ((), 0)
         if not config.observe:
-            tail = tail[-config.last_messages :]
+            tail = _newest(tail, config.last_messages)
         others: tuple[OtherTail, ...] = ()
         if config.observe and snapshot.others:
             others = await self._store.logs.others(snapshot.resource, snapshot.log.pk, snapshot.thread.pk)
@@ -95,7 +97,7 @@ class Contexts:
         )
         context = build(view)
         record = _record(shown, snapshot, view, context, others)
-        uncovered, unspanned = _uncovered(snapshot)
+        uncovered, unspanned = _uncovered(snapshot, config)
         return Made(context=context, record=record, uncovered=uncovered, unspanned=unspanned)
 
     def _view(
@@ -120,7 +122,8 @@ class Contexts:
             cursor=cursor,
             alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
             tail=tail,
-            repeated=tuple(self._shortened(message, shown.config.threshold) for message in repeated),
+            repeated=repeated,
+            repeated_tokens=shown.config.repeated_tokens if shown.repeated_tokens is None else shown.repeated_tokens,
             hints=hints,
             others=tuple(
                 OtherThread(alias=f"t{o.alias}" if o.alias else o.thread, title=o.title, messages=o.messages)
@@ -131,6 +134,8 @@ class Contexts:
             working_memory_now=working_memory_text(facts.now),
             assume_done=shown.config.assume_done,
             ephemeral=shown.ephemeral,
+            passed=shown.passed[0],
+            passed_tokens=shown.passed[1],
             recalled=passage_texts(
                 shown.passages,
                 snapshot.thread.id,
@@ -148,15 +153,6 @@ class Contexts:
             return ()
         tasks = await self._store.task_ready.edge(snapshot.resource, snapshot.thread.id, now=shown.now)
         return edge_lines(tasks, now=shown.now, budget=shown.config.task_tokens, count=self._counter.count)
-
-    def _shortened(self, message: Message, most: int) -> Message:
-        """Return what the model goes on from; a request that outgrows a whole tail is cut in its middle, always alike."""
-        most = max(most, _REPEATED_TOKENS)
-        if message.tokens <= most:
-            return message
-        text = cut_middle(message.text, 4 * most, mark="\n[… cut: the log covers the whole of it …]\n")
-        others = tuple(part for part in message.parts if isinstance(part, FilePart))
-        return replace(message, parts=(TextPart(text=text), *others), tokens=self._counter.count(text))
 
     def without_store(self, shown: Shown, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
         """Return a context of what is known without the database: what was read and saved last, and what is not yet."""
@@ -176,9 +172,8 @@ class Contexts:
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
-            repeated=tuple(self._shortened(message, shown.config.threshold) for message in snapshot.repeated)
-            if snapshot
-            else (),
+            repeated=snapshot.repeated if snapshot else (),
+            repeated_tokens=shown.config.repeated_tokens,
             hints=snapshot.thread.hints if snapshot else Hints(),
             working_memory=working_memory_text(snapshot.facts.before) if snapshot else None,
             working_memory_now=working_memory_text(snapshot.facts.now) if snapshot else None,
@@ -232,6 +227,8 @@ class Contexts:
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
             passages=await read_passages(self._store, resource, record.get("recalled", ())),
+            repeated_tokens=record.get("repeated_tokens"),
+            passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
         )
         view = self._view(shown, snapshot, groups, record["cursor"], tail, tuple(repeated), tuple(others), hints, facts)
         return build(view)
@@ -280,6 +277,12 @@ def _view_of(group: GroupRow) -> GroupView:
 _views_of = each_once(_view_of)
 
 
+def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
+    """Return the newest messages, and those before them that belong to a call and its result among them."""
+    most = max(0, len(tail) - count)
+    return tail[max(cut for cut in closed_cuts(tail) if cut <= most) :]
+
+
 def _record(
     shown: Shown, snapshot: Snapshot, view: View, context: Context, others: Sequence[OtherTail]
 ) -> dict[str, object]:
@@ -292,6 +295,7 @@ def _record(
         "last": view.tail[-1].seq if view.tail else 0,
         "compacted": [message.seq for message in view.tail if message.level and is_compacted(message)],
         "repeated": [message.seq for message in view.repeated],
+        "repeated_tokens": view.repeated_tokens,
         "hinted": snapshot.thread.hints.last_seq,
         "others": [
             {
@@ -309,16 +313,18 @@ def _record(
         "limit": shown.config.context_tokens,
         "recall_tokens": shown.config.recall.tokens,
         "ephemeral": len(shown.ephemeral),
+        "ephemeral_tokens": sum(count_message(message, view.counter) for message in shown.ephemeral),
         "recalled": [[p.messages[0].thread, p.hit, *(m.seq for m in p.messages)] for p in shown.passages],
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
         "trimmed": context.trimmed,
+        "shortened": context.shortened,
         # The one text that is copied: tasks change and keep no older versions of themselves. It is short.
         **({"tasks": list(shown.task_lines)} if shown.task_lines else {}),
     }
 
 
-def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
-    """Return how much the log does not cover, and how much of that neither a buffered group nor a run holds."""
+def _uncovered(snapshot: Snapshot, config: Config) -> tuple[int, int]:
+    """Return how full the tail is, with what is repeated, and how much of it neither a buffered group nor a run holds."""
     ends: dict[str, int] = {}
     for holder in (*snapshot.buffered, *snapshot.runs):
         if holder.thread is not None and holder.span is not None:
@@ -327,5 +333,6 @@ def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
     live = [message for message in snapshot.tail if message.state == "live"]
     others = [row for row in snapshot.others if row.state == "live"]
     uncovered = sum(message.tokens for message in live) + sum(row.tokens for row in others)
+    uncovered += min(repeated_tokens(snapshot, config), config.threshold // 2)
     free = sum(message.tokens for message in live if message.seq > own)
     return uncovered, free + sum(row.tokens for row in others if row.seq > ends.get(row.thread, 0))

@@ -166,10 +166,14 @@ class WorkingMemoryChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmed(Event):
-    """A context was cut to its hard limit."""
+    """A context was cut: messages were left out of it, or are shown with their beginning and their end alone."""
 
     messages: int
+    """How many were left out."""
     limit: int
+    """The hard limit; without one, how much is repeated of a request that the log covers."""
+    shortened: int = 0
+    """How many are shown in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,7 +101,7 @@ def status_of(
     buffered = sum(tail.tokens_in(g.span) for tail in state.tails for g in state.ready if g.thread == tail.thread)
     is_open = breaker_is_open(log.failures, log.retry_at, now)
     limit = config.threshold_for(state.log_tokens)
-    is_behind = state.tail_tokens > config.block_at_for(state.log_tokens)
+    is_behind = state.filling(config.threshold) > config.block_at_for(state.log_tokens)
     return Status(
         resource=snapshot.resource,
         thread=snapshot.thread.id,
@@ -111,7 +111,7 @@ def status_of(
         observations=Window(tokens=state.log_tokens, limit=config.reflect_at),
         buffered_groups=len(snapshot.buffered),
         buffered_tokens=buffered,
-        backlog_tokens=state.tail_tokens - buffered,
+        backlog_tokens=state.uncovered_tokens - buffered,
         groups=len(snapshot.groups),
         generation=log.generation,
         cursor=snapshot.cursor,

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 from memolog.config import Config
 from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost
-from memolog.domain.message import Message
+from memolog.domain.message import Message, ToolCallPart, pairs_of, parts_to_json
+from memolog.domain.observation import Span
 from memolog.domain.thread import Hints
 from memolog.extractive import TRACE
 from memolog.grounding import KEEP, judge, judge_reflection
@@ -42,6 +43,8 @@ __all__ = ["Thinking"]
 # The log's end that an observer is shown is cut to its size; reading a few more lines than that costs nothing.
 _SHOWN_GROUPS: Final = 12
 _LONG_TOKENS: Final = 20_000
+# A result that comes later than this many messages after its call is shown without it.
+_LOOKED_BACK: Final = 200
 # A tenth of the log's size is the most that one line with lost names may take.
 _LOST_SHARE: Final = 10
 
@@ -141,7 +144,7 @@ class Thinking:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
-            messages=messages,
+            messages=(*await self._calls_before(resource, run.thread, run.span, messages), *messages),
             previous="\n".join(group.text for group in groups[-_SHOWN_GROUPS:] if group.text),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
@@ -157,6 +160,26 @@ class Thinking:
             document_most=config.working_memory_characters,
         )
         return _Task(claim=claim, work=work, messages=messages, given=given, known=known)
+
+    async def _calls_before(
+        self, resource: str, thread: str, span: Span, messages: Sequence[Message]
+    ) -> tuple[Message, ...]:
+        """Return the calls of an earlier span that this one answers late: a result says little without its question."""
+        pairs = [pairs_of(message.parts) for message in messages]
+        missing = {result for _, results in pairs for result in results} - {
+            call for calls, _ in pairs for call in calls
+        }
+        if not missing or span.first == 1:
+            return ()
+        before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
+        found: list[Message] = []
+        for row in reversed(await self._store.messages.span(resource, thread, before)):
+            calls = tuple(part for part in row.parts if isinstance(part, ToolCallPart) and part.id in missing)
+            if calls and row.state == "live":
+                found.append(replace(row, parts=calls))
+                # Some providers use the same ids again: the latest call of an id is the one that is answered.
+                missing -= {call.id for call in calls}
+        return tuple(reversed(found))
 
     async def _observe(self, tasks: Sequence[_Task], config: Config, mind: Mind, ask: Asking) -> list[Thought]:
         answers = await mind.observe([task.given for task in tasks], redactor_for(config), ask)
@@ -206,7 +229,7 @@ class Thinking:
         drafted = observations_from(
             parsed, task.messages, answer.prompt, group, run, self._store.new_id, self._counter, redactor
         )
-        log = _seen_log(task.given)
+        log = _seen_log(task.given, task.given.messages[: -len(task.messages)])
         judged = judge(drafted, task.messages, log=log, policy=config.grounding, foreign=foreign)
         hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign)
         proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
@@ -284,10 +307,11 @@ class Thinking:
         return hints if hints.last_seq == work.run.inputs.get("hinted") else None
 
 
-def _seen_log(given: ObserveInput) -> str:
-    """Return what an observer knew beside the messages."""
+def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
+    """Return what an observer knew beside the messages of its span."""
     hints = given.hints
-    return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title)))
+    calls = (parts_to_json(message.parts) for message in earlier)
+    return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
 
 
 def _zone(messages: Sequence[Message]) -> tzinfo:

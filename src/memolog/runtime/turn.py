@@ -14,7 +14,6 @@ from typing import Self, TypeVar
 from memolog.config import Config
 from memolog.context import Context
 from memolog.context.passages import Passage
-from memolog.decide import Trim
 from memolog.domain.errors import InputError, MemologError, StoreBusy, StoreError, ThreadNotFound
 from memolog.domain.message import Message, NewMessage
 from memolog.domain.own import with_own_apart
@@ -229,16 +228,13 @@ class Turn:
             if snapshot.thread.overrides:
                 self._config = self._config.with_overrides(snapshot.thread.overrides)
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
-            trim = None
             if self._config.observe and not self._config.read_only:
-                outcome = await kit.core.advance(snapshot, self._config, asked)
-                snapshot = outcome.snapshot
-                trim = outcome.last if isinstance(outcome.last, Trim) else None
+                snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
             self._snapshot = snapshot
             passages = await self._passages(snapshot)
             made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
             self._unspanned, self._uncovered = made.unspanned, made.uncovered
-            await self._after_build(made, trim)
+            await self._after_build(made)
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             await self._degrade("preparing the context", error)
             return kit.contexts.without_store(self._shown(self._snapshot, ephemeral), self._since, self._unsaved)
@@ -268,18 +264,21 @@ class Turn:
             self._found = question.seq, found
         return self._found[1]
 
-    async def _after_build(self, made: Made, trim: Trim | None) -> None:
+    async def _after_build(self, made: Made) -> None:
         kit = self._kit
         if self._snapshot is not None and kit.core.bus.has_listeners:
             kit.core.bus.emit(windows_of(self._snapshot, self._config, kit.clock.now()))
-        if made.context.trimmed:
+        context, last = made.context, self._last.context if self._last else None
+        # What is shown in part stays so from step to step, and is told once.
+        if context.trimmed or context.shortened > (last.shortened if last else 0):
             await kit.core.tell(
                 Trimmed(
                     at=kit.clock.now(),
                     resource=self.resource,
                     thread=self.thread,
-                    messages=made.context.trimmed,
-                    limit=trim.limit if trim else self._config.context_tokens or 0,
+                    messages=context.trimmed,
+                    limit=self._config.context_tokens or self._config.repeated_tokens,
+                    shortened=context.shortened,
                 )
             )
         if self._config.read_only or self._snapshot is None:

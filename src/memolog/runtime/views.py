@@ -27,7 +27,7 @@ from memolog.domain.message import Message, TextPart, pairs_of
 from memolog.domain.once import each_once
 from memolog.store.snapshot import GroupRow, OtherRow, Snapshot
 
-__all__ = ["Asked", "cache_seconds", "state_of"]
+__all__ = ["Asked", "cache_seconds", "repeated_tokens", "state_of"]
 
 # How long providers keep a prompt warm, by their own word; the shorter where they give a range.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
@@ -77,6 +77,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         thread=snapshot.thread.id,
         version=snapshot.log.version,
         tails=(_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor)),
+        repeated_tokens=_scaled(repeated_tokens(snapshot, config), asked.factor),
         entries=_entries(snapshot.groups, asked.factor),
         ready=tuple(
             Ready(id=group.id, thread=group.thread, span=group.span)
@@ -113,6 +114,13 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         ending=asked.ending,
         by_hand=asked.by_hand,
     )
+
+
+def repeated_tokens(snapshot: Snapshot, config: Config) -> int:
+    """Return what is shown again of what the log covers; where it covers everything, what comes next stands for itself."""
+    if not any(message.state == "live" for message in snapshot.tail):
+        return 0
+    return sum(min(message.tokens, config.repeated_tokens) for message in snapshot.repeated)
 
 
 def _entries(groups: Sequence[GroupRow], factor: float) -> tuple[Entry, ...]:

@@ -82,8 +82,8 @@ class Compactions:
                 yield from _expect(resource, thread)
             return tuple(
                 Candidate(
-                    message=message_from_row(row[:20]),
-                    is_free=row[8] != "live" or (row[10] == 0 and not row[19] and (again or row[20] is None)),
+                    message=message_from_row(row[:21]),
+                    is_free=row[8] != "live" or (row[10] == 0 and not row[19] and (again or row[21] is None)),
                 )
                 for row in rows
             )

@@ -388,4 +388,5 @@ def _message(
         own=new.own,
         task=task,
         metadata=new.metadata,
+        turn=values["turn"],
     )

@@ -55,6 +55,7 @@ def _message(row: Row) -> Message:
         injection=unpack(row[16]),
         search=unpack(row[17]),
         pruned=bool(row[19]),
+        turn=row[20],
     )
 
 

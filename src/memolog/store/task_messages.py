@@ -25,7 +25,7 @@ q = load_queries("task_messages")
 
 _IDS_A_QUERY = 256
 # The columns of a message's row, and of an observation's.
-_MESSAGE_COLUMNS = 20
+_MESSAGE_COLUMNS = 21
 
 
 class TaskMessages:

@@ -10,6 +10,7 @@ from memolog.tokens.files import count_file
 from memolog.tokens.graphemes import cut, cut_end, cut_middle, cut_tokens, is_boundary
 from memolog.tokens.images import image_size, image_tokens
 from memolog.tokens.messages import count_message, count_parts, count_tool_schemas
+from memolog.tokens.sharing import share
 
 __all__ = [
     "HeuristicCounter",
@@ -30,4 +31,5 @@ __all__ = [
     "learn",
     "named_counter",
     "over_estimate",
+    "share",
 ]

@@ -2,7 +2,7 @@
 -- The rows from the first that may be compacted on; the first columns are those of every query that answers with messages.
 -- `again` also takes what was brought back by hand.
 SELECT t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone, m.speaker,
-  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.compaction_pk
+  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.turn, m.compaction_pk
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 WHERE t.resource = :resource AND t.id = :thread AND m.seq >= (
   SELECT MIN(x.seq) FROM messages x

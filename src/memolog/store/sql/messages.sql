@@ -1,7 +1,7 @@
 -- select_messages --
 -- What every query that answers with messages starts with; store/rows.py reads these columns in this order.
 SELECT t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone, m.speaker,
-  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned
+  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.turn
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 
 -- advance --

@@ -136,7 +136,7 @@ WHERE d.doc IN (:docs[]) AND d.scope_pk = :scope_pk AND d.at >= :after AND d.at 
 
 -- found_messages --
 SELECT d.doc, t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
-  m.speaker, k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned
+  m.speaker, k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.turn
 FROM search_docs d JOIN messages m ON m.pk = d.source_pk JOIN threads t ON t.pk = m.thread_pk LEFT JOIN tasks k ON k.pk = m.task_pk
 WHERE d.doc IN (:docs[]) AND d.doc > 0 AND t.resource = :resource
 

@@ -1,7 +1,7 @@
 -- select_messages --
 -- The columns of store/rows.py, then how the message is linked.
 SELECT t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone, m.speaker,
-  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned
+  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.turn
 
 -- linked --
 -- Saved while the task was worked on, or linked by hand: each once, oldest first.

@@ -1,0 +1,191 @@
+"""What a context shows of messages too large for it, of results that come late, and of what was shown while things failed."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
+from memolog.context import Context
+from memolog.domain.message import ToolResultPart
+from memolog.runtime.events import Event, Trimmed
+from memolog.runtime.memory import Memory
+from memolog.testing import ScriptedModel, observations_of
+
+RESOURCE, THREAD = "alice", "t1"
+LIMITED = Config(observation=ObservationConfig(message_tokens=2_000, deadline=0.5), context_tokens=3_000)
+BIG = "First of all: " + "the port of service 7 is 8007. " * 4_000 + "That is all."
+MARK = re.compile(r"\[… ([\d,]+) characters are left out here .* recall the message ([\w-]+) …\]")
+
+Open = Callable[..., Memory]
+
+
+@pytest.fixture(params=("memory", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name SQLite in its fastest form, and PostgreSQL."""
+    return request.param
+
+
+@pytest.fixture
+async def opened(address: str, clock: FakeClock) -> AsyncIterator[Open]:
+    """Return a function that opens a memory on each engine in turn."""
+    memories: list[Memory] = []
+
+    def begin(config: Config, model: Any = None) -> Memory:
+        memories.append(Memory(address, model=model or ScriptedModel(), clock=clock, config=config))
+        return memories[-1]
+
+    yield begin
+    for memory in memories:
+        await memory.aclose()
+
+
+def listening(memory: Memory) -> list[Event]:
+    """Return a list that every trimming of the memory is added to."""
+    events: list[Event] = []
+    memory.subscribe(lambda event: events.append(event) if isinstance(event, Trimmed) else None)
+    return events
+
+
+async def say(memory: Memory, text: str, answer: str = "ok") -> Context:
+    """Hold one turn."""
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        context = await turn.prepare(UserMessage(text))
+        await turn.record(AssistantMessage(answer))
+    return context
+
+
+async def stored(memory: Memory) -> list[str]:
+    """Return what is stored, in order."""
+    return [row.text for row in await (await memory.open()).store.messages.after(RESOURCE, THREAD, 0)]
+
+
+def shown_of(text: str) -> tuple[str, int, str, str]:
+    """Return how a cut text begins, how much is missing, of which message, and how it ends."""
+    found = MARK.search(text)
+    assert found is not None
+    return text[: found.start()], int(found[1].replace(",", "")), found[2], text[found.end() :]
+
+
+@pytest.mark.parametrize("observe", [True, False])
+async def test_one_message_above_the_hard_limit(opened: Open, observe: bool) -> None:
+    """It is shown cut, always alike, and says where the rest is; somebody is told, and what is stored is exact."""
+    memory = opened(replace(LIMITED, observe=observe), ScriptedModel([RuntimeError()] * 50))
+    told = listening(memory)
+    first = await say(memory, BIG)
+    assert first.tokens.total <= 3_000
+    assert (first.trimmed, first.shortened) == (0, 1)
+    head, missing, message, tail = shown_of(first.tail[0].text)
+    assert BIG.startswith(head.rstrip("\n"))
+    assert BIG.endswith(tail.lstrip("\n"))
+    assert len(head) - 1 + missing + len(tail) - 1 == len(BIG)
+    assert [(event.messages, event.shortened, event.limit) for event in told] == [(0, 1, 3_000)]  # type: ignore[attr-defined]
+    page = await memory.recall(message, RESOURCE, detail="full", tokens=50_000)
+    assert "the port of service 7 is 8007. " * 100 in page.text
+    second = await say(memory, "and then?")
+    assert second.render_without_edge().startswith(first.render_without_edge())
+    assert await stored(memory) == [BIG, "ok", "and then?", "ok"]
+    for number, context in ((1, first), (2, second)):
+        assert (await memory.seen(THREAD, RESOURCE, number)).render() == context.render()
+
+
+@pytest.mark.parametrize("observe", [True, False])
+async def test_one_tool_result_above_the_hard_limit(opened: Open, observe: bool) -> None:
+    """It is cut like a message, and stays the result of its call."""
+    memory = opened(replace(LIMITED, observe=observe), ScriptedModel([RuntimeError()] * 50))
+    told = listening(memory)
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("read it"))
+        await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
+        context = await turn.prepare(ToolMessage("c", BIG))
+        again = await turn.prepare()
+    assert context.tokens.total <= 3_000
+    assert [message.role for message in context.tail] == ["user", "assistant", "tool"]
+    part = context.tail[2].parts[0]
+    assert isinstance(part, ToolResultPart)
+    assert part.call_id == "c"
+    assert shown_of(str(part.content))[0].startswith("First of all")
+    assert again.render_without_edge() == context.render_without_edge()
+    # It stays cut from step to step, and is told once.
+    assert len(told) == 1
+
+
+async def test_a_covered_request_is_counted_and_the_first_to_go(opened: Open) -> None:
+    """A request larger than a tail is repeated in part, truly marked, told and counted; newer messages push it out."""
+    memory = opened(LIMITED, ScriptedModel([observations_of, *[RuntimeError()] * 50]))
+    told = listening(memory)
+    first = await say(memory, BIG)
+    assert first.note is not None
+    assert "covers" not in first.tail[0].text
+    assert shown_of(first.tail[0].text)[2] == (await (await memory.open()).store.messages.after(RESOURCE, THREAD))[0].id
+    assert (told[0].messages, told[0].shortened) == (0, 1)  # type: ignore[attr-defined]
+    status = await memory.status(THREAD, RESOURCE)
+    assert status.messages.tokens >= first.tokens.tail - 150
+    assert status.backlog_tokens < 50
+    second = await say(memory, "more " * 500)
+    assert second.render_without_edge().startswith(first.render_without_edge())
+    third = await say(memory, "again " * 300)
+    assert third.tokens.total <= 3_000
+    assert third.trimmed == 1
+    assert BIG[:40] not in third.render()
+    assert {"more " * 500, "again " * 300} <= {message.text for message in third.tail}
+
+
+async def test_a_late_result_stands_at_its_own_place(opened: Open) -> None:
+    """A call stays as it was shown once the user has gone on; its result is a note, and each context extends the last."""
+    memory = opened(replace(LIMITED, context_tokens=None))
+    shown: list[Context] = []
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("run the tests"))
+        await turn.record(AssistantMessage([ToolCallPart(id="c1", name="pytest", arguments={"path": "tests/unit"})]))
+    shown.append(await say(memory, "never mind, what time is it?", "Noon."))
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        shown.append(await turn.prepare(ToolMessage("c1", "42 passed")))
+    shown.append(await say(memory, "next"))
+    for earlier, later in pairwise(shown):
+        assert later.render_without_edge().startswith(earlier.render_without_edge())
+    note = shown[1].tail[-1]
+    assert (note.role, note.synthetic) == ("user", True)
+    assert "answered late: pytest." in note.text
+    assert "42 passed" in note.text
+    assert (await memory.seen(THREAD, RESOURCE, 2)).render() == shown[0].render()
+
+
+async def test_the_observer_sees_a_late_result_with_its_call(opened: Open) -> None:
+    """Also when the call was observed long before."""
+    model = ScriptedModel()
+    memory = opened(replace(LIMITED, context_tokens=None), model)
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("run the tests"))
+        await turn.record(AssistantMessage([ToolCallPart(id="c1", name="pytest", arguments={"path": "tests/unit"})]))
+    await say(memory, "never mind")
+    assert (await memory.observe(THREAD, RESOURCE)).cursor == 4
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        context = await turn.prepare(ToolMessage("c1", "42 passed"))
+        assert "answered late" in context.tail[-1].text
+        await turn.record(AssistantMessage("They pass."))
+    await memory.observe(THREAD, RESOURCE)
+    asked = model.requests[-1].text
+    assert '<call>pytest {"path":"tests/unit"}</call>' in asked
+    assert "<result>pytest\n42 passed</result>" in asked
+    assert "run the tests" not in asked.split("<call>", 1)[1]
+
+
+async def test_what_is_passed_along_once_is_told_of_in_what_was_seen(opened: Open) -> None:
+    """It is not kept, so a note stands for it; everything else is as it was, also where the limit left something out."""
+    memory = opened(replace(LIMITED, context_tokens=2_500), ScriptedModel([RuntimeError()] * 50))
+    for number in range(5):
+        await say(memory, f"{number} " + "word " * 250)
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        context = await turn.prepare(UserMessage("and now?"), ephemeral=[UserMessage("only now: " + "x " * 2_500)])
+    assert context.trimmed
+    seen = await memory.seen(THREAD, RESOURCE, 6)
+    assert seen.render_without_edge() == context.render_without_edge()
+    assert (seen.edge, seen.tokens) == (context.edge, context.tokens)
+    assert [message.text for message in seen.ephemeral] == [
+        "[1 messages were passed along here for this request alone. They are not kept.]"
+    ]
