@@ -7,15 +7,15 @@ inputs are fixed in its row, so whoever takes it over asks the same question.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, timedelta, timezone, tzinfo
+from datetime import tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from memolog.config import Config
 from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost
 from memolog.domain.message import Message
 from memolog.domain.thread import Hints
+from memolog.domain.zones import zone_of
 from memolog.extractive import TRACE
 from memolog.grounding import KEEP, judge, judge_reflection
 from memolog.prompt.build import (
@@ -291,20 +291,5 @@ def _seen_log(given: ObserveInput) -> str:
 
 
 def _zone(messages: Sequence[Message]) -> tzinfo:
-    """Return the zone of whoever spoke last; UTC where it is unknown."""
-    for message in reversed(messages):
-        if message.zone:
-            try:
-                return ZoneInfo(message.zone)
-            except (ValueError, OSError):
-                return _offset(message.zone)
-    return UTC
-
-
-def _offset(text: str) -> tzinfo:
-    try:
-        hours, _, minutes = text.strip().removeprefix("UTC").partition(":")
-        sign = -1 if hours.startswith("-") else 1
-        return timezone(timedelta(hours=int(hours), minutes=sign * int(minutes or 0)))
-    except ValueError:
-        return UTC
+    """Return the zone of whoever spoke last; UTC where nobody said, or where this machine does not know it."""
+    return zone_of(next((message.zone for message in reversed(messages) if message.zone), None))[0]

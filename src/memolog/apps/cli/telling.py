@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from memolog.domain.codec import dumps, encode
 from memolog.domain.errors import MemologError
+from memolog.domain.zones import zone_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -83,11 +84,9 @@ def told(text: str, style: str = "") -> "Text":
 
 def local(moment: datetime, zone: str | None) -> datetime:
     """Return a moment on the clock of whoever spoke, as the log shows it; in UTC where their zone is not known."""
-    from zoneinfo import ZoneInfo
-
     try:
-        return moment.astimezone(ZoneInfo(zone)) if zone else moment
-    except (KeyError, ValueError, OSError):
+        return moment.astimezone(zone_of(zone)[0]) if zone else moment
+    except (OverflowError, ValueError):
         return moment
 
 
