@@ -100,10 +100,10 @@ async def test_any_text_is_kept(store: Store, name: str) -> None:
         FilePart(media_type=text, url=text, name=text, detail=text),
         UnknownPart(data=text),
     )
-    message = NewMessage(role="assistant", parts=parts, zone=text, speaker=text, metadata={text: text})
+    message = NewMessage(role="assistant", parts=parts, speaker=text, metadata={text: text})
     row = await kept(store, message)
     assert row.parts == parts
-    assert (row.zone, row.speaker, row.metadata) == (text, text, {text: text})
+    assert (row.speaker, row.metadata) == (text, {text: text})
     thread = await store.threads.update("alice", "t", title=text, metadata={text: [text]}, overrides={text: text})
     assert (thread.title, thread.metadata, thread.overrides) == (text, {text: [text]}, {text: text})
 
@@ -418,3 +418,17 @@ async def test_growth_has_a_size_too(open_a_store: OpenStore) -> None:
     with pytest.raises(MessageTooLarge):
         await store.messages.save("alice", "t", ToolMessage("c", ["y" * 300]))
     assert (await store.threads.get("alice", "t")).last_seq == 1
+
+
+@pytest.mark.parametrize(
+    "zone", ["Mars/Olympus", "+99:00", "../../etc/passwd", "a\x00b", "\ud800", "Europe", "x" * 5000]
+)
+async def test_a_zone_that_nobody_knows_is_refused(store: Store, zone: str) -> None:
+    """A message never changes: one that could not be dated would stay so for ever."""
+    await refused(store, NewMessage(role="user", parts=(TextPart(text="x"),), zone=zone), InputError, "time zone")
+
+
+@pytest.mark.parametrize("zone", [None, "", "UTC", "Europe/Lisbon", "+05:45", "GMT-3"])
+async def test_a_zone_is_kept(store: Store, zone: str | None) -> None:
+    """Names and offsets, as they were written."""
+    assert (await kept(store, NewMessage(role="user", parts=(TextPart(text="x"),), zone=zone))).zone == zone

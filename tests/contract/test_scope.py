@@ -54,6 +54,7 @@ INTERNAL: Final = {
     "runs.take_over": "run",  # with the fence of a snapshot's run
     "runs.heartbeat": "claim",
     "runs.abandon": "claim",
+    "runs.give_back": "claims",
     "runs.note_stall": "log_pk",
     "runs.keep_prompt": "run",
     "journal.add_context": "thread_pk",

@@ -48,7 +48,7 @@ FORGETTING: Final = (
 )
 TRANSFERS: Final = ("transfers.put", "transfers.date")
 ALONE: Final = (
-    *("copies.merge", "runs.abandon", "runs.keep_prompt", "search.index"),
+    *("copies.merge", "runs.abandon", "runs.give_back", "runs.keep_prompt", "search.index"),
     *(*COMPACTIONS, *FORGETTING, *TRANSFERS),
 )
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
@@ -292,6 +292,8 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
     match name:
         case "runs.abandon":
             await store.runs.abandon(claim, "given up", now=store.clock.now())
+        case "runs.give_back":
+            await store.runs.give_back([claim], now=store.clock.now() - timedelta(seconds=1))
         case "runs.keep_prompt":
             await store.runs.keep_prompt(claim.run, "asked", "answered")
         case "compactions.compact":
@@ -355,7 +357,10 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
     """Stopped before the commit, nothing of it is there; stopped after it, all of it."""
     look = [
         *("SELECT id, state, text FROM observations ORDER BY pk", "SELECT name, owner FROM leases"),
-        *("SELECT id, status, error, fence FROM runs ORDER BY pk", "SELECT prompt, reply FROM run_prompts"),
+        *(
+            "SELECT id, status, error, fence, lease_until FROM runs ORDER BY pk",
+            "SELECT prompt, reply FROM run_prompts",
+        ),
         *("SELECT version, generation FROM logs ORDER BY pk", "SELECT handle, state FROM groups ORDER BY pk"),
         *(
             "SELECT log_pk, seq, alias FROM cursors ORDER BY log_pk",

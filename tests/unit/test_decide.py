@@ -291,3 +291,24 @@ def test_what_is_repeated_fills_half_of_the_tail_at_most() -> None:
     assert not isinstance(decide(state(many, ready=buffered), config, NOW), Activate)
     full = state(few, repeated_tokens=1_700, ready=ready((1, 1)))
     assert isinstance(decide(full, config, NOW), Trim)
+
+
+def test_a_lease_from_a_clock_that_was_set_back() -> None:
+    """One that was prolonged further ahead than it lasts is nobody's; a clock that is a little ahead changes nothing."""
+    lasts = timedelta(seconds=30)
+    for ahead, is_over in ((timedelta(seconds=29), False), (timedelta(seconds=31), True), (timedelta(days=30), True)):
+        beat = NOW + ahead
+        flight = running(1, 2, beat_at=beat, lease_until=beat + lasts)
+        decision = decide(state(weights(2, 10), flights=(flight,)), CONFIG, NOW)
+        assert isinstance(decision, Recover) is is_over
+
+
+def test_a_retry_from_a_clock_that_was_set_back() -> None:
+    """A time that no back-off leads to is due, for the run and for the breaker; the longest one is still waited for."""
+    longest = timedelta(seconds=back_off(99, 1.0))
+    for ahead, is_over in ((longest, False), (longest + timedelta(seconds=1), True), (timedelta(days=30), True)):
+        at = NOW + ahead
+        flight = running(1, 2, status="failed", retry_at=at)
+        seen = state(weights(2, 10), flights=(flight,), failures=3, retry_at=at)
+        assert isinstance(decide(seen, CONFIG, NOW), Recover) is is_over
+        assert breaker_is_open(3, at, NOW) is not is_over

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from memolog.context import escape, last_date, one_line, render_group
-from memolog.context.dates import age, gap_mark, local, relative_days, zone_of
+from memolog.context.dates import age, gap_mark, local, relative_days
 from memolog.context.escape import attribute
 from memolog.domain.observation import Observation, Priority
+from memolog.domain.zones import zone_of
 
 
 def observation(ordinal: int, text: str, priority: Priority = "medium", **fields: Any) -> Observation:

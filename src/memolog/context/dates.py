@@ -3,53 +3,23 @@
 Knows calendars and wording. Knows no clock: the present is always given. Never raises: an unknown zone is UTC.
 """
 
-import re
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
 
-__all__ = ["WEEKDAYS", "age", "day_name", "gap_mark", "is_zone", "local", "relative_days", "shifted", "zone_of"]
+from memolog.domain.zones import zone_of
+
+__all__ = ["WEEKDAYS", "age", "day_name", "gap_mark", "local", "relative_days", "shifted"]
 
 # Written out, since the names that a format gives depend on the machine's language.
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _FRIDAY: Final = 4
-_OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 # From so many days on, the next larger unit reads better; the dates themselves stand beside it.
 _UNITS: Final = ((730, 365, "year"), (60, 30, "month"), (14, 7, "week"))
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86400
 _HOURS_UNTIL: Final = 48 * _HOUR
-
-
-@lru_cache(maxsize=256)
-def zone_of(name: str | None) -> tuple[tzinfo, str]:
-    """Return the zone of an IANA name or an offset such as "+02:00", and how it is called; UTC where it is unknown."""
-    try:
-        return _known_zone((name or "").strip())
-    except Exception:  # noqa: BLE001 - any text may stand here, and system files may be missing
-        return UTC, "UTC"
-
-
-def is_zone(name: str) -> bool:
-    """Tell whether this is a zone, as far as this machine knows zones at all."""
-    try:
-        _known_zone(name.strip())
-    except Exception:  # noqa: BLE001 - as above
-        return not available_timezones()
-    return True
-
-
-def _known_zone(name: str) -> tuple[tzinfo, str]:
-    if name.upper() in {"", "Z", "UTC", "GMT"}:
-        return UTC, "UTC"
-    if (offset := _OFFSET.fullmatch(name)) is None:
-        return ZoneInfo(name), name
-    sign, hours, minutes = offset.groups()
-    shift = timedelta(hours=int(hours), minutes=int(minutes or 0))
-    return timezone(-shift if sign == "-" else shift), f"{sign}{int(hours):02}:{minutes or '00'}"
 
 
 def local(moment: datetime, zone: str | None) -> datetime:

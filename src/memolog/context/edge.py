@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
-from memolog.context.dates import age, day_name, local, relative_days, shifted, zone_of
+from memolog.context.dates import age, day_name, local, relative_days, shifted
 from memolog.context.escape import element, escape, one_line
 from memolog.context.others import render_others
 from memolog.context.value import Block
 from memolog.context.view import View
 from memolog.context.wording import PASSED, PASSED_DONE, RECALLED, WORKING_MEMORY_CHANGED, WORKING_MEMORY_EMPTIED
+from memolog.domain.zones import zone_of
 from memolog.tokens.estimate import guarded
 
 __all__ = ["OTHERS", "edge_blocks"]

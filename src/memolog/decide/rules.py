@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from memolog.config import Config
 from memolog.decide.activation import activatable, choose
-from memolog.decide.backoff import breaker_is_open
+from memolog.decide.backoff import breaker_is_open, is_due
 from memolog.decide.decisions import (
     Activate,
     ActivateReflection,
@@ -51,9 +51,9 @@ def recover(state: State, config: Config, now: datetime) -> Recover | None:
     """Take over a run whose lease has ended, or try a failed one again when its time has come."""
     del config
     for flight in sorted(state.flights, key=lambda flight: (flight.span.first if flight.span else 0, flight.id)):
-        if flight.status == "running" and flight.lease_until <= now:
+        if flight.status == "running" and flight.has_ended(now):
             return Recover(run=flight.id, fence=flight.fence, reason="its owner let the lease run out")
-        if flight.status == "failed" and now >= max(filter(None, (flight.retry_at, state.retry_at)), default=now):
+        if flight.status == "failed" and is_due(flight.retry_at, now) and is_due(state.retry_at, now):
             return Recover(run=flight.id, fence=flight.fence, reason=f"try {flight.attempt + 1} after a failure")
     return None
 

@@ -63,6 +63,14 @@ class Flight:
     thread: str | None = None
     span: Span | None = None
     retry_at: datetime | None = None
+    beat_at: datetime | None = None
+    """When its owner last prolonged the lease."""
+
+    def has_ended(self, now: datetime) -> bool:
+        """Tell whether its lease is over: by the clock, or because the clock that gave it out was far ahead of this one."""
+        if self.beat_at is None or self.lease_until <= now:
+            return self.lease_until <= now
+        return self.beat_at - now > self.lease_until - self.beat_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

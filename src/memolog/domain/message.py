@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from memolog.domain.codec import JsonObject, JsonValue, check_json, dumps, loads, nothing, text_to_json
 from memolog.domain.errors import InputError, NotJson, UnknownRole
+from memolog.domain.zones import check_zone
 
 __all__ = [
     "ROLES",
@@ -294,6 +295,8 @@ def check_message(message: NewMessage) -> str:
     for name, value in (("speaker", message.speaker), ("zone", message.zone)):
         if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"The {name} is a string, not {type(value).__name__}.", then="Pass its text, or None.")
+    if message.zone:
+        check_zone(message.zone)
     for part in message.parts:
         if not isinstance(part, _KINDS):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise NotJson("A part", f"{type(part).__name__} is no part")

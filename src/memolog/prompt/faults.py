@@ -20,6 +20,7 @@ __all__ = [
     "Fault",
     "FaultKind",
     "FaultNotes",
+    "is_chatter",
     "is_degenerate",
     "is_nonsense",
     "is_refusal",
@@ -152,6 +153,32 @@ def is_refusal(lines: Sequence[str]) -> bool:
     """Return whether plain prose says that the model will not do it."""
     text = " ".join(lines).strip(" *#>-\"'")
     return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))
+
+
+# ---------------------------------------------------------------- talk beside an answer
+
+_FRAME: Final = re.compile(
+    r"(?:sure(?: thing)?|certainly|of course|absolutely|ok(?:ay)?|alright|all right|got it|understood|great|done|yes|no problem)"
+    r"\s*(?:[!,.:;–—-]|$)"
+    r"|here(?:['’]s| is| are)\b|below (?:is|are)\b|the following (?:is|are)\b|let me\b|i(?:['’](?:m|ll|ve|d))?[ ,]"
+    r"|please (?:provide|share|send|let|paste)\b|how can i\b",
+    re.IGNORECASE,
+)
+_FEWEST_WORDS: Final = 3
+_FEWEST_LETTERS: Final = 4
+"""Of a script without blanks; a word or two says as much there."""
+
+
+def is_chatter(line: str) -> bool:
+    """Return whether a line without any mark of ours is talk: an announcement, a word or two, or the model about itself.
+
+    The log speaks of users and assistants, and never as "I".
+    """
+    text = line.strip(" *#>-\"'")
+    if text.endswith((":", "：")) or _FRAME.match(text):
+        return True
+    is_long = len(re.findall(r"\w+", text)) >= _FEWEST_WORDS
+    return not is_long and sum(char.isalpha() and not char.isascii() for char in text) < _FEWEST_LETTERS
 
 
 # ---------------------------------------------------------------- what no model wrote

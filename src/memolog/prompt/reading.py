@@ -10,7 +10,7 @@ from typing import Final
 
 from memolog.prompt.drafts import HintsDraft
 from memolog.prompt.escape import unescape
-from memolog.prompt.faults import LONGEST_LINE, FaultNotes, is_degenerate, is_nonsense, is_refusal
+from memolog.prompt.faults import LONGEST_LINE, FaultNotes, is_chatter, is_degenerate, is_nonsense, is_refusal
 from memolog.prompt.from_json import json_reply
 from memolog.prompt.lines import Line, read_lines
 from memolog.prompt.references import Known
@@ -96,6 +96,12 @@ def _lines(found: Sections, body: str, known: Known, notes: FaultNotes) -> list[
     ):
         notes.note("refusal", lines[0].text)
         return []
+    if lines and not any(line.is_bullet or line.is_whole for line in lines):
+        said = [line for line in lines if not is_chatter(line.text)]
+        if not said:
+            notes.note("empty", f"no observation in it: {lines[0].text}")
+            return []
+        lines = said
     if found.unclosed:
         notes.note("cut_off", f"<{found.unclosed}> never ends")
     if found.unclosed == "observations" and len(lines) > 1 and not lines[-1].is_cited:

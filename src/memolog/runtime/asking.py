@@ -4,6 +4,7 @@ Knows the books: a hard budget is checked before a call, what was sent and answe
 spent is added up, whatever becomes of the run. Knows not what is asked, nor what an answer means.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from memolog.domain.errors import MemologError
 from memolog.domain.run import Usage
 from memolog.runtime.model import Model, ModelReply, ModelRequest
 from memolog.runtime.models import BudgetedModel, BudgetSpent, Limit, ModelRefused
+from memolog.runtime.models.errors import is_transport_error
 from memolog.runtime.models.retry import in_time
 from memolog.runtime.runner import RunFault
 from memolog.store import Store
@@ -60,9 +62,13 @@ class Asking:
             raise
         except ModelRefused as error:
             if not request.files:
-                raise RunFault(f"the model failed: {type(error).__name__}: {error}") from error
-        except Exception as error:
-            raise RunFault(f"the model failed: {type(error).__name__}: {error}") from error
+                raise _fault(error) from error
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if _is_ours(error):
+                raise
+            raise _fault(error) from error
         # It cannot see files, or not these: what their placeholders say is better than nothing.
         return await self(model, replace(request, files=()))
 
@@ -94,6 +100,17 @@ class Asking:
             # A prompt that cannot be kept is no reason to lose what was answered.
             with contextlib.suppress(MemologError):
                 await self._store.runs.keep_prompt(run, dumps(encode(asked)), reply)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Tell whether it was us who cancelled the call; a model may raise the same for reasons of its own, and has failed then."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _fault(error: BaseException) -> RunFault:
+    cause = "away" if is_transport_error(error) else "refused"
+    return RunFault(f"the model failed: {type(error).__name__}: {error}", cause=cause)
 
 
 def _sum(one: Usage | None, other: Usage) -> Usage:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from memolog.config import Config
-from memolog.context.dates import is_zone
-from memolog.domain.errors import ConfigError, InputError
+from memolog.domain.errors import ConfigError
 from memolog.domain.message import NewMessage
+from memolog.domain.zones import check_zone
 from memolog.prompt.without_secrets import without_secrets
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.redacting import redactor_for
@@ -64,11 +64,8 @@ def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
             why="It is fixed when the database is opened.",
             then="Set it in the configuration of the memory.",
         )
-    if zone is not None and not is_zone(zone):
-        raise InputError(
-            f"There is no time zone {zone!r}.",
-            then='Pass a name such as "Europe/Lisbon" or an offset such as "+02:00".',
-        )
+    if zone is not None:
+        check_zone(zone)
 
 
 def _weigh(message: NewMessage) -> int:

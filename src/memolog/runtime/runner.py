@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from memolog.config import Config
 from memolog.domain.clock import Clock
@@ -28,12 +28,21 @@ _RUN_SECONDS = 900.0
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
-class RunFault(Exception):
-    """A run's answer cannot be used; says why, what was spent on it, and whether another try could end otherwise."""
+Cause: TypeAlias = Literal["answer", "refused", "away"]
 
-    def __init__(self, reason: str, usage: Usage | None = None, *, is_final: bool = False) -> None:
+
+class RunFault(Exception):
+    """A run's answer cannot be used; says why, what was spent on it, and whether another try could end otherwise.
+
+    The cause is an answer without use, a call that was refused, or a model that is not there.
+    """
+
+    def __init__(
+        self, reason: str, usage: Usage | None = None, *, is_final: bool = False, cause: Cause = "answer"
+    ) -> None:
         super().__init__(reason)
         self.usage, self.is_final = usage, is_final
+        self.cause: Cause = cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,16 +133,21 @@ class Runner:
             await asyncio.wait(set(self._tasks))
 
     async def close(self, patience: float) -> None:
-        """Let runs finish for so long, then stop them: their leases end and another process takes them over."""
+        """Let runs finish for so long, then stop them and give their leases back: another process takes them over."""
         self._closing = True
         loop = asyncio.get_running_loop()
         end = loop.time() + patience
         while self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=max(0.0, end - loop.time()))
+            stopped = {claim for job in self._jobs.values() if job.task in late for claim in job.claims}
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
+            if stopped:
+                # Where that fails, the leases run out by themselves.
+                with contextlib.suppress(MemologError):
+                    await self._store.runs.give_back(list(stopped), now=self._clock.now())
 
     # ------------------------------------------------------------ one job
 
@@ -153,7 +167,7 @@ class Runner:
                 await job.then(job.resource, job.thread, job.config)
 
     async def _attempt(self, job: Job) -> None:
-        work = asyncio.ensure_future(self._thinker.think(job.resource, job.thread, job.claims, job.config))
+        work = asyncio.ensure_future(self._think(job))
         beat = asyncio.ensure_future(self._beat(job))
         try:
             done, _ = await asyncio.wait({work, beat}, timeout=_RUN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -175,6 +189,15 @@ class Runner:
         finally:
             await _stop(work)
             await _stop(beat)
+
+    async def _think(self, job: Job) -> tuple[Thought, ...]:
+        try:
+            return await self._thinker.think(job.resource, job.thread, job.claims, job.config)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            # It ends the loop at once, and nobody else comes to note it.
+            with contextlib.suppress(MemologError):
+                await self._fail(job, job.claims, f"{type(stop).__name__}: {stop}", None)
+            raise
 
     async def _beat(self, job: Job) -> None:
         """Renew the leases until all are lost."""

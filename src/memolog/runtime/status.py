@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from memolog.config import Config
-from memolog.decide import breaker_is_open
+from memolog.decide import State, breaker_is_open
 from memolog.domain.observation import Scope
 from memolog.domain.run import UsageTotal
 from memolog.domain.thread import Hints
@@ -92,6 +92,17 @@ def hint_events(snapshot: Snapshot, hints: Hints, now: datetime) -> list[Event]:
     return told
 
 
+def _is_stuck(state: State) -> bool:
+    """Tell whether what comes next in the log has failed: all that was observed behind it waits, however well that went."""
+    heads = {(tail.thread, tail.cursor + 1) for tail in state.tails}
+    return any(
+        (flight.status == "failed" or flight.attempt > 1)
+        and flight.span is not None
+        and (flight.thread, flight.span.first) in heads
+        for flight in state.flights
+    )
+
+
 def status_of(
     snapshot: Snapshot, config: Config, usage: UsageTotal, now: datetime, factor: float, spent: float = 0.0
 ) -> Status:
@@ -101,12 +112,13 @@ def status_of(
     buffered = sum(tail.tokens_in(g.span) for tail in state.tails for g in state.ready if g.thread == tail.thread)
     is_open = breaker_is_open(log.failures, log.retry_at, now)
     limit = config.threshold_for(state.log_tokens)
-    is_behind = state.filling(config.threshold) > config.block_at_for(state.log_tokens)
+    # Who keeps no log is never behind with it.
+    is_behind = config.observe and state.filling(config.threshold) > config.block_at_for(state.log_tokens)
     return Status(
         resource=snapshot.resource,
         thread=snapshot.thread.id,
         scope=snapshot.scope,
-        health="failing" if log.failures else "behind" if is_behind else "ok",
+        health="failing" if log.failures or _is_stuck(state) else "behind" if is_behind else "ok",
         messages=Window(tokens=state.tail_tokens, limit=limit),
         observations=Window(tokens=state.log_tokens, limit=config.reflect_at),
         buffered_groups=len(snapshot.buffered),

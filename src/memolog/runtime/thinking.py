@@ -7,9 +7,8 @@ inputs are fixed in its row, so whoever takes it over asks the same question.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, timedelta, timezone, tzinfo
+from datetime import tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from memolog.config import Config
 from memolog.domain.codec import JsonValue
@@ -17,6 +16,7 @@ from memolog.domain.errors import LeaseLost
 from memolog.domain.message import Message, ToolCallPart, pairs_of, parts_to_json
 from memolog.domain.observation import Span
 from memolog.domain.thread import Hints
+from memolog.domain.zones import zone_of
 from memolog.extractive import TRACE
 from memolog.grounding import KEEP, judge, judge_reflection
 from memolog.prompt.build import (
@@ -27,6 +27,7 @@ from memolog.prompt.build import (
 from memolog.prompt.drafts import Parsed
 from memolog.prompt.parse import failure
 from memolog.runtime.asking import Asking
+from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from, with_lost
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
@@ -90,7 +91,8 @@ class Thinking:
         try:
             return await self._with_mind(resource, found, config, ask)
         except RunFault as fault:
-            raise RunFault(str(fault), fault.usage or ask.usage, is_final=fault.is_final) from fault
+            usage = fault.usage or ask.usage
+            raise RunFault(str(fault), usage, is_final=fault.is_final, cause=fault.cause) from fault
 
     async def _with_mind(
         self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: Asking
@@ -108,6 +110,15 @@ class Thinking:
                 troubles = (Trouble(what="asking the model", error=f"{spent} The embedded observer goes on."),)
             thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
             thoughts = [replace(thought, faults=(*thought.faults, "over_budget")) for thought in thoughts]
+        except RunFault as fault:
+            if not _is_stuck(found[0][1], fault):
+                raise
+            troubles = (Trouble(what="condensing the log", error=f"{fault} The embedded reflector takes over."),)
+            try:
+                thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
+            except RunFault as another:
+                raise fault from another
+            thoughts = [replace(thought, faults=(*thought.faults, "stood_in")) for thought in thoughts]
         # One call, one bill: the first carries it.
         first = thoughts[0]
         made = replace(first.made, usage=ask.usage) if first.made else None
@@ -182,6 +193,8 @@ class Thinking:
         return tuple(reversed(found))
 
     async def _observe(self, tasks: Sequence[_Task], config: Config, mind: Mind, ask: Asking) -> list[Thought]:
+        if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
+            return [await self._observe_divided(tasks[0], config, mind, ask)]
         answers = await mind.observe([task.given for task in tasks], redactor_for(config), ask)
         thoughts: list[Thought] = []
         for task, answer in zip(tasks, answers, strict=True):
@@ -193,6 +206,27 @@ class Thinking:
                 thought = self._thought(task, answer, config, mind, others)
             thoughts.append(await self._with_extracts(thought, task, answer, config))
         return thoughts
+
+    async def _observe_divided(self, task: _Task, config: Config, mind: Mind, ask: Asking) -> Thought:
+        """Observe part by part what failed as a whole so often; what no model takes must not hold up the log for ever."""
+        divided = await observe_in_parts(
+            mind,
+            task.given,
+            redactor_for(config),
+            ask,
+            attempt=task.work.run.attempt,
+            is_alive=_is_alive(task.work),
+        )
+        thought = await asyncio.to_thread(self._thought, task, divided.observed, config, mind)
+        if divided.missing:
+            span = task.work.run.span
+            error = (
+                f"{divided.missing} of the messages {span.first if span else ''}–{span.last if span else ''} could not be "
+                f"observed: {divided.error} The log says where they are missing, and recall has them."
+            )
+            trouble = Trouble(what="observing a part of the conversation", error=error)
+            thought = replace(thought, troubles=(trouble,), faults=(*thought.faults, "stood_in"))
+        return await self._with_extracts(thought, task, divided.observed, config)
 
     async def _with_extracts(self, thought: Thought, task: _Task, answer: Observed, config: Config) -> Thought:
         """Add the application's values to what was observed; what fails there stays there."""
@@ -307,6 +341,18 @@ class Thinking:
         return hints if hints.last_seq == work.run.inputs.get("hinted") else None
 
 
+def _is_alive(work: Work) -> bool:
+    """Tell whether a run of this log has succeeded since this one began: then it is not the model that is in trouble."""
+    began, succeeded = work.run.started_at, work.succeeded_at
+    return succeeded is not None and began is not None and succeeded >= began
+
+
+def _is_stuck(work: Work, fault: RunFault) -> bool:
+    """Tell whether a reflection has failed so often, with a model that answers, that nothing else is to be expected."""
+    is_tried = work.run.kind == "reflect" and work.run.attempt > TRIES and not fault.is_final
+    return is_tried and (fault.cause == "answer" or (fault.cause == "refused" and _is_alive(work)))
+
+
 def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
     """Return what an observer knew beside the messages of its span."""
     hints = given.hints
@@ -315,20 +361,5 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
 
 
 def _zone(messages: Sequence[Message]) -> tzinfo:
-    """Return the zone of whoever spoke last; UTC where it is unknown."""
-    for message in reversed(messages):
-        if message.zone:
-            try:
-                return ZoneInfo(message.zone)
-            except (ValueError, OSError):
-                return _offset(message.zone)
-    return UTC
-
-
-def _offset(text: str) -> tzinfo:
-    try:
-        hours, _, minutes = text.strip().removeprefix("UTC").partition(":")
-        sign = -1 if hours.startswith("-") else 1
-        return timezone(timedelta(hours=int(hours), minutes=sign * int(minutes or 0)))
-    except ValueError:
-        return UTC
+    """Return the zone of whoever spoke last; UTC where nobody said, or where this machine does not know it."""
+    return zone_of(next((message.zone for message in reversed(messages) if message.zone), None))[0]

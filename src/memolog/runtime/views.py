@@ -90,6 +90,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
                 kind=run.kind,
                 status=run.status,
                 lease_until=run.lease_until,
+                beat_at=run.beat_at,
                 fence=run.fence,
                 attempt=run.attempt,
                 thread=run.thread,

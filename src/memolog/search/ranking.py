@@ -36,8 +36,8 @@ _JUST_BELOW = 1e-6
 class Weights:
     """What each part of a score is worth beside a message's own words, which count 1.
 
-    Tuned together by coordinate ascent on the development halves of two public sets, mostly in steps of a twentieth. The same halves
-    are what `bench-retrieval` reports, so its figures are those of a tuned half, not of unseen questions.
+    Tuned together by coordinate ascent on the development halves of two public sets, mostly in steps of a twentieth. The same
+    halves are what `bench-retrieval` reports, so its figures are those of a tuned half, not of unseen questions.
     """
 
     near: float = 0.1

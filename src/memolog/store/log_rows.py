@@ -117,6 +117,8 @@ class RunRow:
     inputs: JsonObject
     started_at: datetime
     error: str | None
+    beat_at: datetime
+    """When its owner last said that it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +235,7 @@ def run_row(row: Row) -> RunRow:
         inputs=loads(row[11]),
         started_at=from_micros(row[12]),
         error=unpack(row[13]),
+        beat_at=from_micros(row[14]),
     )
 
 

@@ -9,11 +9,14 @@ from typing import Any, cast
 from memolog.domain.codec import JsonObject, loads, unpack
 from memolog.domain.message import Message, parts_from_json
 from memolog.domain.moments import from_micros
-from memolog.domain.run import Lease
+from memolog.domain.observation import Span
+from memolog.domain.run import Lease, Run, UsageTotal
 from memolog.domain.thread import Hints, Thread
 from memolog.store.sql import Row
 
-__all__ = ["lease_from_row", "message_from_row", "thread_from_row"]
+__all__ = ["lease_from_row", "message_from_row", "run_from_row", "thread_from_row"]
+
+_NANO = 1_000_000_000
 
 # A message follows from its row alone, and a tail is loaded at every step: a row that was read before is not parsed again.
 # Only short ones are remembered, so that the whole stays within a few megabytes. Treat values as read-only.
@@ -89,3 +92,23 @@ def thread_from_row(row: Row) -> Thread:
 def lease_from_row(row: Row) -> Lease:
     """Return the lease of a row: name, owner, fence, end."""
     return Lease(name=row[0], owner=row[1], fence=row[2], expires_at=from_micros(row[3]))
+
+
+def run_from_row(row: Row) -> Run:
+    """Return the run of a `get_run` row."""
+    return Run(
+        id=row[0],
+        kind=row[1],
+        status=row[2],
+        thread=row[3],
+        span=None if row[4] is None else Span(first=row[4], last=row[5]),
+        inputs=loads(row[6]),
+        attempt=row[7],
+        model=row[8],
+        prompt_version=row[9],
+        started_at=_moment(row[10]),
+        finished_at=_moment(row[11]),
+        retry_at=_moment(row[12]),
+        error=unpack(row[13]),
+        usage=UsageTotal(input_tokens=row[14], output_tokens=row[15], cost=row[16] / _NANO),
+    )

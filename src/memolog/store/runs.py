@@ -16,12 +16,13 @@ from memolog.domain.errors import Conflict, LeaseLost
 from memolog.domain.extract import NewExtract
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Observation, Span
-from memolog.domain.run import KeptPrompt, Run, RunKind, Usage, UsageTotal
+from memolog.domain.run import KeptPrompt, Run, RunKind, Usage
 from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Proposal
 from memolog.store.engine import Engine
 from memolog.store.extracts import storing_extracts
 from memolog.store.recent import Recent
+from memolog.store.rows import run_from_row
 from memolog.store.scope import check_id, check_limit
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import with_proposal
@@ -58,11 +59,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A run and the keys of the log and the thread (0: none) it belongs to."""
+    """A run, the keys of the log and the thread (0: none) it belongs to, and when a run of this log last succeeded."""
 
     run: Run
     log_pk: int
     thread_pk: int
+    succeeded_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,10 @@ class Runs:
         return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
 
     async def take_over(self, run: str, fence: int, *, owner: str, now: datetime, lease: float) -> Claim | None:
-        """Take over a run whose lease has ended, or that failed; None if somebody else was first."""
+        """Take over a run whose lease has ended, or that failed; None if somebody else was first.
+
+        A lease that a clock gave out which was ahead by more than its length has ended too.
+        """
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[Claim | None]:
@@ -236,6 +241,15 @@ class Runs:
 
         return await self._engine.write(script, name="runs.abandon")
 
+    async def give_back(self, claims: Sequence[Claim], *, now: datetime) -> None:
+        """End the leases of runs that nobody carries out any more; the next to come need not wait for their end."""
+
+        def script() -> Script[None]:
+            for claim in claims:
+                yield q.give_back_run(id=claim.run, owner=claim.owner, fence=claim.fence, now=to_micros(now))
+
+        await self._engine.write(script, name="runs.give_back")
+
     async def get(self, resource: str, run: str) -> Run | None:
         """Return a run, or None."""
         check_id("resource", resource)
@@ -243,7 +257,7 @@ class Runs:
 
         def script() -> Script[Run | None]:
             rows = yield q.get_run(resource=resource, id=run)
-            return _run(rows[0]) if rows else None
+            return run_from_row(rows[0]) if rows else None
 
         return await self._engine.read(script)
 
@@ -254,7 +268,11 @@ class Runs:
 
         def script() -> Script[Work | None]:
             rows = yield q.get_run(resource=resource, id=run)
-            return Work(run=_run(rows[0]), log_pk=rows[0][20], thread_pk=rows[0][22] or 0) if rows else None
+            if not rows:
+                return None
+            row = rows[0]
+            last = None if row[23] is None else from_micros(row[23])
+            return Work(run=run_from_row(row), log_pk=row[20], thread_pk=row[22] or 0, succeeded_at=last)
 
         return await self._engine.read(script)
 
@@ -265,7 +283,7 @@ class Runs:
 
         def script() -> Script[tuple[Run, ...]]:
             rows = yield q.list_runs(resource=resource, limit=limit)
-            return tuple(map(_run, rows))
+            return tuple(map(run_from_row, rows))
 
         return await self._engine.read(script)
 
@@ -372,26 +390,4 @@ def _usage_step(resource: str, usage: Usage, run: str, at: int) -> Any:
         cache_read_tokens=max(0, usage.cache_read_tokens),
         cache_write_tokens=max(0, usage.cache_write_tokens),
         cost=_cost(usage),
-    )
-
-
-def _run(row: Row) -> Run:
-    def moment(micros: int | None) -> datetime | None:
-        return None if micros is None else from_micros(micros)
-
-    return Run(
-        id=row[0],
-        kind=row[1],
-        status=row[2],
-        thread=row[3],
-        span=None if row[4] is None else Span(first=row[4], last=row[5]),
-        inputs=loads(row[6]),
-        attempt=row[7],
-        model=row[8],
-        prompt_version=row[9],
-        started_at=moment(row[10]),
-        finished_at=moment(row[11]),
-        retry_at=moment(row[12]),
-        error=unpack(row[13]),
-        usage=UsageTotal(input_tokens=row[14], output_tokens=row[15], cost=row[16] / _NANO),
     )

@@ -9,11 +9,14 @@ INSERT INTO runs (id, log_pk, kind, thread_pk, first_seq, last_seq, owner, lease
 VALUES (:id, :log_pk, :kind, :thread_pk, :first_seq, :last_seq, :owner, :lease_until, :now, :now, :inputs)
 
 -- take_over --
--- One conditional statement: among any number of processes one gets the run, with a higher fence.
-UPDATE runs SET status = 'running', owner = :owner, fence = fence + 1, attempt = attempt + 1, lease_until = :lease_until,
+-- One conditional statement: among any number of processes one gets the run, with a higher fence. A beat that lies further
+-- ahead than a lease lasts is that of a clock which was set back since: its lease would seem to last until then. What was
+-- broken off goes on; only after a failure is it another attempt.
+UPDATE runs SET status = 'running', owner = :owner, fence = fence + 1,
+  attempt = attempt + CASE WHEN status = 'failed' THEN 1 ELSE 0 END, lease_until = :lease_until,
   heartbeat_at = :now, error = NULL, retry_at = NULL
 WHERE id = :id AND fence = :fence
-  AND ((status = 'running' AND lease_until <= :now) OR status = 'failed')
+  AND ((status = 'running' AND (lease_until <= :now OR heartbeat_at - :now > lease_until - heartbeat_at)) OR status = 'failed')
 RETURNING fence
 
 -- heartbeat --
@@ -40,6 +43,10 @@ UPDATE runs SET status = 'abandoned', finished_at = :now, error = :error
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
 RETURNING log_pk
 
+-- give_back_run --
+UPDATE runs SET lease_until = :now
+WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+
 -- note_failure --
 UPDATE logs SET failures = failures + 1, retry_at = :retry_at, last_error = :error, last_error_at = :now, version = version + 1
 WHERE pk = :log_pk
@@ -51,7 +58,7 @@ SELECT r.pk, r.owner, r.fence FROM runs r WHERE r.id = :id AND r.status = 'runni
 -- get_run --
 SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
   r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation,
-  r.thread_pk
+  r.thread_pk, l.last_success_at
 FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.thread_pk
 WHERE l.resource = :resource AND r.id = :id
 

@@ -1,0 +1,55 @@
+"""Time zones by name: what a name or an offset stands for, and whether this machine knows it.
+
+Knows names such as "Europe/Lisbon" and offsets such as "+02:00". Never raises: a zone that another machine knew is UTC here.
+"""
+
+import re
+from datetime import UTC, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from memolog.domain.errors import InputError
+
+__all__ = ["check_zone", "is_zone", "zone_of"]
+
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def zone_of(name: str | None) -> tuple[tzinfo, str]:
+    """Return the zone of an IANA name or an offset such as "+02:00", and how it is called; UTC where it is unknown."""
+    try:
+        return _known_zone((name or "").strip())
+    except Exception:  # noqa: BLE001 - any text may stand here, and system files may be missing
+        return UTC, "UTC"
+
+
+@lru_cache(maxsize=256)
+def is_zone(name: str) -> bool:
+    """Tell whether this is a zone, as far as this machine knows zones at all."""
+    try:
+        _known_zone(name.strip())
+    except Exception:  # noqa: BLE001 - as above
+        return not available_timezones()
+    return True
+
+
+def check_zone(name: str) -> None:
+    """Refuse a zone that nobody knows."""
+    if not is_zone(name):
+        raise InputError(
+            f"There is no time zone {name!r}.",
+            why="Messages never change, and what is said under it could not be dated.",
+            then='Pass a name such as "Europe/Lisbon" or an offset such as "+02:00", or None.',
+        )
+
+
+def _known_zone(name: str) -> tuple[tzinfo, str]:
+    if name.upper() in {"", "Z", "UTC", "GMT"}:
+        return UTC, "UTC"
+    if (offset := _OFFSET.fullmatch(name)) is None:
+        return ZoneInfo(name), name
+    sign, hours, minutes = offset.groups()
+    shift = timedelta(hours=int(hours), minutes=int(minutes or 0))
+    return timezone(-shift if sign == "-" else shift), f"{sign}{int(hours):02}:{minutes or '00'}"

@@ -1,0 +1,166 @@
+"""Dividing: a span that the model fails on again and again, observed part by part.
+
+Knows how to find the messages that a model will not take, and what stands in the log in their place. Everything is done inside
+the run that holds the span, so a crash repeats it like any other. Knows no rows.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from memolog.decide import closed_ends
+from memolog.domain.errors import MemologError
+from memolog.domain.message import Message
+from memolog.prompt.build import ObserveInput, Prompt
+from memolog.prompt.drafts import Draft, Parsed
+from memolog.prompt.parse import failure
+from memolog.prompt.redact import Redactor
+from memolog.prompt.slices import joined
+from memolog.prompt.transcript import Shown, in_zone
+from memolog.runtime.asking import Ask
+from memolog.runtime.minds import Mind, Observed
+from memolog.runtime.runner import RunFault
+from memolog.runtime.views import weights_of
+
+__all__ = ["TRIES", "Divided", "observe_in_parts"]
+
+TRIES: Final = 4
+"""So often is a span tried as a whole, ever more slowly, before it is divided."""
+_TRIES_AWAY: Final = 7
+"""A model that was not there may come back: what it did not answer in time is waited for a little longer."""
+_MOST_CALLS: Final = 32
+"""For a span in which nothing at all can be observed; one message among many is found in far fewer."""
+_STAND_IN: Final = "What was said here could not be observed; recall has the exact words"
+
+Units: TypeAlias = Sequence[tuple[Message, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divided:
+    """What the parts came to, how many messages the model would not take, and why."""
+
+    observed: Observed
+    missing: int = 0
+    error: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """Some messages in a row, and what was answered about them."""
+
+    first: int
+    units: Units
+    answer: Observed | None = None
+    fault: RunFault | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(message for unit in self.units for message in unit)
+
+    def halves(self) -> "tuple[_Part, _Part]":
+        middle = len(self.units) // 2
+        second = _Part(first=self.first + middle, units=self.units[middle:])
+        return _Part(first=self.first, units=self.units[:middle]), second
+
+
+async def observe_in_parts(
+    mind: Mind, given: ObserveInput, redactor: Redactor, ask: Ask, *, attempt: int, is_alive: bool
+) -> Divided:
+    """Observe a span in halves, quarters and so on; where a single message fails, a line says that it is missing.
+
+    `is_alive` says that the model has answered about other spans meanwhile. Raises the fault of the first part if it has not,
+    and answers about no part either: then it is the model that is in trouble, and not what was said.
+    """
+    whole = _Part(first=0, units=_units(given.messages))
+    todo = deque(whole.halves() if len(whole.units) > 1 else (whole,))
+    least = len(todo)
+    done: list[_Part] = []
+    calls = 0
+    while todo:
+        part = todo.popleft()
+        if calls < _MOST_CALLS:
+            calls += 1
+            await _ask(part, mind, given, redactor, ask)
+        is_alive = is_alive or part.answer is not None
+        if calls == least and part.fault is not None and not is_alive:
+            raise part.fault
+        if part.answer is None and len(part.units) > 1 and calls < _MOST_CALLS:
+            todo.extend(part.halves())
+        else:
+            done.append(part)
+    return _put_together(sorted(done, key=lambda part: part.first), given, attempt)
+
+
+async def _ask(part: _Part, mind: Mind, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
+    try:
+        answer = (await mind.observe([replace(given, messages=part.messages)], redactor, ask))[0]
+    except RunFault as fault:
+        part.fault = fault
+    except MemologError:
+        # A spent budget or a lost database is no matter of what was said.
+        raise
+    except Exception as error:  # noqa: BLE001 - what cannot be read for whatever reason must not hold up the log
+        part.fault = RunFault(f"{type(error).__name__}: {error}", cause="refused")
+    else:
+        problem = None if answer.parsed.nothing else failure(answer.parsed)
+        part.answer, part.fault = (answer, None) if problem is None else (None, RunFault(problem))
+
+
+def _put_together(parts: Sequence[_Part], given: ObserveInput, attempt: int) -> Divided:
+    """Return the answers in their order, and a line for each stretch that has none.
+
+    The embedded observer could say more, but in the words that the model chokes on: the end of the log is shown with the next
+    span, and the reflector reads all of it, so they would fail as well, and so on for ever.
+    """
+    answers: list[Observed] = []
+    waiting: list[Message] = []
+    missing, error = 0, ""
+    for part in parts:
+        if part.answer is None:
+            fault = part.fault or RunFault("it was not asked about: too much of the span fails", cause="refused")
+            if fault.cause == "away" and attempt <= _TRIES_AWAY:
+                raise fault
+            missing, error = missing + len(part.messages), error or str(fault)
+            waiting += part.messages
+            continue
+        answers += [_stand_in(waiting, given)] if waiting else []
+        waiting = []
+        answers.append(part.answer)
+    answers += [_stand_in(waiting, given)] if waiting else []
+    return Divided(observed=_joined(answers), missing=missing, error=error)
+
+
+def _units(messages: Sequence[Message]) -> Units:
+    """Return what may be asked about alone: a message, or a call with its results."""
+    units: list[tuple[Message, ...]] = []
+    start = 0
+    for end in closed_ends(weights_of(messages)):
+        units.append(tuple(messages[start : end + 1]))
+        start = end + 1
+    return [*units, tuple(messages[start:])] if start < len(messages) else units
+
+
+def _stand_in(messages: Sequence[Message], given: ObserveInput) -> Observed:
+    """Return one line that says where something is missing, with the messages as its sources."""
+    shown = tuple(
+        Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=in_zone(m.created_at, given.zone))
+        for number, m in enumerate(messages, start=1)
+    )
+    draft = Draft(priority="medium", text=_STAND_IN, said_at=shown[0].at, cites=tuple(s.number for s in shown))
+    return Observed(parsed=Parsed(observations=(draft,)), prompt=Prompt(system="", text="", shown=shown))
+
+
+def _joined(answers: Sequence[Observed]) -> Observed:
+    """Return several answers as one, in which each message has a number of its own."""
+    shifted: list[Observed] = []
+    taken = 0
+    for answer in answers:
+        shown = tuple(replace(s, number=s.number + taken) for s in answer.prompt.shown)
+        drafts = tuple(replace(d, cites=tuple(n + taken for n in d.cites)) for d in answer.parsed.observations)
+        prompt = replace(answer.prompt, shown=shown)
+        shifted.append(replace(answer, parsed=replace(answer.parsed, observations=drafts), prompt=prompt))
+        taken = max((s.number for s in shown), default=taken)
+    said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
+    prompt = replace(shifted[0].prompt, shown=tuple(s for answer in shifted for s in answer.prompt.shown))
+    return Observed(parsed=joined([answer.parsed for answer in shifted]), prompt=prompt, said=said)

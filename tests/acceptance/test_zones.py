@@ -1,0 +1,54 @@
+"""Zones from elsewhere: a message under one that this machine does not know is observed, shown and told in UTC."""
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, NewMessage, TextPart, UserMessage
+from memolog.runtime.memory import Memory
+from memolog.testing import ScriptedModel
+
+CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines on which a memory can be opened again."""
+    return request.param
+
+
+async def foreign_export(clock: FakeClock, zone: str) -> str:
+    """Return what a machine exported that knew this zone."""
+    async with Memory(":memory:", clock=clock, config=CONFIG) as memory:
+        async with memory.turn("t", "alice") as turn:
+            await turn.prepare(NewMessage(role="user", parts=(TextPart(text="The port is 8080."),), zone="Europe/Rome"))
+            await turn.record(AssistantMessage("Noted. " * 20))
+        text = io.StringIO()
+        await memory.export(text, resource="alice")
+    lines = [json.loads(line) for line in text.getvalue().splitlines()]
+    for line in lines:
+        if line.get("zone") == "Europe/Rome":
+            line["zone"] = zone
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "+99:00"])
+@pytest.mark.parametrize("model", [None, ScriptedModel()])
+async def test_an_unknown_zone_is_utc(
+    tmp_path: Path, address: str, clock: FakeClock, zone: str, model: ScriptedModel | None
+) -> None:
+    """It comes with an import; the thread goes on as any other."""
+    exported = tmp_path / "all.jsonl"
+    await asyncio.to_thread(exported.write_text, await foreign_export(clock, zone), "utf-8")
+    async with Memory(address, clock=clock, model=model, config=CONFIG) as memory:
+        await memory.import_from(exported)
+        status = await memory.observe("t", "alice")
+        assert (status.cursor, status.health) == (status.last_seq, "ok")
+        async with memory.turn("t", "alice") as turn:
+            context = await turn.prepare(UserMessage("And now?"))
+        assert "09:00" in context.system
+        assert await memory.export_markdown("t", "alice")
