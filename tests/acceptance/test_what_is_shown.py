@@ -11,9 +11,11 @@ import pytest
 from conftest import FakeClock
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context import Context
+from memolog.domain.errors import StoreUnavailable
 from memolog.domain.message import ToolResultPart
 from memolog.runtime.events import Event, Trimmed
 from memolog.runtime.memory import Memory
+from memolog.store import Store
 from memolog.testing import ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
@@ -189,3 +191,69 @@ async def test_what_is_passed_along_once_is_told_of_in_what_was_seen(opened: Ope
     assert [message.text for message in seen.ephemeral] == [
         "[1 messages were passed along here for this request alone. They are not kept.]"
     ]
+
+
+def fail(store: Store, names: set[str]) -> Callable[[], None]:
+    """Let the engine fail these writes; returns what ends that."""
+    write = store.engine.write
+
+    async def failing(work: Any, *, name: str) -> Any:
+        if name in names:
+            raise StoreUnavailable("The database is gone.", then="Try again.")
+        return await write(work, name=name)
+
+    store.engine.write = failing
+    return names.clear
+
+
+def said_in(context: Context) -> list[tuple[str, object]]:
+    """Return what a context shows, without the numbers of its rows."""
+    return [(message.role, message.parts) for message in context.tail]
+
+
+async def test_what_was_shown_while_the_database_was_away_is_recorded_later(opened: Open) -> None:
+    """With the next step that finds it again: what the model saw can be built again, in the order of its requests."""
+    memory = opened(replace(LIMITED, context_tokens=None))
+    await say(memory, "hello")
+    store = (await memory.open()).store
+    shown: list[Context] = []
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        end = fail(store, {"store.save_and_snapshot", "messages.save"})
+        shown.append(await turn.prepare(UserMessage("are you there?")))
+        await turn.record(AssistantMessage([ToolCallPart(id="c", name="look")]))
+        shown.append(await turn.prepare(ToolMessage("c", "found")))
+        end()
+        # Somebody else is faster: what they say was not shown.
+        await say(memory, "me first")
+        shown.append(await turn.prepare())
+        await turn.record(AssistantMessage("yes"))
+    records = await store.journal.contexts(RESOURCE, THREAD)
+    assert [(record.number, record.record.get("degraded", False)) for record in records] == [
+        (1, False),
+        (2, False),
+        (3, True),
+        (4, True),
+        (5, False),
+    ]
+    for number, context in zip((3, 4, 5), shown, strict=True):
+        assert said_in(await memory.seen(THREAD, RESOURCE, number)) == said_in(context)
+
+
+async def test_what_was_shown_before_a_turn_ended_without_its_database_is_recorded(opened: Open) -> None:
+    """It is recorded with what the turn left behind; what failed after it had read the thread is recorded as well."""
+    memory = opened(replace(LIMITED, context_tokens=None))
+    await say(memory, "hello")
+    store = (await memory.open()).store
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        end = fail(store, {"journal.add_context"})
+        first = await turn.prepare(UserMessage("are you there?"))
+        end()
+        end = fail(store, {"store.save_and_snapshot", "messages.save", "journal.add_context"})
+        await turn.record(AssistantMessage("I am"))
+        second = await turn.prepare(UserMessage("good"))
+    end()
+    await say(memory, "and now?")
+    records = await store.journal.contexts(RESOURCE, THREAD)
+    assert [record.record.get("degraded", False) for record in records] == [False, True, True, False]
+    for number, context in ((2, first), (3, second)):
+        assert said_in(await memory.seen(THREAD, RESOURCE, number)) == said_in(context)

@@ -163,7 +163,7 @@ class Contexts:
         start = max((m.seq for m in known), default=read)
         fresh = tuple(as_message(m, start + i, shown.now, self._counter) for i, m in enumerate(unsaved, start=1))
         view = View(
-            scope=snapshot.scope if snapshot else "thread",
+            scope=snapshot.scope if snapshot else shown.config.scope,
             thread=snapshot.thread.id if snapshot else "",
             now=shown.now,
             counter=self._counter,
@@ -181,7 +181,10 @@ class Contexts:
             instructions=self._instructions,
             limit=shown.config.context_tokens,
         )
-        return Made(context=build(view), record={})
+        context = build(view)
+        record = _record(shown, snapshot, view, context, ())
+        # Another turn may save something in between before these are saved: each is named.
+        return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
 
     def including(self, snapshot: Snapshot, unsaved: Sequence[NewMessage], shown: Shown) -> Snapshot:
         """Return a snapshot as it would be if these messages had been saved."""
@@ -202,7 +205,9 @@ class Contexts:
         record = stored.record
         snapshot = await self._store.logs.snapshot(resource, thread, record["scope"], create=False, newest=1)
         groups = await self._store.logs.groups_at(snapshot.log.pk, record["generation"], entries=record["entries"])
-        tail = await self._span(resource, thread, record["first"], record["last"])
+        numbers = record.get("shown") or (record["first"], record["last"])
+        tail = await self._span(resource, thread, numbers[0], numbers[-1])
+        tail = tuple(message for message in tail if "shown" not in record or message.seq in record["shown"])
         tail = await self._as_it_was(resource, thread, tail, record)
         repeated = [m for seq in record["repeated"] for m in await self._span(resource, thread, seq, seq)]
         others = [
@@ -284,11 +289,11 @@ def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
 
 
 def _record(
-    shown: Shown, snapshot: Snapshot, view: View, context: Context, others: Sequence[OtherTail]
+    shown: Shown, snapshot: Snapshot | None, view: View, context: Context, others: Sequence[OtherTail]
 ) -> dict[str, object]:
     return {
-        "scope": snapshot.scope,
-        "generation": snapshot.log.generation,
+        "scope": view.scope,
+        "generation": snapshot.log.generation if snapshot else 0,
         "entries": len(view.groups),
         "cursor": view.cursor,
         "first": view.tail[0].seq if view.tail else 0,
@@ -296,7 +301,7 @@ def _record(
         "compacted": [message.seq for message in view.tail if message.level and is_compacted(message)],
         "repeated": [message.seq for message in view.repeated],
         "repeated_tokens": view.repeated_tokens,
-        "hinted": snapshot.thread.hints.last_seq,
+        "hinted": snapshot.thread.hints.last_seq if snapshot else 0,
         "others": [
             {
                 "thread": other.thread,
@@ -307,7 +312,7 @@ def _record(
             }
             for other in others
         ],
-        "working_memory": {scope: list(numbers) for scope, numbers in snapshot.facts.versions.items()},
+        "working_memory": {s: list(numbers) for s, numbers in snapshot.facts.versions.items()} if snapshot else {},
         "now": shown.now.isoformat(),
         "zone": shown.zone,
         "limit": shown.config.context_tokens,

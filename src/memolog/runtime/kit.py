@@ -16,6 +16,7 @@ from memolog.domain.run import Calibration
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
+from memolog.runtime.missed import MissedContexts
 from memolog.runtime.model import Model
 from memolog.runtime.runner import Runner
 from memolog.store import Store
@@ -35,6 +36,8 @@ class Left:
     thread: str
     turn: str
     messages: tuple[NewMessage, ...]
+    missed: MissedContexts = field(default_factory=MissedContexts)
+    """What the model was shown meanwhile, and is not recorded yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +70,7 @@ class Kit:
                 try:
                     # Ids were given when it was said, so saving it twice is saving it once.
                     await self.store.messages.save(left.resource, left.thread, left.messages, turn=left.turn)
+                    await left.missed.record(self.store, left.resource, left.thread)
                 except InputError as error:
                     # It can never be saved, and must not keep others from it.
                     _log.error("%d messages of thread %s cannot be saved: %s", len(left.messages), left.thread, error)

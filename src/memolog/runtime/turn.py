@@ -23,6 +23,7 @@ from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
 from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit, Left
+from memolog.runtime.missed import MissedContexts
 from memolog.runtime.status import windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
@@ -66,6 +67,7 @@ class Turn:
         self._snapshot: Snapshot | None = None
         # What was saved since the snapshot was read: a context without the database needs both.
         self._since: list[Message] = []
+        self._missed = MissedContexts()
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
@@ -116,8 +118,11 @@ class Turn:
             await self._leave()
         except Exception as problem:  # noqa: BLE001 - memory never breaks the agent
             if self._unsaved and not isinstance(problem, InputError):
-                messages = tuple(self._unsaved)
-                self._kit.leave(Left(resource=self.resource, thread=self.thread, turn=self.id, messages=messages))
+                said = tuple(self._unsaved)
+                left = Left(
+                    resource=self.resource, thread=self.thread, turn=self.id, messages=said, missed=self._missed
+                )
+                self._kit.leave(left)
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
 
     # ------------------------------------------------------------ steps
@@ -237,7 +242,8 @@ class Turn:
             await self._after_build(made)
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             await self._degrade("preparing the context", error)
-            return kit.contexts.without_store(self._shown(self._snapshot, ephemeral), self._since, self._unsaved)
+            made = kit.contexts.without_store(self._shown(self._snapshot, ephemeral), self._since, self._unsaved)
+            self._missed.add(made.record, self._unsaved, self.id, self.step, kit.clock.now(), self._model)
         return made
 
     def _shown(self, snapshot: Snapshot | None, ephemeral: tuple[NewMessage, ...]) -> Shown:
@@ -283,6 +289,7 @@ class Turn:
             )
         if self._config.read_only or self._snapshot is None:
             return
+        await self._missed.record(kit.store, self.resource, self.thread)
         await kit.store.journal.add_context(
             self._snapshot.thread.pk,
             turn=self.id,
@@ -322,6 +329,7 @@ class Turn:
     async def _leave(self) -> None:
         """Save what is left; start observing if this turn has made that due."""
         await self._save_at_last()
+        await self._missed.record(self._kit.store, self.resource, self.thread)
         config = self._config
         if not config.observe:
             self._kit.compacting.later(self.resource, self.thread, config)
