@@ -24,6 +24,7 @@ from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Trimmed, Withdrawn
 from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit, Left
+from memolog.runtime.opening import overridden
 from memolog.runtime.status import windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
@@ -218,7 +219,9 @@ class Turn:
             # Kept at once: whatever fails from here on, the context still has what was just said.
             self._snapshot = snapshot = await self._save_and_read()
             if snapshot.thread.overrides:
-                self._config = self._config.with_overrides(snapshot.thread.overrides)
+                self._config, ignored = overridden(self._config, snapshot.thread.overrides)
+                if ignored:
+                    self._outside.tell_ignored(self.resource, self.thread, ignored)
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
             trim = None
             if self._config.observe and not self._config.read_only:
@@ -264,15 +267,13 @@ class Turn:
         if self._snapshot is not None and kit.core.bus.has_listeners:
             kit.core.bus.emit(windows_of(self._snapshot, self._config, kit.clock.now()))
         if made.context.trimmed:
-            await kit.core.tell(
-                Trimmed(
-                    at=kit.clock.now(),
-                    resource=self.resource,
-                    thread=self.thread,
-                    messages=made.context.trimmed,
-                    limit=trim.limit if trim else self._config.context_tokens or 0,
-                )
-            )
+            limit = trim.limit if trim else self._config.context_tokens or 0
+            now, count = kit.clock.now(), made.context.trimmed
+            event = Trimmed(at=now, resource=self.resource, thread=self.thread, messages=count, limit=limit)
+            if self._config.read_only:
+                kit.core.bus.emit(event)
+            else:
+                await kit.core.tell(event)
         if self._config.read_only or self._snapshot is None:
             return
         await kit.store.journal.add_context(
