@@ -1,6 +1,7 @@
 """Mistakes that a newcomer makes: each is refused at once, with what, why and what next, and nothing is lost by it."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from memolog import (
     InputError,
     MemologError,
     Memory,
+    NewMessage,
     ToolCallPart,
     ToolMessage,
     UserMessage,
@@ -34,6 +36,21 @@ async def _turn(memory: Memory, **options: object) -> None:
         await turn.prepare(UserMessage("hello"))
 
 
+def _made(make: Callable[[Any], NewMessage], content: object) -> NewMessage:
+    return make(content)
+
+
+async def _listen(memory: Memory) -> None:
+    async def listener(_: object) -> None: ...
+
+    memory.subscribe(listener)  # pyright: ignore[reportArgumentType]
+
+
+async def _override(memory: Memory) -> None:
+    await _prepare(memory, UserMessage("hello"))
+    await memory.override("t1", "alice", {"nope": 1})
+
+
 MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     "a text instead of a message": (lambda m: _prepare(m, "hello"), InputError, "UserMessage"),
     "a text for this request only": (
@@ -50,6 +67,19 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
         "id of a tool call",
     ),
     "a result for a number": (lambda m: _prepare(m, ToolMessage(7, "found")), InputError, "tool result"),  # pyright: ignore[reportArgumentType]
+    "a model for one turn": (lambda m: _turn(m, settings={"model": "openai:x"}), ConfigError, "turn\\(model="),
+    "an observer for one turn": (
+        lambda m: _turn(m, settings={"observation": {"model": "openai:x"}}),
+        ConfigError,
+        "observation.model",
+    ),
+    "nothing said": (lambda m: _prepare(m, _made(UserMessage, None)), InputError, "not of None"),
+    "nothing answered": (lambda m: _prepare(m, _made(AssistantMessage, None)), InputError, "not of None"),
+    "a number said": (lambda m: _prepare(m, _made(UserMessage, 5)), InputError, "not of int"),
+    "bytes said": (lambda m: _prepare(m, _made(UserMessage, b"x")), InputError, "not of bytes"),
+    "a number as a text": (lambda m: m.seen("t1", "alice", "1"), InputError, "is an int"),  # pyright: ignore[reportArgumentType]
+    "an async listener": (_listen, InputError, "memory.events"),
+    "settings of a thread that nobody knows": (_override, ConfigError, "nope"),
     "a moment as a text": (lambda m: m.as_of("t1", "alice", "yesterday"), InputError, "datetime"),  # pyright: ignore[reportArgumentType]
     "a limit as a text": (lambda m: m.search("a", "alice", limit="3"), InputError, "whole number, not '3'"),  # pyright: ignore[reportArgumentType]
     "half a result": (lambda m: m.search("a", "alice", limit=2.5), InputError, "whole number, not 2.5"),  # pyright: ignore[reportArgumentType]

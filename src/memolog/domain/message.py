@@ -170,25 +170,28 @@ class Message:
         return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
-Content: TypeAlias = str | Part | Iterable[str | Part] | None
+Content: TypeAlias = str | Part | Iterable[str | Part]
 
 
-def _parts(content: Content) -> tuple[Part, ...]:
+def _parts(content: Content | None) -> tuple[Part, ...]:
     match content:
         case str():
             return (TextPart(text=content),)
-        case None:
-            # What some providers send beside tool calls.
-            return ()
-        case Mapping():
+        case None | Mapping():
+            # None is what some providers send beside tool calls: those are the message then.
             raise InputError(
-                "A message is made of text or parts, not of a dict.",
+                f"A message is made of text or parts, not of {'a dict' if content is not None else 'None'}.",
                 then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like.',
             )
         case TextPart() | ReasoningPart() | ToolCallPart() | ToolResultPart() | FilePart() | UnknownPart():
             return (content,)
-        case _:
+        case Iterable() if not isinstance(content, bytes | bytearray):
             return tuple(TextPart(text=item) if isinstance(item, str) else item for item in content)
+        case _:
+            raise InputError(
+                f"A message is made of text or parts, not of {type(content).__name__}.",
+                then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like, one or a list of them.',
+            )
 
 
 # These four read like the values they make, at the one place where every user begins.

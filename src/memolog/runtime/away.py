@@ -35,6 +35,11 @@ class Outside:
     tell: Callable[[Degraded], None]
     leave: Callable[[Left], None]
 
+    def tell_ignored(self, resource: str, thread: str, ignored: str) -> None:
+        """Tell that settings of a thread are not known, and that it goes on without them."""
+        what, now = "reading the thread's own settings", self.clock.now()
+        self.tell(Degraded(at=now, resource=resource, thread=thread, what=what, error=ignored))
+
 
 def dated(message: NewMessage, new_id: Callable[[], str], clock: Clock, zone: str | None) -> NewMessage:
     """Return the message with an id and a time of its own, given when it is said: however often it is saved, it is saved once."""

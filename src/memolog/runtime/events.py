@@ -10,9 +10,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import TypeAlias
 
 from memolog.domain.codec import JsonObject, encode
+from memolog.domain.errors import InputError
 from memolog.domain.working_memory import Document
 
 __all__ = [
@@ -230,6 +232,12 @@ class Bus:
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call a function with every event from now on; returns the function that ends it."""
+        if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
+            raise InputError(
+                "A listener is a plain function, not an async one.",
+                why="Events are told in the middle of a turn, where nobody could wait for it.",
+                then="Iterate over memory.events() in a task of your own, or start one in a plain function.",
+            )
         self._listeners.append(listener)
 
         def stop() -> None:

@@ -32,7 +32,7 @@ from memolog.runtime.kit import Kit, Left
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_model, models_for
-from memolog.runtime.opening import check_turn, store_options
+from memolog.runtime.opening import check_turn, overridden, store_options
 from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
@@ -49,6 +49,8 @@ from memolog.tokens import HeuristicCounter, TokenCounter, count_message
 __all__ = ["Memory"]
 
 _log = logging.getLogger("memolog")
+
+_POLL_SECONDS = 0.05
 
 
 class Memory(LookingBack, Forgetting, Transferring):
@@ -238,6 +240,12 @@ class Memory(LookingBack, Forgetting, Transferring):
         config = self.config.with_overrides(settings) if settings else self.config
         return Turn(self.open, self._outside, resource=resource, thread=thread, config=config, model=model, zone=zone)
 
+    async def override(self, thread: str, resource: str, settings: Mapping[str, Any]) -> Thread:
+        """Let settings differ from the configuration in all turns of one thread; they take the place of earlier ones."""
+        check_turn(settings, None)
+        self.config.with_overrides(settings)
+        return await (await self._open_to_write()).store.threads.update(resource, thread, overrides=dict(settings))
+
     # ------------------------------------------------------------ tasks
 
     def tasks(
@@ -299,6 +307,9 @@ class Memory(LookingBack, Forgetting, Transferring):
             is_waiting = status.running > 0 and status.backlog_tokens > 0
             if left == before and not is_waiting:
                 return status
+            if left == before:
+                # The observer rests, or another process is at it: there is nothing to do but to look again.
+                await asyncio.sleep(_POLL_SECONDS)
             before = left
         return await self.status(thread, resource)
 
@@ -319,7 +330,10 @@ class Memory(LookingBack, Forgetting, Transferring):
         return await self.observe(thread, resource)
 
     async def sweep(self, resource: str) -> int:
-        """Observe in the background what threads left behind that nobody reopened; returns how many were touched."""
+        """Observe in the background what threads left behind that nobody reopened.
+
+        Returns in how many of them something was begun: none, once all of it is observed or under way.
+        """
         kit = await self._open_to_write()
         touched, page = 0, None
         while page is None or page.next is not None:
@@ -327,8 +341,9 @@ class Memory(LookingBack, Forgetting, Transferring):
             for thread in page.items:
                 config, snapshot = await self._look(thread.id, resource)
                 if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
-                    await kit.core.advance(snapshot, config, Asked(by_hand=frozenset({"buffer"}), may_activate=False))
-                    touched += 1
+                    asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
+                    done = await kit.core.advance(snapshot, config, asked)
+                    touched += any(name != "Wait" for name in done.decisions)
         return touched
 
     async def _by_hand(self, thread: str, resource: str, what: str, *, may_wait: bool = False) -> None:
@@ -344,8 +359,10 @@ class Memory(LookingBack, Forgetting, Transferring):
     async def _look(self, thread: str, resource: str) -> tuple[Config, Snapshot]:
         kit = await self.open()
         snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=not self.config.read_only)
-        overrides = snapshot.thread.overrides
-        return (self.config.with_overrides(overrides) if overrides else self.config), snapshot
+        config, ignored = overridden(self.config, snapshot.thread.overrides)
+        if ignored:
+            self._outside.tell_ignored(resource, thread, ignored)
+        return config, snapshot
 
     # ------------------------------------------------------------ working memory
 
@@ -361,14 +378,18 @@ class Memory(LookingBack, Forgetting, Transferring):
         return await kit.contexts.again(resource, thread, number, self.config)
 
     async def clone(self, thread: str, resource: str, new_thread: str | None = None) -> Thread:
-        """Copy a thread, its log included, into a new one."""
+        """Copy a thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
         kit = await self._open_to_write()
         return await kit.store.threads.clone(resource, thread, new_thread)
 
     async def merge(self, resource: str) -> tuple[str, ...]:
         """After a change to resource scope: let the shared log take over what the threads' own logs hold.
 
-        Returns the threads that were merged. Without it nothing is lost either: what their logs cover is observed again.
+        Returns the threads that were merged; a `Degraded` event names each that could not be, and why: what the shared log has
+        observed by itself would stand there twice. Nothing is lost either way: what is left is observed again.
         """
-        kit = await self._open_to_write()
-        return await kit.store.copies.merge(resource, now=self.clock.now(), render=kit.core.rerender)
+        kit, now = await self._open_to_write(), self.clock.now()
+        merged = await kit.store.copies.merge(resource, now=now, render=kit.core.rerender)
+        for thread, why in merged.left:
+            self._tell(Degraded(at=now, resource=resource, thread=thread, what="merging a log", error=why))
+        return merged.threads

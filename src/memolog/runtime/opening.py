@@ -17,7 +17,7 @@ from memolog.store.store import Store, StoreOptions
 from memolog.store.store import open_store as open_with
 from memolog.tokens import HeuristicCounter, count_message
 
-__all__ = ["check_turn", "open_store", "store_options"]
+__all__ = ["check_turn", "open_store", "overridden", "store_options"]
 
 _COUNTER = HeuristicCounter()
 # Fixed when the database is opened: a turn cannot have its own.
@@ -32,6 +32,8 @@ _FIXED = frozenset(
         "statement_timeout",
     }
 )
+
+_MODELS = ("model", "observation.model", "reflection.model")
 
 
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
@@ -56,9 +58,35 @@ def store_options(config: Config) -> StoreOptions:
     )
 
 
+def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
+    """Return the configuration of a thread, and what of its own settings had to be ignored: nobody knows it any more."""
+    try:
+        return config.with_overrides(overrides), ""
+    except ConfigError:
+        pass
+    ignored: list[str] = []
+    for name, value in overrides.items():
+        try:
+            config = config.with_overrides({name: value})
+        except ConfigError as error:
+            ignored.append(str(error))
+    return config, " ".join(ignored)
+
+
 def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
     """Refuse what a turn cannot have of its own, and a zone that nobody knows."""
-    for name in sorted(_FIXED & set(settings or ())):
+    given = settings or {}
+    for name in _MODELS:
+        section, _, leaf = name.rpartition(".")
+        inner = given.get(section)
+        if name in given or (isinstance(inner, Mapping) and leaf in inner):
+            raise ConfigError(
+                f"{name} cannot differ from turn to turn.",
+                why="What observes and reflects is chosen when the memory is opened; a run may be carried out in another turn.",
+                then="Set it in the configuration of the memory, or open another memory on the same database. "
+                "Who answers is told by turn(model=…).",
+            )
+    for name in sorted(_FIXED & set(given)):
         raise ConfigError(
             f"{name} cannot differ from turn to turn.",
             why="It is fixed when the database is opened.",

@@ -49,6 +49,26 @@ class SyncTurn:
     def __init__(self, turn: Turn, portal: Portal) -> None:
         self._turn, self._portal = turn, portal
 
+    @property
+    def id(self) -> str:
+        """Return the turn's id; empty before it is entered."""
+        return self._turn.id
+
+    @property
+    def step(self) -> int:
+        """Return how many requests of the model this turn has had."""
+        return self._turn.step
+
+    @property
+    def thread(self) -> str:
+        """Return the thread."""
+        return self._turn.thread
+
+    @property
+    def resource(self) -> str:
+        """Return the resource."""
+        return self._turn.resource
+
     def prepare(self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None) -> Context:
         """Save what is new and return what the model should see now."""
         return self._portal.call(self._turn.prepare(*messages, ephemeral=ephemeral, model=model))
@@ -263,8 +283,12 @@ class SyncMemory:
         """Build again what the model saw: the context of that number in the thread."""
         return self._portal.call(self._memory.seen(thread, resource, number))
 
+    def override(self, thread: str, resource: str, settings: Mapping[str, Any]) -> Thread:
+        """Let settings differ from the configuration in all turns of one thread; they take the place of earlier ones."""
+        return self._portal.call(self._memory.override(thread, resource, settings))
+
     def clone(self, thread: str, resource: str, new_thread: str | None = None) -> Thread:
-        """Copy a thread, its log included, into a new one."""
+        """Copy a thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
         return self._portal.call(self._memory.clone(thread, resource, new_thread))
 
     def merge(self, resource: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from memolog.runtime.events import Degraded, Trimmed, Withdrawn
 from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit, Left
 from memolog.runtime.missed import MissedContexts
+from memolog.runtime.opening import overridden
 from memolog.runtime.status import windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
@@ -231,7 +232,9 @@ class Turn:
             # Kept at once: whatever fails from here on, the context still has what was just said.
             self._snapshot = snapshot = await self._save_and_read()
             if snapshot.thread.overrides:
-                self._config = self._config.with_overrides(snapshot.thread.overrides)
+                self._config, ignored = overridden(self._config, snapshot.thread.overrides)
+                if ignored:
+                    self._outside.tell_ignored(self.resource, self.thread, ignored)
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
             if self._config.observe and not self._config.read_only:
                 snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
@@ -277,16 +280,18 @@ class Turn:
         context, last = made.context, self._last.context if self._last else None
         # What is shown in part stays so from step to step, and is told once.
         if context.trimmed or context.shortened > (last.shortened if last else 0):
-            await kit.core.tell(
-                Trimmed(
-                    at=kit.clock.now(),
-                    resource=self.resource,
-                    thread=self.thread,
-                    messages=context.trimmed,
-                    limit=self._config.context_tokens or self._config.repeated_tokens,
-                    shortened=context.shortened,
-                )
+            event = Trimmed(
+                at=kit.clock.now(),
+                resource=self.resource,
+                thread=self.thread,
+                messages=context.trimmed,
+                limit=self._config.context_tokens or self._config.repeated_tokens,
+                shortened=context.shortened,
             )
+            if self._config.read_only:
+                kit.core.bus.emit(event)
+            else:
+                await kit.core.tell(event)
         if self._config.read_only or self._snapshot is None:
             return
         await self._missed.record(kit.store, self.resource, self.thread)

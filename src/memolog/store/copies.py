@@ -6,6 +6,7 @@ Knows how groups, observations and their provenance are copied under new ids. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from memolog.store.snapshot import GroupRow, ensure_log, group_row
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.withdrawals import Render, reading_alias
 
-__all__ = ["Copies", "cloning_log"]
+__all__ = ["Copies", "Merged", "cloning_log", "cloning_share"]
 
 q = load_queries("copies")
 logs = load_queries("logs")
@@ -35,14 +36,22 @@ _OBSERVATION = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """The threads whose logs the shared one took over, and those that it could not, each with the reason."""
+
+    threads: tuple[str, ...]
+    left: tuple[tuple[str, str], ...] = ()
+
+
 class Copies:
     """Lets one log take over from others."""
 
     def __init__(self, engine: Engine, new_id: NewId) -> None:
         self._engine, self._new_id = engine, new_id
 
-    async def merge(self, resource: str, *, now: datetime, render: Render) -> tuple[str, ...]:
-        """Let the resource's shared log take over what its threads' own logs hold; returns the threads merged."""
+    async def merge(self, resource: str, *, now: datetime, render: Render) -> Merged:
+        """Let the resource's shared log take over what its threads' own logs hold."""
         check_id("resource", resource)
         at = to_micros(now)
         return await self._engine.write(lambda: _merging(resource, self._new_id, at, render), name="copies.merge")
@@ -70,8 +79,64 @@ def cloning_log(resource: str, source_pk: int, target_pk: int, up_to: int, new_i
     return True
 
 
-def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[tuple[str, ...]]:
-    """Let the resource's shared log take over what its threads' own logs hold; returns the threads that were merged.
+def cloning_share(
+    resource: str, source_pk: int, target_pk: int, source: str, up_to: int, new_id: NewId, now: int
+) -> Script[None]:
+    """Let the log that threads share cover the clone as far as it covers its source: what it says of one it says of both.
+
+    An empty group holds the place, so that the span of every message is known, and its run names the thread it comes from.
+    """
+    found = yield logs.find_log(resource=resource, thread_pk=0)
+    rows = (yield logs.get_cursor(log_pk=found[0][0], thread_pk=source_pk)) if found else ()
+    covered: int = rows[0][0] if rows else 0
+    last = min(covered, up_to)
+    if last <= 0:
+        return
+    log_pk = found[0][0]
+    _, generation = (yield logs.touch_version(log_pk=log_pk))[0]
+    run = yield q.insert_run_copy(
+        id=new_id(),
+        log_pk=log_pk,
+        kind="observe",
+        thread_pk=target_pk,
+        first_seq=1,
+        last_seq=last,
+        started_at=now,
+        finished_at=now,
+        model=None,
+        prompt_version=None,
+        inputs=dumps({"cloned_from": source}),
+    )
+    handle = int((yield q.handle_of(log_pk=log_pk))[0][0])
+    values: dict[str, Any] = dict.fromkeys(_GROUP) | {
+        "id": new_id(),
+        "log_pk": log_pk,
+        "handle": f"g{handle}",
+        "kind": "observer",
+        "state": "active",
+        "thread_pk": target_pk,
+        "first_seq": 1,
+        "last_seq": last,
+        "run_pk": run[0][0],
+        "tokens": 0,
+        "observations": 0,
+        "created_at": now,
+        "activated_at": now,
+        "text": "",
+    }
+    del values["pk"]
+    made = yield q.insert_group_copy(**values)
+    yield q.set_next_handle(log_pk=log_pk, next_handle=handle + 1)
+    position = (yield logs.last_position(log_pk=log_pk, generation=generation))[0][0] + 1
+    yield logs.add_entry(log_pk=log_pk, generation=generation, position=position, group_pk=made[0][0], now=now)
+    yield logs.create_cursor(log_pk=log_pk, thread_pk=target_pk, seq=0)
+    yield q.set_cursor(log_pk=log_pk, thread_pk=target_pk, seq=last)
+    if last == covered:
+        yield q.copy_hints(source_pk=source_pk, target_pk=target_pk)
+
+
+def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[Merged]:
+    """Let the resource's shared log take over what its threads' own logs hold.
 
     A thread that the shared log has observed by itself stays as it is: nothing is ever in a log twice.
     """
@@ -82,10 +147,14 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[t
     before = sum(group.tokens for group in entries)
     rows = yield q.handle_of(log_pk=shared.pk)
     after, merged, handle = before, list[str](), int(rows[0][0])
+    left: list[tuple[str, str]] = []
     for thread_pk, name, log_pk, generation, seq in (yield q.thread_logs(resource=resource)):
         touched = yield q.touched_here(log_pk=shared.pk, thread_pk=thread_pk)
         running = yield q.running_here(log_pk=shared.pk, thread_pk=thread_pk)
         if touched[0][0] or running[0][0]:
+            if not (yield q.merged_here(log_pk=shared.pk, thread_pk=thread_pk)):
+                why = "has observed it by itself" if touched[0][0] else "is about to observe it"
+                left.append((name, f"the shared log {why}"))
             continue
         copied = yield from _copying(log_pk, shared.pk, {thread_pk: thread_pk}, new_id, first_handle=handle)
         handle += len(copied)
@@ -99,7 +168,7 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[t
     if merged:
         yield q.set_next_handle(log_pk=shared.pk, next_handle=handle)
         yield from new_generation(shared.pk, shared.generation + 1, "merge", order, now, before=before, after=after)
-    return tuple(merged)
+    return Merged(threads=tuple(merged), left=tuple(left))
 
 
 def _rendering(log_pk: int, group_pk: int, render: Render) -> Script[int]:

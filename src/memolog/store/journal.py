@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from memolog.domain.codec import JsonObject, dumps, loads
-from memolog.domain.errors import NotFound
+from memolog.domain.errors import InputError, NotFound
 from memolog.domain.moments import from_micros, to_micros
 from memolog.store.engine import Engine
 from memolog.store.scope import check_id, check_limit, clamp
@@ -136,6 +136,11 @@ class Journal:
         """Return what the context of that number held, or None."""
         check_id("resource", resource)
         check_id("thread", thread)
+        if not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"The number of a context is an int, not {type(number).__name__}.",
+                then="Pass the number of the request: 1 for the first of the thread.",
+            )
 
         def script() -> Script[ContextRecord | None]:
             rows = yield logs.get_context(resource=resource, thread=thread, number=clamp(number))

@@ -16,7 +16,7 @@ from memolog.domain.errors import InputError, ThreadExists, ThreadNotFound
 from memolog.domain.moments import to_micros
 from memolog.domain.thread import Thread
 from memolog.store.compactions import copying_compactions
-from memolog.store.copies import cloning_log
+from memolog.store.copies import cloning_log, cloning_share
 from memolog.store.engine import Engine
 from memolog.store.extracts import cloning_extracts
 from memolog.store.rows import thread_from_row
@@ -184,6 +184,7 @@ class Threads:
             yield from cloning_extracts(source_pk, created[0][0], end)
             yield from copying_document(resource, source_pk, created[0][0], self._now())
             yield from cloning_log(resource, source_pk, created[0][0], end, self._new_id, self._now())
+            yield from cloning_share(resource, source_pk, created[0][0], thread, end, self._new_id, self._now())
             return (yield from _get(resource, name))
 
         return await self._engine.write(script, name="threads.clone")

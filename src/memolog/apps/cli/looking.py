@@ -218,10 +218,10 @@ async def context(
 
 async def _context(call: Call) -> "Context":
     from memolog.runtime.contexts import Contexts, Shown
+    from memolog.runtime.opening import overridden
 
     snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
-    overrides = snapshot.thread.overrides
-    config = call.config.with_overrides(overrides) if overrides else call.config
+    config, _ = overridden(call.config, snapshot.thread.overrides)
     contexts = Contexts(call.store, call.memory.counter)
     return (await contexts.build(Shown(snapshot=snapshot, config=config, now=call.memory.clock.now()))).context
 

@@ -83,6 +83,10 @@ SELECT COUNT(*) FROM groups WHERE log_pk = :log_pk AND thread_pk = :thread_pk AN
 -- running_here --
 SELECT COUNT(*) FROM runs WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND status IN ('running', 'failed')
 
+-- merged_here --
+-- Whether what a log holds of a thread was handed over by the thread's own log before.
+SELECT 1 FROM runs WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND owner = 'copy' LIMIT 1
+
 -- handle_of --
 SELECT next_handle FROM logs WHERE pk = :log_pk
 

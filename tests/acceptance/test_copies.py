@@ -1,0 +1,77 @@
+"""Clones and merges under a log that threads share: nothing stands in it twice, and what cannot be done is said."""
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, UserMessage
+from memolog.runtime.events import Degraded, Event
+from memolog.runtime.memory import Memory
+
+OWN = Config.from_dict({"observation": {"message_tokens": 300}})
+SHARED = OWN.with_overrides({"scope": "resource"})
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines on which a memory can be opened again."""
+    return request.param
+
+
+async def chat(memory: Memory, turns: int, thread: str = "a") -> str:
+    """Hold some turns; return the log as the last one saw it."""
+    system = ""
+    for number in range(turns):
+        async with memory.turn(thread, "alice") as turn:
+            system = (await turn.prepare(UserMessage(f"The limit of q{number} is {number * 100}."))).system
+            await turn.record(AssistantMessage("Done. " * 30))
+        await memory.settled()
+    return system
+
+
+async def test_a_clone_under_a_shared_log(address: str, clock: FakeClock) -> None:
+    """It is covered as far as its original, by a group that says so, and goes on from there by itself."""
+    async with Memory(address, clock=clock, config=SHARED) as memory:
+        await chat(memory, 10)
+        source = await memory.observe("a", "alice")
+        await memory.clone("a", "alice", "b")
+        status = await memory.status("b", "alice")
+        assert (status.cursor, status.last_seq) == (source.cursor, source.last_seq)
+        await memory.observe("b", "alice")
+        kit = await memory.open()
+        copied = [run for run in await kit.store.runs.list("alice") if run.thread == "b"]
+        assert [run.inputs for run in copied] == [{"cloned_from": "a"}]
+        system = await chat(memory, 1, "b")
+        assert system.count("limit of q7 is 700") == 1
+        await memory.observe("b", "alice")
+        assert (await memory.status("b", "alice")).cursor == source.cursor + 2
+        assert (await memory.doctor()).is_healthy
+        await memory.forget(thread="a", resource="alice")
+        assert (await memory.doctor()).is_healthy
+
+
+async def test_a_clone_of_a_part(address: str, clock: FakeClock) -> None:
+    """It is covered to its end, and no further."""
+    async with Memory(address, clock=clock, config=SHARED) as memory:
+        await chat(memory, 10)
+        await memory.observe("a", "alice")
+        kit = await memory.open()
+        await kit.store.threads.clone("alice", "a", "b", up_to=7)
+        assert (await memory.status("b", "alice")).cursor == 7
+        assert (await memory.doctor()).is_healthy
+
+
+async def test_a_merge_says_what_it_leaves(address: str, clock: FakeClock) -> None:
+    """What the shared log has observed by itself stays there; a thread that was merged before is no news."""
+    for config, thread in ((SHARED, "a"), (OWN, "a"), (OWN, "b")):
+        async with Memory(address, clock=clock, config=config) as memory:
+            await chat(memory, 10, thread)
+            await memory.observe(thread, "alice")
+    events: list[Event] = []
+    async with Memory(address, clock=clock, config=SHARED) as memory:
+        memory.subscribe(events.append)
+        assert await memory.merge("alice") == ("b",)
+        assert await memory.merge("alice") == ()
+        assert (await memory.doctor()).is_healthy
+    told = [event for event in events if isinstance(event, Degraded)]
+    assert [(event.thread, event.what) for event in told] == [("a", "merging a log")] * 2
+    assert "observed it by itself" in told[0].error

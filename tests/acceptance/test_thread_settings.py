@@ -1,0 +1,96 @@
+"""What differs for one thread or one turn, and what a memory tells of itself then."""
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, UserMessage
+from memolog.runtime.events import Degraded, Event, Trimmed
+from memolog.runtime.memory import Memory
+from memolog.runtime.sync import SyncMemory
+
+CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines on which a memory can be opened again."""
+    return request.param
+
+
+async def chat(memory: Memory, turns: int, thread: str = "t") -> None:
+    """Hold some turns."""
+    for number in range(turns):
+        async with memory.turn(thread, "alice") as turn:
+            await turn.prepare(UserMessage(f"The limit of q{number} is {number * 100}. " * 5))
+            await turn.record(AssistantMessage("Done. " * 15))
+        await memory.settled()
+
+
+async def test_settings_of_one_thread(address: str, clock: FakeClock) -> None:
+    """They hold for its turns and its status, and for no other thread."""
+    async with Memory(address, clock=clock, config=CONFIG) as memory:
+        await chat(memory, 1)
+        await chat(memory, 1, "other")
+        thread = await memory.override("t", "alice", {"observation.message_tokens": 5_000})
+        assert thread.overrides == {"observation.message_tokens": 5_000}
+        assert (await memory.status("t", "alice")).messages.limit == 5_000
+        assert (await memory.status("other", "alice")).messages.limit == 300
+
+
+async def test_settings_that_nobody_knows_any_more(address: str, clock: FakeClock) -> None:
+    """What was stored past us, or by another release, is ignored and told of; the rest of it holds, and so do turns."""
+    events: list[Event] = []
+    async with Memory(address, clock=clock, config=CONFIG) as memory:
+        memory.subscribe(events.append)
+        await chat(memory, 1)
+        kit = await memory.open()
+        own = {"nope": 1, "observation.message_tokens": 5_000}
+        await kit.store.threads.update("alice", "t", overrides=own)
+        assert (await memory.status("t", "alice")).messages.limit == 5_000
+        async with memory.turn("t", "alice") as turn:
+            context = await turn.prepare(UserMessage("And?"))
+        assert len(context.messages) == 3
+    told = [event for event in events if isinstance(event, Degraded)]
+    assert told
+    assert all("nope" in event.error and event.thread == "t" for event in told)
+
+
+async def test_health_without_a_log(address: str, clock: FakeClock) -> None:
+    """Who observes nothing is not behind with it."""
+    async with Memory(address, clock=clock, config=CONFIG.with_overrides({"observe": False})) as memory:
+        await chat(memory, 12)
+        assert (await memory.status("t", "alice")).health == "ok"
+
+
+async def test_a_sweep_ends(address: str, clock: FakeClock) -> None:
+    """It counts what it began, so a loop until there is nothing left to do comes to an end."""
+    config = CONFIG.with_overrides({"observation.message_tokens": 30_000})
+    async with Memory(address, clock=clock, config=config) as memory:
+        await chat(memory, 1)
+        assert await memory.sweep("alice") == 1
+        await memory.settled()
+        assert await memory.sweep("alice") == 0
+        assert (await memory.status("t", "alice")).buffered_groups == 1
+
+
+async def test_a_reader_writes_nothing(address: str, clock: FakeClock) -> None:
+    """A turn that only reads tells that it trimmed, and keeps no record of it."""
+    events: list[Event] = []
+    async with Memory(address, clock=clock, config=CONFIG.with_overrides({"observe": False})) as memory:
+        await chat(memory, 12)
+        memory.subscribe(events.append)
+        kit = await memory.open()
+        before = await kit.store.journal.newest("alice")
+        async with memory.turn(
+            "t", "alice", settings={"read_only": True, "context_tokens": 400, "last_messages": 20}
+        ) as turn:
+            assert (await turn.prepare(UserMessage("And?"))).trimmed
+        assert await kit.store.journal.newest("alice") == before
+    assert [event for event in events if isinstance(event, Trimmed)]
+
+
+def test_a_turn_without_await_says_what_it_is(address: str) -> None:
+    """As the other one does."""
+    with SyncMemory(address, config=CONFIG) as memory, memory.turn("t", "alice") as turn:
+        turn.prepare(UserMessage("hello"))
+        assert (turn.thread, turn.resource, turn.step, bool(turn.id)) == ("t", "alice", 1, True)
