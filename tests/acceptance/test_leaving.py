@@ -120,6 +120,20 @@ async def test_a_turn_that_is_cancelled_while_it_waits_for_a_lock(tell: Open, fi
     await story.recovers()
 
 
+async def test_a_turn_that_goes_on_with_another_is_taken_back_with_it(tell: Open) -> None:
+    """A turn under the name of an earlier one withdraws what both said."""
+    story = tell()
+    await story.chat(1)
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("one"))
+    again = story.memory.turn(THREAD, RESOURCE)
+    again.id = turn.id
+    async with again:
+        await again.prepare(UserMessage("two"))
+        await again.discard()
+    await story.recovers()
+
+
 async def test_the_next_turn_sees_what_is_not_saved(tell: Open) -> None:
     """A context is made of what can be read and of what this process holds, in its order; nothing is seen twice."""
     story = tell()

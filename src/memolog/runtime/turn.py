@@ -55,7 +55,6 @@ class Turn:
         self._away: Away | None = None
         self.resource, self.thread = resource, thread
         self._config, self._model, self._zone = config, model, zone
-        self.id = ""
         self.step = 0
         self._unsaved = outside.unsaved
         self._said = Saying(outside, resource=resource, thread=thread, zone=zone)
@@ -64,6 +63,15 @@ class Turn:
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
         self._is_over = False
+
+    @property
+    def id(self) -> str:
+        """Return what names the turn in the store; empty until it begins. Who goes on with an earlier turn sets it before."""
+        return self._said.held.turn
+
+    @id.setter  # noqa: A003 - the property of this class, not the function
+    def id(self, name: str) -> None:
+        self._said.held.turn = name
 
     async def __aenter__(self) -> Self:
         await self._arrive()
@@ -82,7 +90,7 @@ class Turn:
         else:
             self._away = None
         if not self.id:
-            self.id = self._said.held.turn = self._outside.new_id() if self._away else self._kit.store.new_id()
+            self.id = self._outside.new_id() if self._away else self._kit.store.new_id()
 
     async def _still_away(self) -> Away | None:
         """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
