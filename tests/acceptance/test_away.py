@@ -6,6 +6,7 @@ import pytest
 
 from conftest import FakeClock
 from memolog import AssistantMessage, Config, Event, InputError, Memory, StoreError, UserMessage
+from memolog.domain.errors import NotSaved
 from memolog.runtime import away
 from memolog.runtime.events import Degraded
 
@@ -40,7 +41,8 @@ async def test_the_turn_goes_on_and_is_saved_later(
     told: list[Event] = []
     memory.subscribe(told.append)
     assert await say(memory, "one") == ["one"]
-    assert await say(memory, "two") == ["two"]
+    # What this process holds is shown, also what an earlier turn said.
+    assert await say(memory, "two") == ["one", "answer to one", "two"]
     assert {event.what for event in told if isinstance(event, Degraded)} == {"opening the database"}
     # The server is there now.
     memory.address = address
@@ -82,9 +84,16 @@ async def test_a_discarded_turn_leaves_nothing(clock: FakeClock) -> None:
 async def test_what_is_lost_in_the_end_is_told(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     """A memory that is closed without ever having had a database says how much could not be saved."""
     memory = Memory(nowhere(), clock=clock)
+    told: list[Event] = []
+    memory.subscribe(told.append)
     await say(memory, "one")
-    await memory.aclose()
+    with pytest.raises(NotSaved, match="2 messages could not be saved") as lost:
+        await memory.aclose()
+    assert lost.value.counts == {("alice", "t1"): 2}
     assert any("2 messages could not be saved" in line for line in caplog.messages)
+    assert isinstance(told[-1], Degraded)
+    assert (told[-1].resource, told[-1].thread, told[-1].error) == ("alice", "t1", str(lost.value))
+    await memory.aclose()
 
 
 async def test_what_can_never_be_saved_is_refused_at_once(

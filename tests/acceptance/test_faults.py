@@ -19,10 +19,9 @@ from memolog import AssistantMessage, Config, NewMessage, ObservationConfig, Ref
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
 from memolog.context import Context
-from memolog.domain.errors import InputError, NotFound, StoreError, StoreReadOnly, StoreUnavailable
+from memolog.domain.errors import InputError, ModelFailed, NotFound, StoreError, StoreReadOnly, StoreUnavailable
 from memolog.domain.run import Usage
-from memolog.runtime import telemetry
-from memolog.runtime import turn as turns
+from memolog.runtime import patience, telemetry
 from memolog.runtime.events import (
     Activated,
     Decided,
@@ -32,6 +31,7 @@ from memolog.runtime.events import (
     RunFailed,
     Trimmed,
     Windows,
+    Withdrawn,
 )
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
@@ -341,7 +341,7 @@ def file(tmp_path: Path) -> str:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns less patient with the database, so that tests are quick."""
-    monkeypatch.setattr(turns, "_STORE_SECONDS", 0.6)
+    monkeypatch.setattr(patience, "_STORE_SECONDS", 0.6)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -352,11 +352,15 @@ async def test_a_database_that_is_locked(tell: Open, file: str) -> None:
     with locked(file):
         async with story.memory.turn(THREAD, RESOURCE) as turn:
             context = await turn.prepare(UserMessage("are you there?"))
-            assert [message.text for message in context.messages] == ["are you there?"]
+            # Only writers are locked out: the model sees all that was said before.
+            assert [message.text for message in context.messages] == [*story.said, "are you there?"]
             call = Call(id="c", name="look")
             await turn.record(AssistantMessage([call]))
             context = await turn.prepare(Result("c", "found"))
-            assert [message.role for message in context.messages] == ["user", "assistant", "tool"]
+            assert [message.role for message in context.messages][-3:] == ["user", "assistant", "tool"]
+        status = await story.memory.status(THREAD, RESOURCE)
+        assert (status.health, status.unsaved) == ("failing", 3)
+        assert "did not answer within" in (status.last_error or "")
     story.said += ["are you there?", "", ""]
     degraded = [event.what for event in story.told(Degraded)]
     assert degraded == [
@@ -366,9 +370,11 @@ async def test_a_database_that_is_locked(tell: Open, file: str) -> None:
         "saving the end of the turn",
     ]
     assert all("did not answer within" in event.error for event in story.told(Degraded))
-    # The lock lasted longer than the turn: what it could not save it has told, and the calls that were waiting still end.
-    await asyncio.sleep(0.3)
-    assert (await story.stored())[:4] == story.said[:4]
+    # The lock lasted longer than the turn: what it could not save it has told, and saves now.
+    await story.memory.settled()
+    assert await story.stored() == story.said
+    status = await story.memory.status(THREAD, RESOURCE)
+    assert (status.health, status.unsaved) == ("ok", 0)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -399,6 +405,21 @@ def fail(store: Store, *, times: int, error: Exception | None = None, only: str 
 
     store.engine.write = failing
     return failed
+
+
+@contextmanager
+def unwritable(store: Store) -> Generator[None]:
+    """Let every write fail; reading works."""
+    write = store.engine.write
+
+    async def failing(work: Any, *, name: str) -> Any:
+        raise StoreUnavailable("The database takes nothing.", then="Try again.")
+
+    store.engine.write = failing
+    try:
+        yield
+    finally:
+        store.engine.write = write
 
 
 async def test_a_database_that_is_gone_for_one_call(tell: Open) -> None:
@@ -443,7 +464,7 @@ async def test_an_error_that_nobody_foresaw(tell: Open, caplog: pytest.LogCaptur
 
 
 async def test_strict_raises(tell: Open) -> None:
-    """With `strict` the same failures reach the caller; the turn can still be retried."""
+    """With `strict` the same failures reach the caller, and the call is as if it had not been made: it can be repeated."""
     story = tell(config=STRICT)
     await story.chat(2)
     failed = fail(await story.store(), times=1)
@@ -451,37 +472,64 @@ async def test_strict_raises(tell: Open) -> None:
         with pytest.raises(StoreUnavailable):
             await turn.prepare(UserMessage("are you there?"))
         context = await turn.prepare()
+        assert context.messages[-1].text == story.said[-1]
+        context = await turn.prepare(UserMessage("are you there?"))
         assert context.messages[-1].text == "are you there?"
         failed.clear()
         with pytest.raises(StoreUnavailable):
-            await turn.record(AssistantMessage("yes"))
+            await turn.record(AssistantMessage("never mind"))
+        await turn.record(AssistantMessage("yes"))
     story.said += ["are you there?", "yes"]
     assert story.told(Degraded)
     await story.recovers()
 
 
-async def test_strict_raises_at_the_end_of_a_turn(tell: Open) -> None:
-    """A turn that ends without saving everything says so, unless its body raised already."""
+async def test_strict_repeats_what_was_saved_before_it_raised(tell: Open) -> None:
+    """A call may fail after its words are saved: who repeats it says them once."""
     story = tell(config=STRICT)
-    await story.chat(1)
-    fail(await story.store(), times=ALWAYS)
+    await story.chat(2)
+    fail(await story.store(), times=1, only="journal.add_context")
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        with pytest.raises(StoreUnavailable):
+            await turn.prepare(UserMessage("are you there?"))
+        await turn.prepare(UserMessage("are you there?"))
+        await turn.prepare(UserMessage("are you there?"))
+    story.said += ["are you there?"] * 2
+    await story.recovers()
 
-    async def end_badly() -> None:
+
+async def test_strict_raises_at_the_end_of_a_turn(tell: Open) -> None:
+    """A turn whose end fails says so, unless its body raised already."""
+    story = tell(config=replace(STRICT, buffer_on_idle=True))
+    await story.chat(1)
+    failed: list[str] = []
+
+    async def end_badly(error: Exception | None = None) -> None:
         async with story.memory.turn(THREAD, RESOURCE) as turn:
-            with pytest.raises(StoreUnavailable):
-                await turn.record(AssistantMessage("lost"))
+            await turn.prepare(UserMessage("hello"))
+            failed[:] = fail(await story.store(), times=1, only="logs.snapshot")
+            if error is not None:
+                raise error
 
     with pytest.raises(StoreUnavailable):
         await end_badly()
-
-    async def raise_and_end_badly() -> None:
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
-            with pytest.raises(StoreUnavailable):
-                await turn.record(AssistantMessage("lost too"))
-            raise KeyError("the body's own")
-
     with pytest.raises(KeyError):
-        await raise_and_end_badly()
+        await end_badly(KeyError("the body's own"))
+
+
+async def test_strict_raises_for_a_model_that_fails(tell: Open) -> None:
+    """Only where the turn would have to go on with far too much; what was said is saved, once."""
+    story = tell(config=STRICT, model=ScriptedModel([RuntimeError("down")] * ALWAYS))
+    await story.chat(1)
+    question = "word " * 2_000
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        with pytest.raises(ModelFailed, match="down"):
+            await turn.prepare(UserMessage(question))
+        with pytest.raises(ModelFailed):
+            await turn.prepare(UserMessage(question))
+    story.said.append(question)
+    story.model.answers.clear()
+    await story.recovers()
 
 
 async def test_what_cannot_be_stored_is_the_callers_to_mend(tell: Open) -> None:
@@ -746,15 +794,42 @@ async def test_a_body_that_raises(tell: Open) -> None:
 
 
 async def test_a_discard_that_fails_says_so(tell: Open) -> None:
-    """What was not withdrawn must not pass for withdrawn."""
+    """What was not withdrawn must not pass for withdrawn; it can be repeated, and until then nothing else is said."""
     story = tell()
     async with story.memory.turn(THREAD, RESOURCE) as turn:
         await turn.prepare(UserMessage("secret"))
         fail(await story.store(), times=1)
         with pytest.raises(StoreUnavailable):
             await turn.discard()
+        with pytest.raises(InputError, match="being taken back"):
+            await turn.prepare(UserMessage("secret again"))
+        await turn.discard()
+        with pytest.raises(InputError, match="not open"):
+            await turn.discard()
     assert [event.what for event in story.told(Degraded)] == ["discarding"]
-    story.said.append("secret")
+    assert len(story.told(Withdrawn)) == 1
+    await story.recovers()
+
+
+async def test_a_discard_that_is_not_repeated_is_done_later(tell: Open) -> None:
+    """What a guard stopped is out of the thread before anything else of it is saved, and is shown to no model meanwhile."""
+    story = tell()
+    await story.chat(1)
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("secret"))
+        outage = unwritable(await story.store())
+        outage.__enter__()
+        with pytest.raises(StoreUnavailable):
+            await turn.discard()
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        context = await turn.prepare(UserMessage("hello"))
+        assert [message.text for message in context.messages] == [*story.said, "hello"]
+    assert story.told(Withdrawn) == []
+    outage.__exit__(None, None, None)
+    story.said.append("hello")
+    await story.memory.settled()
+    assert len(story.told(Withdrawn)) == 1
+    assert await story.stored() == story.said
     await story.recovers()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from memolog import Config
-from memolog.domain.errors import StoreBusy, StoreCorrupt, StoreUnavailable
+from memolog.domain.errors import NotSaved, StoreBusy, StoreCorrupt, StoreUnavailable
 from memolog.runtime.events import Decided, Degraded, Event, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.store.messages import Saved
@@ -77,7 +77,7 @@ class Process:
         self.memory: Memory
         self.engine: SqliteEngine
         self.owner = ""
-        self.is_up = False
+        self.is_up = self.is_leaving = False
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.degraded: list[Degraded] = []
         self.rests = 0
@@ -108,7 +108,7 @@ class Process:
         self.was_paused = False
         self.armed = None
         self.degraded.clear()
-        self.is_up = True
+        self.is_up, self.is_leaving = True, False
 
     def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
         """Run something as code of this process."""
@@ -136,9 +136,13 @@ class Process:
         self.engine._shut()
 
     async def leave(self) -> None:
-        """Stop in good order."""
-        await self.memory.aclose()
-        self.is_up = False
+        """Stop in good order; what the database would not take by then is lost, and told."""
+        try:
+            await self.memory.aclose()
+        except NotSaved:
+            self._host.note(f"{self.name} could not save everything")
+        finally:
+            self.is_up = self.is_leaving = False
 
     # ------------------------------------------------------------ the database
 

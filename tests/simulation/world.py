@@ -208,7 +208,7 @@ class World:
         if rng.random() < self.rates.world:
             self._strike()
         for process in (*self.processes, self.sweeper):
-            if not process.is_up and not process.tasks and rng.random() < 0.4:
+            if not process.is_up and not process.is_leaving and not process.tasks and rng.random() < 0.4:
                 await self.start(process)
         if rng.random() < 0.06:
             self._start_chore()
@@ -230,7 +230,7 @@ class World:
 
     def up(self) -> list[Process]:
         """Return the processes that can hold turns now."""
-        return [process for process in self.processes if process.is_up]
+        return [process for process in self.processes if process.is_up and not process.is_leaving]
 
     def _start_turn(self) -> None:
         rng, up = self.rng, self.up()
@@ -255,7 +255,7 @@ class World:
     def _start_chore(self) -> None:
         rng = self.rng
         process = self.sweeper if rng.random() < 0.5 else rng.choice(self.processes)
-        if not process.is_up:
+        if not process.is_up or process.is_leaving:
             return
         thread = rng.choice(self.threads)
         what = (
@@ -396,17 +396,16 @@ class World:
         thread.orphans.update(thread.mine)
 
     def _restart(self) -> None:
-        idle = [p for p in self.processes if p.is_up and not any(actor.process is p for actor in self.actors)]
+        idle = [p for p in self.up() if not any(actor.process is p for actor in self.actors)]
         if idle:
             process = self.rng.choice(idle)
             self.struck.note("restart")
             self.note(f"{process.name} restarts")
-            process.is_up = False
+            process.is_leaving = True
             self._chores.add(task := self._loop.create_task(self._restarting(process)))
             task.add_done_callback(self._chores.discard)
 
     async def _restarting(self, process: Process) -> None:
-        process.is_up = True
         await process.leave()
 
     def _cancel(self) -> None:

@@ -49,6 +49,7 @@ ARGUMENTS: dict[str, Any] = {
     "present": 3,
     "by": "somebody",
     "parts": ("Facts",),
+    "counts": {("alice", "t1"): 2},
 }
 
 

@@ -27,16 +27,20 @@ Knows the words: each error says what happened, why, and what to do next. Knows 
     │   ├── TaskChanged         an edit of a version that is no longer the present one
     │   ├── TaskBlocked         claimed while another task blocks it
     │   └── TaskHeld            claimed by somebody else
+    ├── ModelFailed             the model that observes gives no answer that could be used
     └── StoreError              the database cannot do it now
         ├── StoreUnavailable    wrong address, server gone, driver missing
         ├── StoreBusy           locked for too long
         ├── StoreFull
         ├── StoreReadOnly
         ├── StoreClosed
+        ├── NotSaved            closed while something could not be saved
         ├── NotADatabase
         ├── StoreCorrupt        a constraint or the file itself is damaged
         └── SchemaTooNew
 """
+
+from collections.abc import Mapping
 
 __all__ = [
     "ConfigError",
@@ -53,9 +57,11 @@ __all__ = [
     "MessageConflict",
     "MessageNotFound",
     "MessageTooLarge",
+    "ModelFailed",
     "NotADatabase",
     "NotFound",
     "NotJson",
+    "NotSaved",
     "SchemaTooNew",
     "StoreBusy",
     "StoreClosed",
@@ -74,6 +80,9 @@ __all__ = [
     "ThreadNotFound",
     "UnknownRole",
 ]
+
+# So many threads are named in a sentence.
+_NAMED = 10
 
 
 class MemologError(Exception):
@@ -310,6 +319,19 @@ class TaskHeld(Conflict):
         )
 
 
+class ModelFailed(MemologError):
+    """The model that observes cannot be used, and the tail has grown far beyond its limit; raised where `strict` is set."""
+
+    retryable = True
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            "The conversation is far longer than it should be, and the model that observes it fails.",
+            why=f"It was last seen to fail by this: {problem}.",
+            then="Check the model, then make the same call again: what was said is saved, and is saved once.",
+        )
+
+
 class StoreError(MemologError):
     """The database could not do what was asked; nothing of the call was saved."""
 
@@ -341,6 +363,22 @@ class StoreClosed(StoreError):
 
     def __init__(self) -> None:
         super().__init__("The store is closed.", then="Open it again before you use it.")
+
+
+class NotSaved(StoreError):
+    """The memory was closed while something could not be saved, which is lost; `counts` has the messages of each thread."""
+
+    def __init__(self, counts: Mapping[tuple[str, str], int], problem: str) -> None:
+        self.counts = dict(counts)
+        names = [f"{count} of thread {thread} ({resource})" for (resource, thread), count in self.counts.items()]
+        more = f" and {len(names) - _NAMED} more threads" if len(names) > _NAMED else ""
+        total = sum(self.counts.values())
+        super().__init__(
+            f"{total} message{'' if total == 1 else 's'} could not be saved, and the memory is closed: "
+            f"{', '.join(names[:_NAMED])}{more}.",
+            why=f"The database did not take them: {problem.rstrip('.')}.",
+            then="Say them again once the database is there.",
+        )
 
 
 class NotADatabase(StoreError):

@@ -12,10 +12,10 @@ from memolog.config import Config
 from memolog.context import Context, View, build
 from memolog.domain.clock import Clock
 from memolog.domain.errors import StoreError
-from memolog.domain.message import NewMessage, check_message
+from memolog.domain.message import NewMessage
 from memolog.runtime.contexts import as_message
 from memolog.runtime.events import Degraded
-from memolog.runtime.kit import Left
+from memolog.runtime.unsaved import Held, Unsaved
 from memolog.tokens import TokenCounter
 
 __all__ = ["Away", "Outside", "dated"]
@@ -33,7 +33,7 @@ class Outside:
     instructions: str | None
     new_id: Callable[[], str]
     tell: Callable[[Degraded], None]
-    leave: Callable[[Left], None]
+    unsaved: Unsaved
 
     def tell_ignored(self, resource: str, thread: str, ignored: str) -> None:
         """Tell that settings of a thread are not known, and that it goes on without them."""
@@ -52,13 +52,10 @@ def dated(message: NewMessage, new_id: Callable[[], str], clock: Clock, zone: st
 
 
 class Away:
-    """Holds what a turn says until the database is there."""
+    """What a turn has instead of the database until that is there."""
 
-    def __init__(self, outside: Outside, *, resource: str, thread: str, config: Config, zone: str | None) -> None:
-        self._outside, self._config, self._zone = outside, config, zone
-        self._resource, self._thread = resource, thread
-        self.turn = outside.new_id()
-        self.said: list[NewMessage] = []
+    def __init__(self, outside: Outside, held: Held, *, config: Config, zone: str | None) -> None:
+        self._outside, self._held, self._config, self._zone = outside, held, config, zone
         self._tried = asyncio.get_running_loop().time()
 
     def is_time(self) -> bool:
@@ -68,24 +65,24 @@ class Away:
     def missing(self, error: StoreError) -> None:
         """Note that the database could not be opened, for all who listen."""
         self._tried = asyncio.get_running_loop().time()
-        now = self._outside.clock.now()
-        what = "opening the database"
-        self._outside.tell(Degraded(at=now, resource=self._resource, thread=self._thread, what=what, error=str(error)))
+        self._outside.tell(
+            Degraded(
+                at=self._outside.clock.now(),
+                resource=self._held.resource,
+                thread=self._held.thread,
+                what="opening the database",
+                error=str(error),
+            )
+        )
 
-    def keep(self, messages: Sequence[NewMessage]) -> None:
-        """Hold messages; refuses at once what could never be saved."""
-        for message in messages:
-            check_message(message)
-        self.said += (dated(message, self._outside.new_id, self._outside.clock, self._zone) for message in messages)
-
-    def context(self, ephemeral: Sequence[NewMessage]) -> Context:
-        """Return what the model can be shown: what this turn has said so far."""
+    def context(self, said: Sequence[NewMessage], ephemeral: Sequence[NewMessage]) -> Context:
+        """Return what the model can be shown: what this process knows to have been said in the thread."""
         now = self._outside.clock.now()
         counter = self._outside.counter
-        tail = tuple(as_message(message, number, now, counter) for number, message in enumerate(self.said, start=1))
+        tail = tuple(as_message(message, number, now, counter) for number, message in enumerate(said, start=1))
         view = View(
             scope=self._config.scope,
-            thread=self._thread,
+            thread=self._held.thread,
             now=now,
             counter=counter,
             zone=self._zone,
@@ -95,10 +92,3 @@ class Away:
             limit=self._config.context_tokens,
         )
         return build(view)
-
-    def leave(self) -> None:
-        """End the turn: what it said is saved once the memory can be opened."""
-        if self.said:
-            messages = tuple(self.said)
-            left = Left(resource=self._resource, thread=self._thread, turn=self.turn, messages=messages)
-            self._outside.leave(left)

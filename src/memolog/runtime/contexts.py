@@ -3,7 +3,7 @@
 Knows what a record must hold so that the context can be built again: numbers and ids, no copies of what was said.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -186,11 +186,23 @@ class Contexts:
         # Another turn may save something in between before these are saved: each is named.
         return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
 
-    def including(self, snapshot: Snapshot, unsaved: Sequence[NewMessage], shown: Shown) -> Snapshot:
-        """Return a snapshot as it would be if these messages had been saved."""
-        last = snapshot.thread.last_seq
-        fresh = tuple(as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(unsaved, start=1))
-        return replace(snapshot, tail=snapshot.tail + fresh)
+    def including(
+        self,
+        snapshot: Snapshot,
+        unsaved: Sequence[NewMessage],
+        shown: Shown,
+        *,
+        withdrawn: Container[str] = (),
+    ) -> Snapshot:
+        """Return a snapshot as it would be if these messages had been saved, and those of these ids taken back."""
+        last, stored = snapshot.thread.last_seq, {message.id for message in snapshot.tail}
+        new = [message for message in unsaved if message.id not in stored]
+        fresh = tuple(as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
+        return replace(
+            snapshot,
+            tail=tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh,
+            repeated=tuple(m for m in snapshot.repeated if m.id not in withdrawn),
+        )
 
     # ------------------------------------------------------------ again
 

@@ -40,6 +40,7 @@ __all__ = [
 
 _log = logging.getLogger("memolog")
 _QUEUED = 10_000
+_TROUBLES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +225,7 @@ class Bus:
         self._listeners: list[Listener] = []
         self._queues: list[asyncio.Queue[Event | None]] = []
         self._is_closed = False
+        self._troubles: dict[tuple[str, str | None], Degraded] = {}
 
     @property
     def has_listeners(self) -> bool:
@@ -262,8 +264,18 @@ class Bus:
         finally:
             self._queues.remove(queue)
 
+    def trouble(self, resource: str, thread: str) -> Degraded | None:
+        """Return what failed last for a thread: the database may have been what failed, so it is not kept there."""
+        return self._troubles.get((resource, thread))
+
     def emit(self, event: Event) -> None:
         """Hand out an event. Errors of listeners are logged and go no further."""
+        if isinstance(event, Degraded):
+            key = event.resource, event.thread
+            self._troubles.pop(key, None)
+            self._troubles[key] = event
+            if len(self._troubles) > _TROUBLES:
+                del self._troubles[next(iter(self._troubles))]
         for listener in tuple(self._listeners):
             try:
                 listener(event)

@@ -68,7 +68,7 @@ class Forgetting(ABC):
             gone = await store.forgetting.resource(resource, dry_run=dry_run)
         if not dry_run and message is None and observation is None:
             # What a turn could not save yet must not come back later.
-            kit.left = [left for left in kit.left if not _is_about(left.resource, left.thread, resource, thread)]
+            kit.unsaved.forget(resource, thread)
         return await self._clean(kit, gone)
 
     async def apply_retention(self, resource: str, *, dry_run: bool = False) -> Forgotten:
@@ -138,10 +138,6 @@ class Forgetting(ABC):
         """
         kit = await (self._open_to_write() if repair else self.open())
         return await examine(kit, resource, self.config, self.counter, repair=repair)
-
-
-def _is_about(left_resource: str, left_thread: str, resource: str, thread: str | None) -> bool:
-    return left_resource == resource and thread in {None, left_thread}
 
 
 def _remove(copies: list[Path]) -> None:

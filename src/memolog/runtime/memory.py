@@ -15,23 +15,24 @@ from typing import Any, Self
 from memolog.config import Config
 from memolog.context import Context
 from memolog.domain.clock import Clock
-from memolog.domain.errors import ConfigError, MemologError, StoreClosed, StoreReadOnly
+from memolog.domain.errors import ConfigError, MemologError, NotSaved, StoreClosed, StoreReadOnly
 from memolog.domain.ids import IdMaker
 from memolog.domain.message import NewMessage
 from memolog.domain.thread import Thread
 from memolog.runtime.asking import spent_of
 from memolog.runtime.away import Outside
 from memolog.runtime.clock import SystemClock, system_chance
+from memolog.runtime.closing import close_parts, tell_loss
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Event
 from memolog.runtime.extractors import Extractor, Extractors
 from memolog.runtime.forgetting import Forgetting
-from memolog.runtime.kit import Kit, Left
+from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
-from memolog.runtime.models import ModelPair, ModelSpec, check_model, close_model, models_for
+from memolog.runtime.models import ModelPair, ModelSpec, check_model, models_for
 from memolog.runtime.opening import check_turn, overridden, store_options
 from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
@@ -40,6 +41,7 @@ from memolog.runtime.thinking import Thinking
 from memolog.runtime.tools import Tools
 from memolog.runtime.transferring import Transferring
 from memolog.runtime.turn import Turn
+from memolog.runtime.unsaved import Unsaved
 from memolog.runtime.views import Asked
 from memolog.runtime.working_memory import WorkingMemory
 from memolog.store.snapshot import Snapshot
@@ -88,17 +90,15 @@ class Memory(LookingBack, Forgetting, Transferring):
         self._extractors = Extractors(extractors)
         self._bus = Bus()
         self._gate = asyncio.Lock()
-        self._is_closed = False
         self._kit: Kit | None = None
-        # What turns said that ended before the database could be opened for the first time.
-        self._left: list[Left] = []
+        self._unsaved = Unsaved()
         self._outside = Outside(
             clock=self.clock,
             counter=self.counter,
             instructions=instructions,
             new_id=IdMaker(self.clock.now, chance),
             tell=self._tell,
-            leave=self._left.append,
+            unsaved=self._unsaved,
         )
         self._models = ModelPair(observe=None, reflect=None)
 
@@ -106,14 +106,14 @@ class Memory(LookingBack, Forgetting, Transferring):
 
     async def open(self) -> Kit:
         """Open the database, if that has not been done; returns its parts."""
-        if self._kit is None:
+        if self._kit is None and not self._unsaved.is_closed:
             async with self._gate:
-                if self._is_closed:
-                    raise StoreClosed
-                if self._kit is None:
+                if self._kit is None and not self._unsaved.is_closed:
                     self._kit = await self._open()
-                    while self._left:
-                        self._kit.leave(self._left.pop(0))
+                    # What turns said that ended before there was a database.
+                    self._kit.rescue.begin()
+        if self._kit is None or self._unsaved.is_closed:
+            raise StoreClosed
         return self._kit
 
     def _tell(self, event: Degraded) -> None:
@@ -151,6 +151,7 @@ class Memory(LookingBack, Forgetting, Transferring):
             contexts=contexts,
             runner=runner,
             compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
+            unsaved=self._unsaved,
             writer=self._models.reflect,
         )
 
@@ -181,36 +182,39 @@ class Memory(LookingBack, Forgetting, Transferring):
         return count_message(message, self.counter)
 
     async def aclose(self) -> None:
-        """Let background work finish, then let go of the database. Closing twice is harmless."""
-        await self._open_at_last()
-        async with self._gate:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            if self._kit is not None:
-                self._kit.is_over.set()
-                await self._kit.runner.close(self.config.observation.deadline)
-                if count := sum(len(left.messages) for left in self._kit.left):
-                    _log.error("%d messages could not be saved, and the memory is closed", count)
-                await self._kit.store.close()
-                for model in (self._models.observe, self._models.reflect):
-                    if model is not None:
-                        await close_model(model)
-            self._bus.close()
+        """Let background work finish, save what is left, then let go of the database. Closing twice is harmless.
 
-    async def _open_at_last(self) -> None:
-        """Try once more to save what was said while there was no database to save it in."""
-        count = sum(len(left.messages) for left in self._left)
-        if count and not self._is_closed:
-            try:
+        What turns could not save is tried once more, for as long as `busy_timeout`; raises NotSaved if that fails as well.
+        """
+        problem: Exception | None = await self._open_at_last()
+        async with self._gate:
+            if self._unsaved.is_closed:
+                return
+            self._unsaved.is_closed = True
+            if self._kit is not None:
+                problem = await close_parts(self._kit, self._models, self.config)
+            lost = tell_loss(self._unsaved, problem, self._bus, self.clock)
+            self._bus.close()
+        if lost is not None:
+            raise lost
+
+    async def _open_at_last(self) -> MemologError | None:
+        """Try once more to reach the database, if something was said while there was none; returns why there is not."""
+        try:
+            if len(self._unsaved) and not self._unsaved.is_closed:
                 await self.open()
-            except MemologError as error:
-                _log.error("%d messages could not be saved, and the memory is closed: %s", count, error)
+        except MemologError as error:
+            return error
+        return None
 
     async def settled(self) -> None:
-        """Wait until no background work of this process is in flight, and none follows."""
+        """Wait until no background work of this process is in flight, and none follows.
+
+        What could not be saved is tried once more; while the database is away, nobody waits for it here.
+        """
         if self._kit is not None:
             await self._kit.runner.settled()
+            await self._kit.rescue.try_now()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -219,7 +223,12 @@ class Memory(LookingBack, Forgetting, Transferring):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        try:
+            await self.aclose()
+        except NotSaved:
+            # It was told; the error that ended the block comes first.
+            if error is None:
+                raise
 
     # ------------------------------------------------------------ turns
 
@@ -236,6 +245,8 @@ class Memory(LookingBack, Forgetting, Transferring):
 
         `model` is the one that answers, `zone` is where the user is, `settings` differ from the configuration in this turn.
         """
+        if self._unsaved.is_closed:
+            raise StoreClosed
         check_turn(settings, zone)
         config = self.config.with_overrides(settings) if settings else self.config
         return Turn(self.open, self._outside, resource=resource, thread=thread, config=config, model=model, zone=zone)
@@ -285,11 +296,13 @@ class Memory(LookingBack, Forgetting, Transferring):
     async def status(self, thread: str, resource: str) -> Status:
         """Tell how a thread's memory is doing."""
         kit = await self.open()
-        config, snapshot = await self._look(thread, resource)
+        config, snapshot = await self._look(thread, resource, create=False)
         usage = await kit.store.ledger.total(resource, thread=thread)
         factor = await kit.factor(resource, snapshot.thread.last_model)
         spent = 0.0 if config.budget is None else await spent_of(kit.store, resource, thread, config)
-        return status_of(snapshot, config, usage, self.clock.now(), factor, spent)
+        unsaved = self._unsaved.counts().get((resource, thread))
+        trouble = self._bus.trouble(resource, thread)
+        return status_of(snapshot, config, usage, self.clock.now(), factor, spent, unsaved=unsaved, trouble=trouble)
 
     async def buffer(self, thread: str, resource: str) -> None:
         """Observe in the background what nobody has observed yet, however little it is."""
@@ -356,9 +369,10 @@ class Memory(LookingBack, Forgetting, Transferring):
             raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
         return await self.open()
 
-    async def _look(self, thread: str, resource: str) -> tuple[Config, Snapshot]:
+    async def _look(self, thread: str, resource: str, *, create: bool = True) -> tuple[Config, Snapshot]:
         kit = await self.open()
-        snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=not self.config.read_only)
+        create = create and not self.config.read_only
+        snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=create)
         config, ignored = overridden(self.config, snapshot.thread.overrides)
         if ignored:
             self._outside.tell_ignored(resource, thread, ignored)

@@ -3,6 +3,7 @@
 Knows the steps and the shape of the answer. The index is the store's, the ranking is `search/`'s.
 """
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,7 +12,7 @@ from zlib import crc32
 
 from memolog.config import Config
 from memolog.domain.codec import unpack
-from memolog.domain.errors import InputError
+from memolog.domain.errors import InputError, StoreError
 from memolog.domain.message import Message
 from memolog.domain.moments import from_micros
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
@@ -28,6 +29,8 @@ from memolog.store.searching import Found
 from memolog.store.sql import Row
 
 __all__ = ["Wanted", "index_more", "search_memory"]
+
+_log = logging.getLogger("memolog")
 
 # So many hits are read to see whether a phrase stands in them; who quotes words quotes rare ones.
 _MOST_READ = 512
@@ -53,10 +56,15 @@ async def search_memory(
     """Return one page of what a query finds."""
     start = _checked(text, resource, wanted)
     behind = 0
-    if config.read_only:
+    try:
+        if config.read_only:
+            behind = await store.indexing.behind(resource)
+        else:
+            await index_more(store, config, resource)
+    except StoreError as error:
+        # Who cannot write may still read: what is indexed is found, and the answer says that there is more.
+        _log.info("the index cannot be brought up to date: %s", error)
         behind = await store.indexing.behind(resource)
-    else:
-        await index_more(store, config, resource)
     query = _narrowed(parse(text, now), wanted)
     if query is None:
         return SearchAnswer(results=(), total=0, behind=behind)

@@ -12,11 +12,11 @@ from memolog.decide import State, breaker_is_open
 from memolog.domain.observation import Scope
 from memolog.domain.run import UsageTotal
 from memolog.domain.thread import Hints
-from memolog.runtime.events import Event, HintsChanged, TitleChanged, Windows
+from memolog.runtime.events import Degraded, Event, HintsChanged, TitleChanged, Windows
 from memolog.runtime.views import Asked, state_of
 from memolog.store.snapshot import Snapshot
 
-__all__ = ["Status", "Window", "hint_events", "status_of", "windows_of"]
+__all__ = ["Status", "Window", "hint_events", "outage_of", "status_of", "windows_of"]
 
 Health: TypeAlias = Literal["ok", "behind", "failing"]
 
@@ -60,6 +60,8 @@ class Status:
     last_error_at: datetime | None
     last_error: str | None
     usage: UsageTotal
+    unsaved: int = 0
+    """Messages that this process could not save yet: it goes on trying."""
     budget_left: float | None = None
     """US dollars that observing and reflecting may still cost; 0 if the budget is spent, None if there is none."""
 
@@ -103,10 +105,27 @@ def _is_stuck(state: State) -> bool:
     )
 
 
+def outage_of(snapshot: Snapshot, config: Config, asked: Asked) -> str | None:
+    """Return why the model lets turns go on with far more than they should; None where it does not."""
+    if not snapshot.log.failures:
+        return None
+    state = state_of(snapshot, config, asked)
+    is_behind = state.filling(config.threshold) > config.block_at_for(state.log_tokens)
+    return snapshot.log.last_error or "no answer" if is_behind else None
+
+
 def status_of(
-    snapshot: Snapshot, config: Config, usage: UsageTotal, now: datetime, factor: float, spent: float = 0.0
+    snapshot: Snapshot,
+    config: Config,
+    usage: UsageTotal,
+    now: datetime,
+    factor: float,
+    spent: float = 0.0,
+    *,
+    unsaved: int | None = None,
+    trouble: Degraded | None = None,
 ) -> Status:
-    """Return the status that a snapshot shows."""
+    """Return the status that a snapshot shows, and what this process knows beside it: what it could not save, and why."""
     state = state_of(snapshot, config, Asked(factor=factor))
     log = snapshot.log
     buffered = sum(tail.tokens_in(g.span) for tail in state.tails for g in state.ready if g.thread == tail.thread)
@@ -114,11 +133,15 @@ def status_of(
     limit = config.threshold_for(state.log_tokens)
     # Who keeps no log is never behind with it.
     is_behind = config.observe and state.filling(config.threshold) > config.block_at_for(state.log_tokens)
+    is_failing = log.failures > 0 or _is_stuck(state) or unsaved is not None
+    last_error_at, last_error = log.last_error_at, log.last_error
+    if trouble is not None and (last_error_at is None or trouble.at > last_error_at):
+        last_error_at, last_error = trouble.at, f"{trouble.what}: {trouble.error}"
     return Status(
         resource=snapshot.resource,
         thread=snapshot.thread.id,
         scope=snapshot.scope,
-        health="failing" if log.failures or _is_stuck(state) else "behind" if is_behind else "ok",
+        health="failing" if is_failing else "behind" if is_behind else "ok",
         messages=Window(tokens=state.tail_tokens, limit=limit),
         observations=Window(tokens=state.log_tokens, limit=config.reflect_at),
         buffered_groups=len(snapshot.buffered),
@@ -133,8 +156,9 @@ def status_of(
         breaker_open=is_open,
         failures=log.failures,
         last_success_at=log.last_success_at,
-        last_error_at=log.last_error_at,
-        last_error=log.last_error,
+        last_error_at=last_error_at,
+        last_error=last_error,
         usage=usage,
+        unsaved=unsaved or 0,
         budget_left=None if config.budget is None else max(0.0, config.budget - spent),
     )

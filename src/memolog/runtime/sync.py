@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 from memolog.context import Context
 from memolog.domain.compaction import Compacted, Compaction, Pruned
 from memolog.domain.diagnosis import Report
-from memolog.domain.errors import StoreClosed
+from memolog.domain.errors import NotSaved, StoreClosed
 from memolog.domain.extract import Extract
 from memolog.domain.forgetting import Forgotten
 from memolog.domain.message import NewMessage
@@ -124,6 +124,12 @@ class SyncMemory:
             self._portal.call(self._memory.aclose())
         except StoreClosed:
             return
+        except NotSaved:
+            self._end()
+            raise
+        self._end()
+
+    def _end(self) -> None:
         self._portal.close()
         atexit.unregister(self.close)
 
@@ -363,7 +369,12 @@ class SyncMemory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except NotSaved:
+            # It was told; the error that ended the block comes first.
+            if error is None:
+                raise
 
 
 def _close_at_exit(memory: SyncMemory) -> None:

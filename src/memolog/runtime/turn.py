@@ -6,41 +6,33 @@ and a context made of what is known, unless `strict` is set.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from memolog.config import Config
 from memolog.context import Context
 from memolog.context.passages import Passage
-from memolog.domain.errors import InputError, MemologError, StoreBusy, StoreError, ThreadNotFound
-from memolog.domain.message import Message, NewMessage
-from memolog.domain.own import with_own_apart
+from memolog.domain.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
+from memolog.domain.message import NewMessage
 from memolog.domain.run import Usage
-from memolog.runtime.away import Away, Outside, dated
+from memolog.runtime.away import Away, Outside
 from memolog.runtime.contexts import Made, Shown
-from memolog.runtime.events import Degraded, Trimmed, Withdrawn
+from memolog.runtime.events import Degraded, Trimmed
 from memolog.runtime.injecting import find_passages, newest_question
-from memolog.runtime.kit import Kit, Left
-from memolog.runtime.missed import MissedContexts
+from memolog.runtime.kit import Kit
 from memolog.runtime.opening import overridden
-from memolog.runtime.status import windows_of
+from memolog.runtime.patience import in_time
+from memolog.runtime.saying import Saying, checked
+from memolog.runtime.status import outage_of, windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
 from memolog.store.snapshot import Snapshot
-from memolog.store.withdrawals import Withdrawn as WithdrawnRows
-from memolog.tokens import learn
 
 __all__ = ["Turn"]
 
 _log = logging.getLogger("memolog")
-
-T = TypeVar("T")
-
-# A turn gives the database this long; then it goes on with what it knows, and saves later.
-_STORE_SECONDS = 3.0
-_LAST_DELAYS = (0.05, 0.2, 0.5)
 
 
 class Turn:
@@ -62,18 +54,23 @@ class Turn:
         self._away: Away | None = None
         self.resource, self.thread = resource, thread
         self._config, self._model, self._zone = config, model, zone
-        self.id = ""
         self.step = 0
-        self._unsaved: list[NewMessage] = []
+        self._unsaved = outside.unsaved
+        self._said = Saying(outside, resource=resource, thread=thread, zone=zone)
         self._snapshot: Snapshot | None = None
-        # What was saved since the snapshot was read: a context without the database needs both.
-        self._since: list[Message] = []
-        self._missed = MissedContexts()
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
-        self._own_calls: set[str] = set()
         self._is_over = False
+
+    @property
+    def id(self) -> str:
+        """Return what names the turn in the store; empty until it begins. Who goes on with an earlier turn sets it before."""
+        return self._said.held.turn
+
+    @id.setter  # noqa: A003 - the property of this class, not the function
+    def id(self, name: str) -> None:
+        self._said.held.turn = name
 
     async def __aenter__(self) -> Self:
         await self._arrive()
@@ -82,21 +79,17 @@ class Turn:
     async def _arrive(self) -> None:
         """Open the database; while it is not there, the turn goes on without it and holds what is said."""
         try:
-            self._kit = await self._open_kit()
+            self._kit = self._said.kit = await self._open_kit()
         except StoreError as error:
             # What a person must mend is told when the turn begins; later it must not break what is under way.
-            if self._config.strict or (self._away is None and not error.retryable):
+            if self._config.strict or isinstance(error, StoreClosed) or not (self._away or error.retryable):
                 raise
-            self._away = self._away or Away(
-                self._outside, resource=self.resource, thread=self.thread, config=self._config, zone=self._zone
-            )
+            self._away = self._away or Away(self._outside, self._said.held, config=self._config, zone=self._zone)
             self._away.missing(error)
-            self.id = self._away.turn
-            return
-        away, self._away = self._away, None
-        self.id = self.id or self._kit.store.new_id()
-        if away is not None:
-            self._keep(away.said)
+        else:
+            self._away = None
+        if not self.id:
+            self.id = self._outside.new_id() if self._away else self._kit.store.new_id()
 
     async def _still_away(self) -> Away | None:
         """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
@@ -110,21 +103,23 @@ class Turn:
         if self._is_over:
             return
         self._is_over = True
-        if self._config.read_only:
-            return
-        if away := await self._still_away():
-            away.leave()
+        if self._config.read_only or self._unsaved.is_closed:
+            # Whoever closed the memory has saved what this turn held, or was told that it could not be.
             return
         try:
-            await self._leave()
+            if await self._still_away() is None:
+                await self._leave()
+        except asyncio.CancelledError:
+            if self._away is None and not self._said.held.is_settled:
+                problem = InterruptedError("The turn was cancelled while it was saved; that goes on in the background.")
+                await self._tell("saving the end of the turn", problem)
+            raise
         except Exception as problem:  # noqa: BLE001 - memory never breaks the agent
-            if self._unsaved and not isinstance(problem, InputError):
-                said = tuple(self._unsaved)
-                left = Left(
-                    resource=self.resource, thread=self.thread, turn=self.id, messages=said, missed=self._missed
-                )
-                self._kit.leave(left)
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
+        finally:
+            self._said.held.is_over = True
+            if self._away is None:
+                self._kit.rescue.begin()
 
     # ------------------------------------------------------------ steps
 
@@ -140,13 +135,12 @@ class Turn:
         self.step += 1
         self._model = model or self._model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
-            if away := await self._still_away():
-                away.keep(_checked(messages))
-                return away.context(_checked(ephemeral))
-            self._keep(messages)
-            made = await self._prepare(tuple(_checked(ephemeral)))
-            self._last = made
-            return made.context
+            away, shown = await self._still_away(), tuple(checked(ephemeral))
+            with self._said.saying(messages, self._config) as fresh:
+                if away:
+                    return away.context(self._said.not_saved(self._config), shown)
+                self._last = await self._prepare(shown, fresh)
+                return self._last.context
 
     async def record(
         self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
@@ -164,90 +158,108 @@ class Turn:
             )
         self._model = model or (usage.model if usage else None) or self._model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
-            if away := await self._still_away():
-                away.keep(_checked(messages))
-                return
-            self._keep(messages)
-            if self._config.read_only:
-                return
-            try:
-                await self._save()
-                await self._learn(usage, beside)
-            except Exception as error:  # noqa: BLE001 - memory never breaks the agent
-                await self._degrade("recording the answer", error)
+            away = await self._still_away()
+            counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
+            with self._said.saying(messages, self._config, usage, counted) as fresh:
+                if away or self._config.read_only:
+                    return
+                try:
+                    await self._said.save(self._kit, fresh)
+                    await in_time(self._kit.book(self._said.held))
+                except Exception as error:  # noqa: BLE001 - memory never breaks the agent
+                    await self._degrade("recording the answer", error)
 
     async def discard(self, *, also: Sequence[int] = ()) -> None:
         """Withdraw what this turn saved, as if it had not been said, and end the turn.
 
-        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them.
+        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them. Where it fails it
+        raises and can be repeated; if it is not, it is done before anything else of the thread is saved.
         """
-        self._check_open()
-        self._is_over = True
-        self._unsaved.clear()
+        self._check_open(may_be_withdrawn=True)
+        held = self._said.held
+        held.messages.clear()
         if self._config.read_only or self._away is not None:
             # Nothing of it was saved.
+            self._is_over = held.is_over = True
+            self._unsaved.hold(held)
             return
-        kit = self._kit
-        now = kit.clock.now()
+        held.is_withdrawn, held.also = True, (*held.also, *also)
+        self._unsaved.hold(held)
         try:
-            gone: WithdrawnRows = await kit.store.withdrawals.withdraw(
-                self.resource, self.thread, self.id, after=0, also=also, now=now, render=kit.core.rerender
-            )
-        except ThreadNotFound:
-            # Nothing was saved yet, or the thread was deleted with all that was: there is nothing to take back.
-            gone = WithdrawnRows(messages=(), runs=(), groups=(), observations=())
+            await self._kit.rescue.withdraw(held)
         except MemologError as error:
             # A discard that did not happen must not pass for one that did.
-            await kit.core.tell(
-                Degraded(at=now, resource=self.resource, thread=self.thread, what="discarding", error=str(error))
-            )
+            await self._tell("discarding", error)
             raise
-        await kit.core.tell(
-            Withdrawn(
-                at=now,
-                resource=self.resource,
-                thread=self.thread,
-                messages=len(gone.messages),
-                runs=len(gone.runs),
-                groups=len(gone.groups),
-                observations=len(gone.observations),
-            )
-        )
+        self._is_over = held.is_over = True
+        self._kit.rescue.begin()
 
     # ------------------------------------------------------------ inside
 
-    def _check_open(self) -> None:
+    def _check_open(self, *, may_be_withdrawn: bool = False) -> None:
+        if self._unsaved.is_closed:
+            raise StoreClosed
         if not self.id or self._is_over:
             raise InputError("This turn is not open.", then="Use it inside its `async with` block.")
+        if self._said.held.is_withdrawn and not may_be_withdrawn:
+            raise InputError(
+                "This turn is being taken back.",
+                why="discard() was called and could not be done yet.",
+                then="Call discard() again, or leave the turn: it is done before anything else of the thread is saved.",
+            )
 
-    def _keep(self, messages: Sequence[NewMessage]) -> None:
-        """Hold messages until they are saved. They get their ids and times now, so that a retry saves them once."""
-        kit = self._kit
-        for message in with_own_apart(_checked(messages), self._own_calls):
-            self._unsaved.append(dated(message, kit.store.new_id, kit.clock, self._zone))
-
-    async def _prepare(self, ephemeral: tuple[NewMessage, ...]) -> Made:
+    async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: int) -> Made:
         kit = self._kit
         try:
             # Kept at once: whatever fails from here on, the context still has what was just said.
-            self._snapshot = snapshot = await self._save_and_read()
-            if snapshot.thread.overrides:
-                self._config, ignored = overridden(self._config, snapshot.thread.overrides)
-                if ignored:
-                    self._outside.tell_ignored(self.resource, self.thread, ignored)
+            self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, self._config)
+            self._adopt_overrides(snapshot)
+            if self._config.read_only:
+                snapshot = kit.contexts.including(snapshot, self._said.held.messages, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
             if self._config.observe and not self._config.read_only:
                 snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
+                self._check_model(snapshot, asked)
             self._snapshot = snapshot
             passages = await self._passages(snapshot)
             made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
-            self._unspanned, self._uncovered = made.unspanned, made.uncovered
+            self._unspanned, self._uncovered, self._said.saved_tokens = made.unspanned, made.uncovered, 0
             await self._after_build(made)
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             await self._degrade("preparing the context", error)
-            made = kit.contexts.without_store(self._shown(self._snapshot, ephemeral), self._since, self._unsaved)
-            self._missed.add(made.record, self._unsaved, self.id, self.step, kit.clock.now(), self._model)
+            said = self._said.not_saved(self._config)
+            made = await self._without_saving(ephemeral, said)
+            if not self._config.read_only:
+                missed = self._said.held.missed
+                missed.add(made.record, said, self.id, self.step, kit.clock.now(), self._model)
         return made
+
+    def _check_model(self, snapshot: Snapshot, asked: Asked) -> None:
+        """Raise where a turn would go on with far more than it should, if that was asked for."""
+        if self._config.strict and (outage := outage_of(snapshot, self._config, asked)):
+            raise ModelFailed(outage)
+
+    async def _without_saving(self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage]) -> Made:
+        """Return a context although something could not be written: of what can be read, and of what is only known here."""
+        contexts = self._kit.contexts
+        try:
+            # A lock keeps writers out, and nobody else.
+            self._snapshot = read = await in_time(self._said.read(self._kit, self._config))
+            self._adopt_overrides(read)
+            withdrawn = self._unsaved.withdrawn_of(self.resource, self.thread)
+            whole = contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn)
+            made = await in_time(contexts.build(self._shown(whole, ephemeral)))
+            known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
+            return replace(made, record={**made.record, "degraded": True, "shown": known})
+        except Exception as error:  # noqa: BLE001 - memory never breaks the agent
+            _log.info("the memory cannot be read either: %s", error)
+            return contexts.without_store(self._shown(self._snapshot, ephemeral), self._said.since, said)
+
+    def _adopt_overrides(self, snapshot: Snapshot) -> None:
+        if snapshot.thread.overrides:
+            self._config, ignored = overridden(self._config, snapshot.thread.overrides)
+            if ignored:
+                self._outside.tell_ignored(self.resource, self.thread, ignored)
 
     def _shown(self, snapshot: Snapshot | None, ephemeral: tuple[NewMessage, ...]) -> Shown:
         return Shown(
@@ -266,7 +278,7 @@ class Turn:
         if self._found is None or self._found[0] != question.seq:
             kit = self._kit
             try:
-                found = await _in_time(find_passages(kit.store, snapshot, question, self._config, kit.clock.now()))
+                found = await in_time(find_passages(kit.store, snapshot, question, self._config, kit.clock.now()))
             except MemologError as error:
                 await self._degrade("searching for earlier messages", error)
                 found = ()
@@ -294,7 +306,7 @@ class Turn:
                 await kit.core.tell(event)
         if self._config.read_only or self._snapshot is None:
             return
-        await self._missed.record(kit.store, self.resource, self.thread)
+        await self._said.held.missed.record(kit.store, self.resource, self.thread)
         await kit.store.journal.add_context(
             self._snapshot.thread.pk,
             turn=self.id,
@@ -304,55 +316,19 @@ class Turn:
             model=self._model,
         )
 
-    async def _save_and_read(self) -> Snapshot:
-        store, config = self._kit.store, self._config
-        if self._kit.left:
-            await _in_time(self._kit.rescue(self.resource, self.thread))
-        newest = None if config.observe else 2 * config.last_messages
-        if config.read_only:
-            read = await store.logs.snapshot(self.resource, self.thread, config.scope, create=False, newest=newest)
-            return self._kit.contexts.including(read, self._unsaved, self._shown(read, ()))
-        _, snapshot = await _in_time(
-            store.save_and_snapshot(
-                self.resource, self.thread, self._unsaved, turn=self.id, scope=config.scope, newest=newest
-            )
-        )
-        self._unsaved.clear()
-        return snapshot
-
-    async def _save(self) -> None:
-        if not self._unsaved:
-            return
-        store = self._kit.store
-        saved = await _in_time(store.messages.save(self.resource, self.thread, self._unsaved, turn=self.id))
-        self._unsaved.clear()
-        self._since.extend(saved.messages)
-        tokens = sum(message.tokens for message in saved.messages)
-        self._unspanned += tokens
-        self._uncovered += tokens
-
     async def _leave(self) -> None:
         """Save what is left; start observing if this turn has made that due."""
-        await self._save_at_last()
-        await self._missed.record(self._kit.store, self.resource, self.thread)
+        if self._said.held.is_withdrawn:
+            return await self._kit.rescue.withdraw(self._said.held)
+        await self._said.save_at_last(self._kit)
+        await self._said.held.missed.record(self._kit.store, self.resource, self.thread)
         config = self._config
         if not config.observe:
             self._kit.compacting.later(self.resource, self.thread, config)
         if not config.observe or self._snapshot is None or not self._is_due():
-            return
+            return None
         snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
         await self._kit.core.advance(snapshot, config, Asked(may_activate=False, ending=True))
-
-    async def _save_at_last(self) -> None:
-        """Save what is left. Nobody comes after this, so a database that was gone for a moment is asked again."""
-        for delay in (*_LAST_DELAYS, None):
-            try:
-                return await self._save()
-            except StoreError as error:
-                # A lock has cost all the patience that there was already.
-                if delay is None or not error.retryable or isinstance(error, StoreBusy):
-                    raise
-                await asyncio.sleep(delay)
         return None
 
     def _is_due(self) -> bool:
@@ -360,52 +336,19 @@ class Turn:
         config, step = self._config, self._config.buffer_step
         if config.buffer_on_idle or step is None:
             return config.buffer_on_idle
-        is_near = self._uncovered >= config.threshold - step
-        return self._unspanned >= (step // 2 if is_near else step)
-
-    async def _learn(self, usage: Usage | None, beside: int | None) -> None:
-        if usage is None:
-            return
-        store = self._kit.store
-        await store.ledger.add(self.resource, replace(usage, thread=usage.thread or self.thread))
-        reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        if self._last is not None and beside is not None and reported > 0:
-            counted = self._last.context.tokens.total + max(beside, 0)
-            await self._kit.calibrate(self.resource, usage.model, lambda known: learn(known, counted, reported))
+        is_near = self._uncovered + self._said.saved_tokens >= config.threshold - step
+        return self._unspanned + self._said.saved_tokens >= (step // 2 if is_near else step)
 
     async def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
         """Go on without: tell whoever listens, and raise only if that was asked for."""
-        kit = self._kit
         if not isinstance(error, MemologError):
             _log.error("%s failed in a way that it never should", what, exc_info=error)
-        await kit.core.tell(
-            Degraded(at=kit.clock.now(), resource=self.resource, thread=self.thread, what=what, error=str(error))
-        )
-        if isinstance(error, InputError):
-            # A message that cannot be stored is the caller's to mend, and must not spoil the next call.
-            self._unsaved.clear()
+        await self._tell(what, error)
+        # A message that cannot be stored is the caller's to mend.
         if (self._config.strict or isinstance(error, InputError)) and not has_failed_already:
             raise error
 
-
-async def _in_time(call: Coroutine[object, object, T]) -> T:
-    """Await a call of the store, but not for long: what it was asked to save is saved later."""
-    try:
-        async with asyncio.timeout(_STORE_SECONDS):
-            return await call
-    except TimeoutError as error:
-        raise StoreBusy(
-            f"The database did not answer within {_STORE_SECONDS:g} s.",
-            why="It is locked by another process, or its server is slow.",
-            then="The turn goes on; what is not saved yet is saved with the next call.",
-        ) from error
-
-
-def _checked(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
-    for message in messages:
-        if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"A turn takes messages, not {type(message).__name__}.",
-                then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
-            )
-    return messages
+    async def _tell(self, what: str, error: Exception) -> None:
+        kit = self._kit
+        now = kit.clock.now()
+        await kit.core.tell(Degraded(at=now, resource=self.resource, thread=self.thread, what=what, error=str(error)))

@@ -13,24 +13,24 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from memolog.domain.errors import (
-    MemologError,
-    NotADatabase,
-    StoreBusy,
-    StoreClosed,
-    StoreCorrupt,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from memolog.domain.errors import MemologError, StoreClosed
 from memolog.store.engine import Engine, Work
 from memolog.store.sql import Row, Script, Step
+from memolog.store.sqlite_errors import (
+    BUSY,
+    cannot_open,
+    code_of,
+    file_is_gone,
+    mapped,
+    mapped_errors,
+    not_a_database,
+)
 
 __all__ = ["SqliteEngine", "SqliteOptions", "is_memory"]
 
@@ -44,6 +44,8 @@ _CHECKPOINT_BYTES = 4 * 1024 * 1024
 # A journal that writers never let rest grows; from here on a checkpoint makes them wait once.
 _JOURNAL_BYTES = 64 * 1024 * 1024
 _COMMITS_BETWEEN_LOOKS = 64
+# Who waits for a lock looks this often whether it is still wanted.
+_LOOK_SECONDS = 0.2
 _READER_THREADS = 2
 _CACHE_KIB = 16 * 1024
 _MMAP_BYTES = 1 << 30
@@ -64,6 +66,10 @@ class _Waiting(Exception):
     """The lock is taken: go where waiting is allowed."""
 
 
+class _GivenUp(Exception):
+    """Whoever asked for the write has stopped waiting for it: nothing of it may be saved later."""
+
+
 def is_memory(path: str) -> bool:
     """Tell whether the database lives in memory only."""
     return path in {"", ":memory:"}
@@ -77,6 +83,9 @@ class SqliteEngine(Engine):
         self.path, self.options = path, options or SqliteOptions()
         self._memory = is_memory(path)
         self.file = None if self._memory else path
+        # A process may change its folder; the file stays where it is.
+        self._place = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
+        self._identity: tuple[int, int] | None = None
         self._closed = False
         self._gate = threading.Lock()
         self._read_gate = self._gate if self._memory else threading.Lock()
@@ -103,6 +112,7 @@ class SqliteEngine(Engine):
             self._inspect(check)
         self._writer = self._connect(read_only=self.options.read_only)
         change(self._writer)
+        self._identity = None if self._memory else self._found()
         self._reader = self._writer if self._memory else self._connect(read_only=True)
 
     def _inspect(self, check: Change) -> None:
@@ -110,11 +120,12 @@ class SqliteEngine(Engine):
         # SQLite takes a file of a few bytes for an empty one, and would write over them. Only the size is asked for: closing
         # the file here would drop the locks of every other connection that this process has to it.
         if 0 < Path(self.path).stat().st_size < _HEADER_BYTES:
-            raise _not_a_database(self.path, "It is too short to be one.")
+            raise not_a_database(self.path, "It is too short to be one.")
         with mapped_errors(self.path), contextlib.closing(self._plain(read_only=True)) as connection:
             check(connection)
 
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
+        self._check_file()
         connection = self._plain(read_only=read_only)
         try:
             with mapped_errors(self.path):
@@ -137,7 +148,7 @@ class SqliteEngine(Engine):
                     timeout=self.options.busy_timeout,
                 )
             except ValueError as error:
-                raise _cannot_open(self.path, str(error)) from error
+                raise cannot_open(self.path, str(error)) from error
 
     def _address(self, *, read_only: bool) -> str:
         if self._memory:
@@ -186,7 +197,7 @@ class SqliteEngine(Engine):
         if self._inline and self._gate.acquire(blocking=False):
             started = time.perf_counter()
             try:
-                done = (self._in_transaction(work, name, wait=False),)
+                done = (self._in_transaction(work, name, None),)
             except _Waiting:
                 done = ()
             finally:
@@ -194,11 +205,24 @@ class SqliteEngine(Engine):
             if done:
                 await self._breathe(started)
                 return done[0]
-        return await self._elsewhere(self._waiting, lambda: self._write_on_thread(work, name))
+        return await self._write_elsewhere(work, name)
 
     async def _elsewhere(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
-        # A caller that is cancelled stops waiting; the transaction itself still ends as a whole.
         return await asyncio.get_running_loop().run_in_executor(pool, call)
+
+    async def _write_elsewhere(self, work: Work[T], name: str) -> T:
+        """Write where waiting is allowed. Once a caller that was cancelled goes on, nothing more is written for it."""
+        decided = threading.Lock()
+        loop = asyncio.get_running_loop()
+        call = loop.run_in_executor(self._waiting, lambda: self._write_on_thread(work, name, decided))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            if decided.acquire(blocking=False):
+                call.cancel()
+            else:
+                await asyncio.wait({call})
+            raise
 
     async def _breathe(self, started: float) -> None:
         self._busy += time.perf_counter() - started
@@ -215,9 +239,9 @@ class SqliteEngine(Engine):
             connection = self._local.reader = self._connect(read_only=True)
         return self._on_snapshot(connection, work)
 
-    def _write_on_thread(self, work: Work[T], name: str) -> T:
+    def _write_on_thread(self, work: Work[T], name: str, decided: threading.Lock) -> T:
         with self._gate:
-            return self._in_transaction(work, name, wait=True)
+            return self._in_transaction(work, name, decided)
 
     def _on_snapshot(self, connection: sqlite3.Connection, work: Work[T]) -> T:
         with mapped_errors(self.path):
@@ -229,33 +253,61 @@ class SqliteEngine(Engine):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
-    def _in_transaction(self, work: Work[T], name: str, *, wait: bool) -> T:
+    def _in_transaction(self, work: Work[T], name: str, decided: "threading.Lock | None") -> T:
+        """Run a script and commit it. `decided` is taken by whoever comes first: the commit, or a caller who gives it up."""
         connection = self._writer
+        self._check_file()
         try:
-            self._begin(connection, wait=wait)
+            self._begin(connection, decided)
             result = _drive(connection, work())
             self.reached(name, "before")
+            _claim(decided)
             connection.execute("COMMIT")
         except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                raise _mapped(self.path, error) from error
+                raise mapped(self.path, error) from error
             raise
         self.reached(name, "after")
         self._look_at_journal()
         return result
 
-    def _begin(self, connection: sqlite3.Connection, *, wait: bool) -> None:
-        if wait is not self._patient:
-            connection.execute(f"PRAGMA busy_timeout = {int(self.options.busy_timeout * 1000) if wait else 0}")
-            self._patient = wait
+    def _begin(self, connection: sqlite3.Connection, decided: "threading.Lock | None") -> None:
+        patience = 0.0 if decided is None else self.options.busy_timeout
+        if (is_patient := patience > 0) is not self._patient:
+            connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(patience, _LOOK_SECONDS))}")
+            self._patient = is_patient
+        end = time.perf_counter() + patience
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if code_of(error) not in BUSY:
+                    raise
+                if decided is None:
+                    raise _Waiting from None
+                if decided.locked():
+                    raise _GivenUp from None
+                if time.perf_counter() >= end:
+                    raise
+            else:
+                return
+
+    def _found(self) -> tuple[int, int] | None:
         try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if not wait and _code(error) in _BUSY:
-                raise _Waiting from None
-            raise
+            found = os.stat(self._place)  # noqa: PTH116
+        except FileNotFoundError:
+            return None
+        except OSError:
+            # Who may not look cannot tell.
+            return self._identity
+        return found.st_dev, found.st_ino
+
+    def _check_file(self) -> None:
+        """Refuse to write where nobody would find it. A look takes a microsecond, a commit tens of them."""
+        if self._identity is not None and self._found() != self._identity:
+            raise file_is_gone(self.path)
 
     # ------------------------------------------------------------ checkpoints
 
@@ -299,6 +351,11 @@ class SqliteEngine(Engine):
                 connection.close()
 
 
+def _claim(decided: "threading.Lock | None") -> None:
+    if decided is not None and not decided.acquire(blocking=False):
+        raise _GivenUp
+
+
 # ---------------------------------------------------------------- steps
 
 
@@ -323,77 +380,3 @@ def _execute(connection: sqlite3.Connection, step: Step) -> list[Row]:
         text, names = statement.numbered("?", lengths)
         return connection.execute(text, [values[name] for name in names]).fetchall()
     return connection.execute(statement.text, cast("Any", step.values)).fetchall()
-
-
-# ---------------------------------------------------------------- errors
-
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-
-
-def _code(error: sqlite3.Error) -> int:
-    """Return the primary result code, without its extension."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-@contextlib.contextmanager
-def mapped_errors(path: str) -> Generator[None]:
-    """Turn SQLite's errors into ours, which say what to do next."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _mapped(path, error) from error
-
-
-def _cannot_open(path: str, why: str) -> StoreUnavailable:
-    error = StoreUnavailable(
-        f"The database {path} cannot be opened.",
-        why=f"SQLite says: {why}.",
-        then="Check that the folder exists and that this user may write to it.",
-    )
-    # Unlike a server that is down, a folder that is not there does not come back by itself.
-    error.retryable = False
-    return error
-
-
-def _not_a_database(path: str, why: str) -> NotADatabase:
-    return NotADatabase(f"{path} is not a database.", why=why, then="Name another file, or move this one away.")
-
-
-def _mapped(path: str, error: sqlite3.Error) -> MemologError:
-    says = f"SQLite says: {error}."
-    code = _code(error)
-    if code in _BUSY:
-        return StoreBusy(
-            f"The database {path} stayed locked.",
-            why="Another process is in the middle of a long write.",
-            then="Try again, or raise busy_timeout.",
-        )
-    if code == sqlite3.SQLITE_FULL or error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE:
-        return StoreFull(
-            f"No space is left for {path}.",
-            why=says,
-            then="Free some space; nothing was half-saved.",
-        )
-    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
-        return StoreReadOnly(
-            f"The database {path} cannot be written to.",
-            why=says,
-            then="Check the permissions of the file and its folder, or open it with read_only=True.",
-        )
-    if code == sqlite3.SQLITE_NOTADB:
-        return _not_a_database(path, says)
-    if code == sqlite3.SQLITE_CORRUPT:
-        return StoreCorrupt(
-            f"The database {path} is damaged.",
-            why=says,
-            then="Go back to a copy, or save what is left with the .recover command of the sqlite3 program.",
-        )
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return _cannot_open(path, str(error))
-    if code == sqlite3.SQLITE_IOERR:
-        return StoreUnavailable(f"The disk under {path} failed.", why=says, then="Check the disk, then try again.")
-    return StoreCorrupt(
-        f"The database {path} refused the operation.",
-        why=says,
-        then="Nothing was saved by this call. Please report it: this should not happen.",
-    )

@@ -10,7 +10,8 @@ import sqlite3
 from pathlib import Path
 
 from memolog.domain.errors import InputError, NotADatabase, StoreCorrupt
-from memolog.store.sqlite import is_memory, mapped_errors
+from memolog.store.sqlite import is_memory
+from memolog.store.sqlite_errors import mapped_errors
 from memolog.store.sqlite_schema import refuse_foreign_file
 
 __all__ = ["copy_back", "copy_file", "refuse_own"]

@@ -7,7 +7,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from memolog.store.sqlite import mapped_errors
+from memolog.store.sqlite_errors import mapped_errors
 from memolog.store.sqlite_schema import copy_file
 
 __all__ = ["clean_file", "copies_of", "copy_before_repair", "damage_in", "rebuild_indexes"]

@@ -17,7 +17,8 @@ from memolog.store.migrate import (
     pending,
     refuse_foreign,
 )
-from memolog.store.sqlite import is_memory, mapped_errors
+from memolog.store.sqlite import is_memory
+from memolog.store.sqlite_errors import mapped_errors
 
 __all__ = ["copy_file", "migrate_sqlite", "refuse_foreign_file", "snapshot_path"]
 

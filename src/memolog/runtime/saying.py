@@ -1,0 +1,175 @@
+"""What a turn says, from the call that brings it to its row in the database.
+
+Knows what of it is held, in which order it is saved, and what a repeated call means. Knows no context and no decision.
+"""
+
+import asyncio
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from memolog.config import Config
+from memolog.domain.errors import InputError, StoreBusy, StoreError
+from memolog.domain.message import Message, NewMessage, check_message
+from memolog.domain.own import with_own_apart
+from memolog.domain.run import Usage
+from memolog.runtime.away import Outside, dated
+from memolog.runtime.kit import Kit
+from memolog.runtime.patience import in_time
+from memolog.runtime.unsaved import Held, Spent
+from memolog.store.messages import Saved
+from memolog.store.snapshot import Snapshot
+
+__all__ = ["Saying", "checked"]
+
+_LAST_DELAYS = (0.05, 0.2, 0.5)
+
+
+class Saying:
+    """Holds what one turn says until it is saved."""
+
+    def __init__(self, outside: Outside, *, resource: str, thread: str, zone: str | None) -> None:
+        self._outside, self._zone = outside, zone
+        self._resource, self._thread = resource, thread
+        self._unsaved = outside.unsaved
+        self.held = Held(resource=resource, thread=thread)
+        self.kit: Kit | None = None
+        """Where it is saved; None while there is no database."""
+        self.since: list[Message] = []
+        """What was saved since the snapshot was read: a context without the database needs both."""
+        self.saved_tokens = 0
+        self._own_calls: set[str] = set()
+        # What the last call brought, if it raised: who repeats it says it once.
+        self._repeatable: tuple[Sequence[NewMessage], Sequence[NewMessage]] | None = None
+
+    # ------------------------------------------------------------ holding
+
+    @contextmanager
+    def saying(
+        self, messages: Sequence[NewMessage], config: Config, usage: Usage | None = None, counted: int = 0
+    ) -> Generator[int]:
+        """Hold what a call brings until it is saved; yields how many messages that is.
+
+        A call that raises is as if it had not been made, but for one that was cancelled: its caller may be gone.
+        """
+        held = self.held
+        kept = self._kept(messages)
+        spent = [Spent(usage=usage, counted=counted)] if usage else []
+        held.add(kept)
+        held.spent += spent
+        if not config.read_only:
+            self._unsaved.hold(held)
+        try:
+            yield len(kept)
+        except BaseException as error:
+            self._repeatable = messages, kept
+            if config.strict or isinstance(error, InputError):
+                held.drop(kept)
+                held.spent[:] = [one for one in held.spent if one not in spent]
+                self._unsaved.hold(held)
+            raise
+        self._repeatable = None
+
+    def _kept(self, messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
+        """Return messages with their ids and times, given now, so that a retry saves them once."""
+        if self._repeatable is not None and messages and self._repeatable[0] == messages:
+            return self._repeatable[1]
+        if self.kit is None:
+            for message in checked(messages):
+                # What could never be saved is refused while somebody can mend it.
+                check_message(message)
+        new_id = self.kit.store.new_id if self.kit else self._outside.new_id
+        return [
+            dated(message, new_id, self._outside.clock, self._zone)
+            for message in with_own_apart(checked(messages), self._own_calls)
+        ]
+
+    def not_saved(self, config: Config) -> Sequence[NewMessage]:
+        """Return what was said in this thread and is only known here."""
+        said = self._unsaved.messages_of(self._resource, self._thread)
+        return (*said, *self.held.messages) if config.read_only else said
+
+    # ------------------------------------------------------------ saving
+
+    async def save_and_read(self, kit: Kit, fresh: int, config: Config) -> Snapshot:
+        """Save what is held and read all that a decision needs; `fresh` is how much of it the present call brought."""
+        if config.read_only:
+            return await self.read(kit, config)
+        await self._catch_up(kit, fresh)
+        messages = tuple(self.held.messages)
+        _, snapshot = await in_time(
+            kit.store.save_and_snapshot(
+                self._resource,
+                self._thread,
+                messages,
+                turn=self.held.turn,
+                scope=config.scope,
+                newest=_newest(config),
+            )
+        )
+        self._settle(kit, messages)
+        return snapshot
+
+    async def read(self, kit: Kit, config: Config) -> Snapshot:
+        """Return what there is without writing anything."""
+        return await kit.store.logs.snapshot(
+            self._resource, self._thread, config.scope, create=False, newest=_newest(config)
+        )
+
+    async def save(self, kit: Kit, fresh: int = 0) -> None:
+        """Save what is held."""
+        await self._catch_up(kit, fresh)
+        if messages := tuple(self.held.messages):
+            self._note(
+                await in_time(kit.store.messages.save(self._resource, self._thread, messages, turn=self.held.turn))
+            )
+            self._settle(kit, messages)
+
+    async def save_at_last(self, kit: Kit) -> None:
+        """Save what is left. Nobody comes after this, so a database that was gone for a moment is asked again."""
+        for delay in (*_LAST_DELAYS, None):
+            try:
+                await self.save(kit)
+                if self.held.spent:
+                    await in_time(kit.book(self.held))
+            except StoreError as error:
+                # A lock has cost all the patience that there was already.
+                if delay is None or not error.retryable or isinstance(error, StoreBusy):
+                    raise
+                await asyncio.sleep(delay)
+            else:
+                return
+
+    async def _catch_up(self, kit: Kit, fresh: int) -> None:
+        """Save first what earlier turns of the thread, and earlier calls of this one, could not."""
+        held = self.held
+        if len(self._unsaved) and self._unsaved.waiting(self._resource, self._thread):
+            await in_time(kit.rescue.save(self._resource, self._thread))
+        if earlier := tuple(held.messages[: len(held.messages) - fresh]):
+            self._note(await in_time(kit.rescue.save_messages(held, earlier)))
+
+    def _settle(self, kit: Kit, messages: Sequence[NewMessage]) -> None:
+        self.held.drop(messages)
+        self._unsaved.hold(self.held)
+        if len(self._unsaved):
+            # The database is there: what other turns left behind need not wait for longer.
+            kit.rescue.wake()
+
+    def _note(self, saved: Saved) -> None:
+        self.since.extend(saved.messages)
+        self.saved_tokens += sum(message.tokens for message in saved.messages)
+
+
+def _newest(config: Config) -> int | None:
+    """Return how many messages are read where no log is kept."""
+    return None if config.observe else 2 * config.last_messages
+
+
+def checked(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
+    """Refuse what is no message."""
+    for message in messages:
+        if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"A turn takes messages, not {type(message).__name__}.",
+                then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
+            )
+    return messages

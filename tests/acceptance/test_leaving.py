@@ -1,0 +1,349 @@
+"""Leaving and closing: whatever fails meanwhile, what a turn took is saved in the end, or its loss is told."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acceptance.test_faults import RESOURCE, SMALL, THREAD, Open, Story, locked, unwritable
+from conftest import FakeClock
+from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage
+from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
+from memolog.domain.run import Usage
+from memolog.runtime import patience
+from memolog.runtime.events import Degraded
+
+HURRIED = replace(SMALL, busy_timeout=0.5)
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines whose data outlives a memory."""
+    return request.param
+
+
+@pytest.fixture
+async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
+    """Return a function that begins a story on each engine in turn."""
+    stories: list[Story] = []
+
+    def begin(**options: Any) -> Story:
+        stories.append(Story(options.pop("address", address), clock, **options))
+        return stories[-1]
+
+    yield begin
+    for story in stories:
+        with contextlib.suppress(NotSaved):
+            await story.memory.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make turns less patient with the database, so that tests are quick."""
+    monkeypatch.setattr(patience, "_STORE_SECONDS", 0.3)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """Return the name of a database file."""
+    return str(tmp_path / "memolog.db")
+
+
+async def ask(story: Story, question: str, answer: str | None = None, **options: Any) -> list[str]:
+    """Hold a turn; return what the model was shown."""
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        context = await turn.prepare(UserMessage(question))
+        story.said.append(question)
+        if answer is not None:
+            await turn.record(AssistantMessage(answer), **options)
+            story.said.append(answer)
+    return [message.text for message in context.messages]
+
+
+# ---------------------------------------------------------------- leaving
+
+
+async def test_a_turn_that_is_cancelled_while_it_is_left(tell: Open) -> None:
+    """What its calls took is saved in the background, and somebody is told."""
+    story = tell()
+    await story.chat(1)
+    left = asyncio.Event()
+
+    async def agent() -> None:
+        async with story.memory.turn(THREAD, RESOURCE) as turn:
+            await turn.prepare(UserMessage("two"))
+            await turn.record(AssistantMessage("two-a"))
+            await turn.record(AssistantMessage("two-b"))
+            left.set()
+
+    with unwritable(await story.store()):
+        task = asyncio.create_task(agent())
+        await left.wait()
+        # It is leaving by now, and waits a moment for a database that may be back.
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert "cancelled" in story.told(Degraded)[-1].error
+    story.said += ["two", "two-a", "two-b"]
+    await story.memory.settled()
+    await story.recovers()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_turn_that_is_cancelled_while_it_waits_for_a_lock(tell: Open, file: str) -> None:
+    """The same, with a database that another process has locked."""
+    story = tell(address=file)
+    await story.chat(1)
+    left = asyncio.Event()
+
+    async def agent() -> None:
+        async with story.memory.turn(THREAD, RESOURCE) as turn:
+            await turn.prepare(UserMessage("two"))
+            await turn.record(AssistantMessage("two-a"))
+            left.set()
+
+    with locked(file):
+        task = asyncio.create_task(agent())
+        await left.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    story.said += ["two", "two-a"]
+    await story.memory.settled()
+    await story.recovers()
+
+
+async def test_a_turn_that_goes_on_with_another_is_taken_back_with_it(tell: Open) -> None:
+    """A turn under the name of an earlier one withdraws what both said."""
+    story = tell()
+    await story.chat(1)
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("one"))
+    again = story.memory.turn(THREAD, RESOURCE)
+    again.id = turn.id
+    async with again:
+        await again.prepare(UserMessage("two"))
+        await again.discard()
+    await story.recovers()
+
+
+async def test_the_next_turn_sees_what_is_not_saved(tell: Open) -> None:
+    """A context is made of what can be read and of what this process holds, in its order; nothing is seen twice."""
+    story = tell()
+    await story.chat(2)
+    with unwritable(await story.store()):
+        assert await ask(story, "one", "one-a") == story.said[:-1]
+        assert await ask(story, "two", "two-a") == story.said[:-1]
+        status = await story.memory.status(THREAD, RESOURCE)
+        assert (status.health, status.unsaved) == ("failing", 4)
+        assert "takes nothing" in (status.last_error or "")
+        assert status.last_error_at is not None
+    assert await ask(story, "three", "three-a") == story.said[:-1]
+    assert await story.stored() == story.said
+    assert (await story.memory.status(THREAD, RESOURCE)).unsaved == 0
+    await story.recovers()
+
+
+async def test_what_is_left_is_saved_with_the_next_write(tell: Open) -> None:
+    """However often it failed before: any turn that can save shows that the database is there."""
+    story = tell()
+    await story.chat(1)
+    with unwritable(await story.store()):
+        await ask(story, "one", "one-a")
+        # The next try of its own is a long time away.
+        for _ in range(3):
+            await story.memory.settled()
+    async with story.memory.turn("another", RESOURCE) as turn:
+        await turn.prepare(UserMessage("hello"))
+    for _ in range(1_000):
+        if await story.stored() == story.said:
+            break
+        await asyncio.sleep(0.001)
+    await story.recovers()
+
+
+async def test_usage_is_booked_with_what_is_saved_later(tell: Open) -> None:
+    """Once, with the thread that it was spent for."""
+    story = tell()
+    await story.chat(1)
+    usage = Usage(model="m", input_tokens=700, output_tokens=7, cost=0.5)
+    with unwritable(await story.store()):
+        await ask(story, "one", "one-a", usage=usage)
+        assert (await story.memory.status(THREAD, RESOURCE)).usage.output_tokens == 0
+    await story.memory.settled()
+    await story.memory.settled()
+    total = await (await story.store()).ledger.total(RESOURCE, thread=THREAD)
+    assert (total.input_tokens, total.output_tokens, total.cost) == (700, 7, 0.5)
+    await story.recovers()
+
+
+async def test_a_wrong_message_does_not_take_others_with_it(tell: Open) -> None:
+    """What was taken before it, and could not be saved yet, stays."""
+    story = tell()
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        with unwritable(await story.store()):
+            await turn.prepare(UserMessage("one", id="m1"))
+        with pytest.raises(InputError):
+            await turn.record(AssistantMessage("wrong", id=""))
+    story.said.append("one")
+    await story.recovers()
+
+
+async def test_search_answers_while_nothing_can_be_written(tell: Open) -> None:
+    """From what is indexed; the answer says that there is more."""
+    story = tell()
+    await ask(story, "The key is under the mat.")
+    assert (await story.memory.search("key", RESOURCE)).total == 1
+    await ask(story, "The other key is in the shed.")
+    with unwritable(await story.store()):
+        answer = await story.memory.search("key", RESOURCE)
+    assert (answer.total, answer.behind) == (1, 1)
+    answer = await story.memory.search("key", RESOURCE)
+    assert (answer.total, answer.behind) == (2, 0)
+
+
+# ---------------------------------------------------------------- strict
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_strict_keeps_nothing_of_a_call_that_raised(tell: Open, file: str) -> None:
+    """A write that was waiting for the lock when the call gave up is not made later."""
+    story = tell(address=file, config=replace(SMALL, strict=True))
+    await story.chat(1)
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        with locked(file):
+            for _ in range(2):
+                with pytest.raises(StoreError):
+                    await turn.prepare(UserMessage("two"))
+        await turn.prepare(UserMessage("three"))
+    # The worker that waited has had its turn before this.
+    await (await story.store()).threads.get(RESOURCE, THREAD)
+    story.said.append("three")
+    await story.recovers()
+
+
+# ---------------------------------------------------------------- closing
+
+
+async def test_closing_saves_what_is_left(tell: Open, clock: FakeClock, address: str) -> None:
+    """However long ago the last try was."""
+    story = tell()
+    await story.chat(1)
+    with unwritable(await story.store()):
+        await ask(story, "one", "one-a")
+        await story.memory.settled()
+    await story.memory.aclose()
+    again = tell()
+    assert await again.stored() == story.said
+
+
+async def test_closing_tells_what_is_lost(tell: Open) -> None:
+    """By an error and by an event, with how many messages of which threads; closing again is harmless."""
+    story = tell(config=HURRIED)
+    await story.chat(1)
+    with unwritable(await story.store()):
+        await ask(story, "one", "one-a")
+        with pytest.raises(NotSaved, match="2 messages could not be saved") as lost:
+            await story.memory.aclose()
+    assert lost.value.counts == {(RESOURCE, THREAD): 2}
+    assert f"2 of thread {THREAD}" in str(lost.value)
+    assert story.told(Degraded)[-1].error == str(lost.value)
+    await story.memory.aclose()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_closing_a_locked_database_tells_what_is_lost(tell: Open, file: str) -> None:
+    """The same, with a database that another process has locked."""
+    story = tell(address=file, config=HURRIED)
+    await story.chat(1)
+    with locked(file):
+        await ask(story, "one")
+        with pytest.raises(NotSaved, match="1 message could not be saved"):
+            await story.memory.aclose()
+
+
+async def test_the_error_of_a_block_comes_first(tell: Open) -> None:
+    """What is lost is told as an event then."""
+    story = tell(config=HURRIED)
+    outage = unwritable(await story.store())
+
+    async def fall() -> None:
+        async with story.memory:
+            outage.__enter__()
+            await ask(story, "one")
+            raise KeyError("fallen")
+
+    with pytest.raises(KeyError, match="fallen"):
+        await fall()
+    assert "1 message could not be saved" in story.told(Degraded)[-1].error
+    outage.__exit__(None, None, None)
+
+
+async def test_a_turn_that_is_open_when_the_memory_is_closed(tell: Open) -> None:
+    """What it took is saved; what it brings afterwards is refused, not taken and lost."""
+    story = tell()
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        with unwritable(await story.store()):
+            await turn.prepare(UserMessage("asked"))
+        await story.memory.aclose()
+        for call in (turn.prepare(UserMessage("again")), turn.record(AssistantMessage("answer")), turn.discard()):
+            with pytest.raises(StoreClosed):
+                await call
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    again = tell()
+    assert await again.stored() == ["asked"]
+
+
+async def test_a_closed_memory_has_no_turns(tell: Open, address: str) -> None:
+    """In both faces; a turn that was made before is not entered either."""
+    story = tell()
+    await story.chat(1)
+    early = story.memory.turn(THREAD, RESOURCE)
+    await story.memory.aclose()
+    with pytest.raises(StoreClosed):
+        story.memory.turn(THREAD, RESOURCE)
+    with pytest.raises(StoreClosed):
+        await early.__aenter__()
+    with pytest.raises(StoreClosed):
+        await story.memory.open()
+
+    def in_sync() -> None:
+        memory = SyncMemory(address)
+        memory.open()
+        memory.close()
+        with pytest.raises(StoreClosed):
+            memory.turn(THREAD, RESOURCE)
+        memory.close()
+
+    await asyncio.to_thread(in_sync)
+
+
+# ---------------------------------------------------------------- the file
+
+
+async def test_a_file_that_is_removed_or_replaced_while_it_is_open(tell: Open, tmp_path: Path) -> None:
+    """Nothing is written into it; it is told, and once the file is back, what was said is saved."""
+    path, aside = tmp_path / "memolog.db", tmp_path / "aside.db"
+    story = tell(address=str(path))
+    await story.chat(1)
+    path.rename(aside)
+    assert await ask(story, "one", "one-a") == story.said[:-1]
+    path.touch()
+    await ask(story, "two", "two-a")
+    assert all("removed or replaced" in event.error for event in story.told(Degraded))
+    status = await story.memory.status(THREAD, RESOURCE)
+    assert (status.health, status.unsaved) == ("failing", 4)
+    assert "removed or replaced" in (status.last_error or "")
+    with pytest.raises(StoreUnavailable):
+        await (await story.store()).threads.create(RESOURCE, "another")
+    assert path.stat().st_size == 0
+    aside.rename(path)
+    await story.memory.settled()
+    await story.recovers()
