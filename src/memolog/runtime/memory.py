@@ -345,7 +345,7 @@ class Memory(LookingBack, Forgetting, Transferring):
     async def sweep(self, resource: str) -> int:
         """Observe in the background what threads left behind that nobody reopened.
 
-        Returns in how many of them something was begun: none, once all of it is observed or under way.
+        Returns in how many of them something was begun or is under way: none, once all of it is observed.
         """
         kit = await self._open_to_write()
         touched, page = 0, None
@@ -356,7 +356,7 @@ class Memory(LookingBack, Forgetting, Transferring):
                 if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
                     asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
                     done = await kit.core.advance(snapshot, config, asked)
-                    touched += any(name != "Wait" for name in done.decisions)
+                    touched += bool(snapshot.runs) or any(name != "Wait" for name in done.decisions)
         return touched
 
     async def _by_hand(self, thread: str, resource: str, what: str, *, may_wait: bool = False) -> None:
