@@ -17,7 +17,6 @@ from memolog.context import Context
 from memolog.domain.clock import Clock
 from memolog.domain.errors import ConfigError, MemologError, NotSaved, StoreClosed, StoreReadOnly
 from memolog.domain.ids import IdMaker
-from memolog.domain.message import NewMessage
 from memolog.domain.thread import Thread
 from memolog.runtime.asking import spent_of
 from memolog.runtime.away import Outside
@@ -31,7 +30,7 @@ from memolog.runtime.extractors import Extractor, Extractors
 from memolog.runtime.forgetting import Forgetting
 from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
-from memolog.runtime.minds import ExtractiveMind, Mind, ModelMind
+from memolog.runtime.minds import Mind, minds_of
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, models_for
 from memolog.runtime.opening import check_turn, overridden, store_options
 from memolog.runtime.runner import Runner
@@ -125,7 +124,7 @@ class Memory(LookingBack, Forgetting, Transferring):
             self.address,
             clock=self.clock,
             chance=self._chance,
-            weigh=self._weigh,
+            weigh=lambda message: count_message(message, self.counter),
             options=store_options(self.config),
         )
         # Unique among all processes that ever use this database, so that a fence tells owners apart.
@@ -143,12 +142,11 @@ class Memory(LookingBack, Forgetting, Transferring):
             chance=lambda: self._chance(32) / 2**32,
         )
         runner.tell, runner.retry_at = core.tell, core.retry_at
-        contexts = Contexts(store, self.counter, self._instructions)
         return Kit(
             store=store,
             clock=self.clock,
             core=core,
-            contexts=contexts,
+            contexts=Contexts(store, self.counter, self._instructions),
             runner=runner,
             compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
             unsaved=self._unsaved,
@@ -157,7 +155,6 @@ class Memory(LookingBack, Forgetting, Transferring):
 
     async def _minds(self) -> tuple[Mind, Mind]:
         """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""
-        embedded = ExtractiveMind(self.counter)
         try:
             self._models = models_for(self.config, self.model)
             for model in (self._models.observe, self._models.reflect):
@@ -166,20 +163,13 @@ class Memory(LookingBack, Forgetting, Transferring):
         except ConfigError as error:
             if self.config.strict:
                 raise
-            now = self.clock.now()
-            self._bus.emit(Degraded(at=now, resource="", thread=None, what="choosing the model", error=str(error)))
+            what, now = "choosing the model", self.clock.now()
+            self._bus.emit(Degraded(at=now, resource="", thread=None, what=what, error=str(error)))
             _log.warning("%s", error)
-            return embedded, embedded
-        observer, reflector = self._models.observe, self._models.reflect
-        if observer is None and reflector is None:
+            return minds_of(ModelPair(observe=None, reflect=None), self.counter)
+        if self._models.observe is None and self._models.reflect is None:
             _log.info("no model is named, so the embedded observer is used")
-        return (
-            ModelMind(observer, observer, self.counter) if observer else embedded,
-            ModelMind(reflector, reflector, self.counter) if reflector else embedded,
-        )
-
-    def _weigh(self, message: NewMessage) -> int:
-        return count_message(message, self.counter)
+        return minds_of(self._models, self.counter)
 
     async def aclose(self) -> None:
         """Let background work finish, save what is left, then let go of the database. Closing twice is harmless.

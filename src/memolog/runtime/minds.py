@@ -29,11 +29,11 @@ from memolog.prompt.transcript import Shown, split
 from memolog.runtime.asking import Ask
 from memolog.runtime.drafting import words_of
 from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
-from memolog.runtime.models import BudgetSpent
+from memolog.runtime.models import BudgetSpent, ModelPair
 from memolog.runtime.runner import RunFault
 from memolog.tokens import TokenCounter
 
-__all__ = ["ExtractiveMind", "Mind", "ModelMind", "Observed", "Reflected"]
+__all__ = ["ExtractiveMind", "Mind", "ModelMind", "Observed", "Reflected", "minds_of"]
 
 _LEVELS: Final = 5
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
@@ -271,3 +271,12 @@ async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from failed
     return [task.result() for task in tasks]
+
+
+def minds_of(models: ModelPair, counter: TokenCounter) -> tuple[Mind, Mind]:
+    """Return what observes and what reflects: a model where one is named, else the embedded rules."""
+    embedded = ExtractiveMind(counter)
+    return (
+        ModelMind(models.observe, models.observe, counter) if models.observe else embedded,
+        ModelMind(models.reflect, models.reflect, counter) if models.reflect else embedded,
+    )
