@@ -38,6 +38,10 @@ def configuration_page() -> str:
         'Nothing is read unless you ask for it: `Config.load(toml="memolog.toml", environment=os.environ)` reads both, and',
         '`Memory("memolog.db", config=…)` takes the result.',
         "",
+        "A thread may have settings of its own, which stay with it for every process: `await memory.override(thread, resource,",
+        '{"observation.message_tokens": 20_000})`. A turn may have some for itself: `memory.turn(…, settings={…})`; where both name',
+        "the same, the thread's count. What belongs to the whole database (models, durability, the pool) is refused in both.",
+        "",
         "| setting | default | takes | meaning | environment |",
         "| --- | --- | --- | --- | --- |",
     ]
