@@ -90,7 +90,7 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     "a cursor as a number": (lambda m: m.search("a", "alice", cursor=3), InputError, "unchanged"),  # pyright: ignore[reportArgumentType]
     "how many to keep as a text": (lambda m: m.compact("t1", "alice", keep="2"), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
     "half a message to keep": (lambda m: m.compact("t1", "alice", keep=2.5), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
-    "the number of a context as a text": (lambda m: m.seen("t1", "alice", "1"), InputError, "whole number"),  # pyright: ignore[reportArgumentType]
+    "the number of a context as a text": (lambda m: m.seen("t1", "alice", "1"), InputError, "is an int"),  # pyright: ignore[reportArgumentType]
     "a limit of tasks as a text": (lambda m: m.tasks("alice").list(limit="3"), InputError, "whole number"),  # pyright: ignore[reportArgumentType]
     "days as a text": (lambda m: m.tasks("alice").stale(days="3"), InputError, "no number of days"),  # pyright: ignore[reportArgumentType]
     "a version as a text": (

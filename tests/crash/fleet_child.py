@@ -7,8 +7,10 @@ import asyncio
 import json
 import random
 import sys
+from contextlib import suppress
 
-from memolog import AssistantMessage, Config, Memory, ObservationConfig, ReflectionConfig, UserMessage
+from memolog import AssistantMessage, Config, Memory, ObservationConfig, ReflectionConfig, Turn, UserMessage
+from memolog.domain.errors import ModelFailed
 from memolog.domain.message import NewMessage, ToolCallPart, ToolMessage
 from memolog.testing import ScriptedModel
 
@@ -33,17 +35,26 @@ def _text(message: NewMessage) -> str:
     return "".join(getattr(part, "text", "") for part in message.parts)
 
 
+async def prepare(turn: Turn, message: NewMessage) -> None:
+    """Make the call again where the observer is behind: another process, which was killed, may have had its runs."""
+    for _ in range(5):
+        with suppress(ModelFailed):
+            await turn.prepare(message)
+            return
+    await turn.prepare(message)
+
+
 async def hold(memory: Memory, chance: random.Random, thread: str, name: str) -> None:
     """Hold one turn: a question, sometimes a tool call, an answer."""
     async with memory.turn(thread, "fleet") as turn:
         question = UserMessage(f"{name} asks " + "some words " * chance.randint(5, 30), id=f"{name}-q")
-        await turn.prepare(question)
+        await prepare(turn, question)
         acknowledge(thread, question)
         if chance.random() < 0.3:
             call = AssistantMessage(ToolCallPart(id=f"{name}-c", name="look", arguments={"at": name}), id=f"{name}-c")
             result = ToolMessage(f"{name}-c", "a line\n" * chance.randint(1, 60), id=f"{name}-r")
             await turn.record(call)
-            await turn.prepare(result)
+            await prepare(turn, result)
             acknowledge(thread, call, result)
         answer = AssistantMessage(f"{name} answers " + "more words " * chance.randint(5, 30), id=f"{name}-a")
         await turn.record(answer)

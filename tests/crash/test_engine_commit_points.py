@@ -120,7 +120,9 @@ async def _hold(address: str, first: int, attempt: int, hook: _Hook) -> list[Any
     kit.store.engine.commit_hook = hook
     with suppress(Death):
         await conversation.hold(first, attempt)
-    await conversation.memory.aclose()
+    with suppress(Death):
+        # It tries to save what is left, and dies of it again.
+        await conversation.memory.aclose()
     return told
 
 

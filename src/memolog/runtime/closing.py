@@ -21,8 +21,11 @@ _log = logging.getLogger("memolog")
 async def close_parts(kit: Kit, models: ModelPair, config: Config) -> Exception | None:
     """Close what a memory consists of; returns what kept the last messages from being saved."""
     await kit.runner.close(config.observation.deadline)
-    problem = await kit.rescue.at_last(config.busy_timeout)
-    await kit.store.close()
+    try:
+        problem = await kit.rescue.at_last(config.busy_timeout)
+    finally:
+        # Also when whoever closes is cancelled: no thread and no connection stays behind.
+        await kit.store.close()
     # A turn that was under way may have begun something in the meantime.
     await kit.runner.close(0.0)
     for model in (models.observe, models.reflect):

@@ -20,6 +20,7 @@ from adapters.agent_framework.scripted import Scripted, called, last_question, t
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
 from memolog import Config, InputError, Memory, StoreError, SyncMemory
 from memolog.adapters.agent_framework import MemoryProvider
+from memolog.domain.errors import NotSaved
 
 TOOL_EVERY = 7
 
@@ -327,13 +328,14 @@ async def test_a_call_that_needs_approval(tmp_path: Path) -> None:
 
 
 async def test_a_database_that_is_gone_does_not_stop_the_agent() -> None:
-    """Without it the agent answers what it is asked; in strict mode the error is raised."""
+    """Without it the agent answers what it is asked, and the end says what is lost; in strict mode the error is raised."""
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
     memory, client = Memory(nowhere), Scripted(talk)
     done = await agent(memory, client).run(asked(7), session=here())
     assert done.text.startswith("Answer 7")
     assert [message.role for message in client.received[-1].messages] == ["user", "assistant", "tool"]
-    await memory.aclose()
+    with pytest.raises(NotSaved):
+        await memory.aclose()
     strict = Memory(nowhere, config=Config(strict=True))
     with pytest.raises(StoreError):
         await agent(strict, Scripted(talk)).run(asked(1), session=here())

@@ -15,7 +15,7 @@ from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
 from adapters.langchain.scripted import Scripted, called, last_question, told, weather, without_edge
 from memolog import Config, Memory, StoreError, SyncMemory
 from memolog.adapters.langchain import MemoryMiddleware
-from memolog.domain.errors import InputError
+from memolog.domain.errors import InputError, NotSaved
 
 HERE: Any = {"configurable": {"thread_id": "t1", "resource": "alice"}}
 TOOL_EVERY = 7
@@ -428,13 +428,14 @@ async def test_a_call_that_langchain_cannot_read(tmp_path: Path) -> None:
 
 
 async def test_a_database_that_is_gone_does_not_stop_the_agent() -> None:
-    """Without it the agent answers what it is asked; in strict mode the error is raised."""
+    """Without it the agent answers what it is asked, and the end says what is lost; in strict mode the error is raised."""
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
     memory, model = Memory(nowhere), Scripted(script=talk)
     done = await agent(memory, model).ainvoke(said(question(7)), HERE)
     assert len(done["messages"]) == 4
     assert [type(one).__name__ for one in model.received[-1][1:4]] == ["HumanMessage", "AIMessage", "ToolMessage"]
-    await memory.aclose()
+    with pytest.raises(NotSaved):
+        await memory.aclose()
     strict = Memory(nowhere, config=Config(strict=True))
     with pytest.raises(StoreError):
         await agent(strict, Scripted(script=talk)).ainvoke(said(question(1)), HERE)
