@@ -13,6 +13,7 @@ from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import ModelUnavailable
+from memolog.store import Store
 from memolog.testing import ScriptedModel
 
 MISSING = "could not be observed"
@@ -177,8 +178,12 @@ def test_an_exit_is_noted_and_goes_through(tmp_path: Path, error: BaseException)
     def raises() -> str:
         raise error
 
+    stores: list[Store] = []
+
     async def until_exit() -> None:
-        await Story(address, FakeClock(), Picky("limit", raises)).chat(5)
+        story = Story(address, FakeClock(), Picky("limit", raises))
+        stores.append((await story.memory.open()).store)
+        await story.chat(5)
 
     async def after() -> list[str]:
         async with Memory(address, clock=FakeClock()) as memory:
@@ -189,6 +194,8 @@ def test_an_exit_is_noted_and_goes_through(tmp_path: Path, error: BaseException)
     with pytest.raises(type(error)):
         asyncio.run(until_exit())
     assert [text.split(":")[0] for text in asyncio.run(after())] == [f"failed {type(error).__name__}"]
+    # A program that ends takes its threads along; this one goes on.
+    asyncio.run(stores[0].close())
 
 
 async def test_a_way_that_is_broken_for_a_while(tell: Open) -> None:
