@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from memolog.context.edge import OTHERS, edge_blocks
 from memolog.context.escape import element, escape, one_line
-from memolog.context.pairs import is_question
+from memolog.context.pairs import is_compacted, is_question
 from memolog.context.shortening import LEAST_SHOWN, shortened
 from memolog.context.trim import ShownTail, show, without_older, without_steps
 from memolog.context.value import Block, Context, ContextMessage, Counts
@@ -140,7 +140,9 @@ def _sized(view: View, most: int | None) -> tuple[tuple[Message, ...], tuple[Mes
     if view.repeated_tokens is not None or most is not None:
         least = min(size for size in (view.repeated_tokens, most) if size is not None)
         # Repeated is repeated word for word, also where a summary would stand in its place.
-        repeated = tuple(shortened(replace(m, level=0, injection=None), least, counter) for m in repeated)
+        plain = (replace(m, level=0, injection=None) if is_compacted(m) else m for m in repeated)
+        # A message that needs no change stays the very same: what follows from the tail that it opens is known then.
+        repeated = tuple(shortened(message, least, counter) for message in plain)
     if limit is None:
         return repeated, view.tail
     over, size = (limit, limit // 2) if most is None else (most, most)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from memolog.context.escape import element, escape, one_line
 from memolog.context.value import ContextMessage
@@ -92,8 +92,7 @@ def _is_live(message: Message) -> bool:
     return message.state == "live"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Item:
+class _Item(NamedTuple):
     """Parts as calls and results are matched: who saved them, and whether a user asks something there."""
 
     parts: Sequence[Part]
