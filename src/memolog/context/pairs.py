@@ -32,13 +32,16 @@ def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
     if not shown.has_tools:
         # Without calls and results nothing can be torn apart, and a long chat is shown at every step.
         return tuple(row for row in shown.rows if row.parts) if shown.has_gaps else shown.rows
-    pieces, items = _pieces(shown)
+    pieces, items = shown.pieces, shown.items
     owners, late = _match(items)
     answers = _answers(pieces, owners)
     mended: list[ContextMessage] = []
     # Only the calls so far may name a late result: a later call with the same id must not change what was shown.
     names: dict[str, str] = {}
-    for index, piece in enumerate(pieces):
+    for index, (piece, item) in enumerate(zip(pieces, items, strict=True)):
+        if not item.has_tools:
+            mended.append(piece)
+            continue
         if _is_results(piece):
             mended.extend(_notes(index, piece, owners, late, names))
             continue
@@ -57,9 +60,9 @@ def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
     A call without a result holds the cuts behind it back until a user message follows, as when spans are cut.
     """
     items = [
-        _Item(
-            parts=message.parts if _is_live(message) and not is_compacted(message) else (),
-            turn=message.turn,
+        _item(
+            message.parts if _is_live(message) and not is_compacted(message) else (),
+            message.turn,
             asks=is_question(message),
         )
         for message in messages
@@ -96,8 +99,13 @@ class _Item(NamedTuple):
     """Parts as calls and results are matched: who saved them, and whether a user asks something there."""
 
     parts: Sequence[Part]
-    turn: str | None = None
-    asks: bool = False
+    turn: str | None
+    asks: bool
+    has_tools: bool
+
+
+def _item(parts: Sequence[Part], turn: str | None, *, asks: bool) -> _Item:
+    return _Item(parts, turn, asks, any(isinstance(part, _TOOL_PARTS) for part in parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +115,12 @@ class _Shown:
     rows: tuple[ContextMessage, ...] = ()
     asked: tuple[tuple[str | None, bool], ...] = ()
     """The turn of each row, and whether a user asks something there."""
+    pieces: tuple[ContextMessage, ...] = ()
+    """The rows in pieces that hold either results or everything else."""
+    items: tuple[_Item, ...] = ()
+    """What matching needs of each piece: a question counts from the end of its row on."""
+    settled: int = 0
+    """How many pieces belong to the rows before the last, which may still grow."""
     last: Message | None = None
     summary: str | None = None
     has_tools: bool = False
@@ -130,10 +144,19 @@ def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
             rows.append(_as_is(message))
             asked.append((message.turn, is_question(message)))
             summary, last = None, message
-    fresh = rows[max(len(shown.rows) - 1, 0) :]
+    before = max(len(shown.rows) - 1, 0)
+    fresh = rows[before:]
+    pieces, items, settled = list(shown.pieces[: shown.settled]), list(shown.items[: shown.settled]), shown.settled
+    for row, (turn, asks) in zip(fresh, asked[before:], strict=True):
+        settled, some = len(pieces), tuple(_runs(row))
+        pieces += some
+        items += [_item(piece.parts, turn, asks=asks and piece is some[-1]) for piece in some]
     return _Shown(
         rows=tuple(rows),
         asked=tuple(asked),
+        pieces=tuple(pieces),
+        items=tuple(items),
+        settled=settled,
         last=last,
         summary=summary,
         has_tools=shown.has_tools or any(isinstance(part, _TOOL_PARTS) for row in fresh for part in row.parts),
@@ -169,17 +192,6 @@ def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
         return
     for _, parts in groupby(row.parts, key=lambda part: isinstance(part, ToolResultPart)):
         yield replace(row, parts=tuple(parts))
-
-
-def _pieces(shown: _Shown) -> tuple[list[ContextMessage], list[_Item]]:
-    """Return the pieces of all rows, and what matching needs of each: a question counts from the end of its row on."""
-    pieces: list[ContextMessage] = []
-    items: list[_Item] = []
-    for row, (turn, asks) in zip(shown.rows, shown.asked, strict=True):
-        pieces.extend(_runs(row))
-        while len(items) < len(pieces):
-            items.append(_Item(parts=pieces[len(items)].parts, turn=turn, asks=asks and len(items) == len(pieces) - 1))
-    return pieces, items
 
 
 def _is_results(piece: ContextMessage) -> bool:
@@ -222,7 +234,7 @@ def _match(items: Sequence[_Item]) -> tuple[_Places, frozenset[tuple[int, int]]]
     late: set[tuple[int, int]] = set()
     waiting: dict[str, list[_Open]] = {}
     for index, item in enumerate(items):
-        for place, part in enumerate(item.parts):
+        for place, part in enumerate(item.parts if item.has_tools else ()):
             if isinstance(part, ToolCallPart):
                 beside = [call for call in waiting.get(part.id, ()) if call.index == index]
                 waiting[part.id] = [*beside, _Open(index, item.turn)]
@@ -234,7 +246,7 @@ def _match(items: Sequence[_Item]) -> tuple[_Places, frozenset[tuple[int, int]]]
                     owners[index, place] = call.index
                 else:
                     late.add((index, place))
-        if item.asks:
+        if item.asks and waiting:
             for call in (call for calls in waiting.values() for call in calls):
                 call.asked(item.turn)
     return owners, frozenset(late)

@@ -107,7 +107,9 @@ def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter
     A row that is shown as notes alone counts as these; one that is shown both ways counts twice, on the safe side.
     """
     notes = [message for message in messages if message.synthetic]
-    noted = {message.seq for message in notes} - {message.seq for message in messages if not message.synthetic}
+    noted = {message.seq for message in notes}
+    if noted:
+        noted -= {message.seq for message in messages if not message.synthetic}
     stored = sum(
         row.tokens
         for row in rows

@@ -35,9 +35,6 @@ class MissedContexts:
     def __init__(self) -> None:
         self._waiting: list[_Missed] = []
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def add(
         self, record: JsonObject, unsaved: Iterable[NewMessage], turn: str, step: int, at: datetime, model: str | None
     ) -> None:

@@ -44,7 +44,7 @@ class Held:
     @property
     def is_settled(self) -> bool:
         """Tell whether nothing is left to be saved."""
-        return not (self.messages or self.spent or self.missed or self.is_withdrawn)
+        return not (self.messages or self.spent or self.is_withdrawn)
 
     def add(self, messages: Sequence[NewMessage]) -> None:
         """Hold messages; those that are held already are held once."""

@@ -112,12 +112,12 @@ class Terms:
 
     def _inside(self, piece: str) -> Script[list[_Listed]]:
         """Return the terms of words that contain a piece."""
-        wanted = sorted(grams(piece))
-        rows = yield q.words_with_grams(
-            scope_pk=self._scope_pk, grams=wanted, count=len(wanted), limit=2 * _MOST_EXPANDED
-        )
+        wanted, most = sorted(grams(piece)), 2 * _MOST_EXPANDED
+        rows = yield q.words_with_grams(scope_pk=self._scope_pk, grams=wanted, count=len(wanted), limit=most)
         # The right trigrams in another order are another word.
         words = [row[0] for row in rows if piece in row[0]]
+        if len(rows) == most:
+            self._cut.append(f"*{piece}*")
         return (yield from self._expanded(words, _PART, f"*{piece}*"))
 
     def _expanded(self, words: Sequence[str], weight: float, asked: str) -> Script[list[_Listed]]:

@@ -96,7 +96,8 @@ class SqliteEngine(Engine):
         self._reading = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="memolog-sqlite-read")
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
-        self._patient = True
+        # Unknown until the first write says how long to wait for a lock.
+        self._patient: bool | None = None
         self._commits = 0
         self._checkpointing = threading.Lock()
         self._busy = 0.0
