@@ -16,7 +16,7 @@ from memolog.context.value import Block, Context, ContextMessage, Counts
 from memolog.context.view import GroupView, View
 from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, PASSED_ALONG, USAGE, USAGE_RESOURCE
 from memolog.domain.message import Message, NewMessage, TextPart
-from memolog.domain.once import each_once
+from memolog.domain.once import grown
 from memolog.tokens import count_message
 from memolog.tokens.estimate import guarded
 
@@ -27,15 +27,15 @@ def build(view: View) -> Context:
     """Return the context of a request: prefix, note, tail, what is passed along once, edge."""
     prefix, note = tuple(_prefix(view)), _note(view)
     passed = view.passed_tokens + sum(count_message(message, view.counter) for message in view.ephemeral)
-    opening = note.tokens if note else 0
-    tail, edge = _fitted(view, sum(block.tokens for block in prefix) + opening + passed)
+    opening, fixed = note.tokens if note else 0, _sum(prefix)
+    tail, edge = _fitted(view, fixed + opening + passed)
     return Context(
         blocks=prefix,
         note=note,
         tail=tail.messages,
         ephemeral=(*_forgotten(view), *map(_as_shown, view.ephemeral)),
         edge=edge,
-        tokens=Counts(prefix=_sum(prefix), tail=opening + tail.tokens, edge=passed + _sum(edge)),
+        tokens=Counts(prefix=fixed, tail=opening + tail.tokens, edge=passed + _sum(edge)),
         trimmed=tail.trimmed,
         shortened=_shortened(view, tail),
     )
@@ -54,16 +54,17 @@ def _prefix(view: View) -> Iterable[Block]:
     yield from groups
 
 
-def _block(group: GroupView) -> Block:
-    return Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
+def _add_blocks(blocks: tuple[Block, ...], groups: Sequence[GroupView]) -> tuple[Block, ...]:
+    more = (
+        Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
+        for group in groups
+        if group.text
+    )
+    return (*blocks, *more)
 
 
-_known_blocks = each_once(_block)
-
-
-def _blocks(groups: Sequence[GroupView]) -> tuple[Block, ...]:
-    blocks = _known_blocks(groups)
-    return blocks if all(block.text for block in blocks) else tuple(block for block in blocks if block.text)
+# A log grows at its end from one activation to the next.
+_blocks = grown((), _add_blocks)
 
 
 def _note(view: View) -> Block | None:

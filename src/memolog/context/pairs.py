@@ -10,9 +10,9 @@ cannot be stable: a call that is shown while it may still be answered. Its resul
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from memolog.context.escape import element, escape, one_line
 from memolog.context.value import ContextMessage
@@ -29,29 +29,7 @@ _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
     """Return the messages as a model must be shown them: each call with its result, nothing withdrawn, summaries once."""
     shown = _shown(messages)
-    if not shown.has_tools:
-        # Without calls and results nothing can be torn apart, and a long chat is shown at every step.
-        return tuple(row for row in shown.rows if row.parts) if shown.has_gaps else shown.rows
-    pieces, items = shown.pieces, shown.items
-    owners, late = _match(items)
-    answers = _answers(pieces, owners)
-    mended: list[ContextMessage] = []
-    # Only the calls so far may name a late result: a later call with the same id must not change what was shown.
-    names: dict[str, str] = {}
-    for index, (piece, item) in enumerate(zip(pieces, items, strict=True)):
-        if not item.has_tools:
-            mended.append(piece)
-            continue
-        if _is_results(piece):
-            mended.extend(_notes(index, piece, owners, late, names))
-            continue
-        mended.append(piece)
-        calls = [part for part in piece.parts if isinstance(part, ToolCallPart)]
-        if calls:
-            names.update({call.id: call.name for call in calls})
-            mended.extend(answers.get(index, ()))
-            mended.extend(_missing(piece, calls, answers.get(index, ())))
-    return tuple(mended)
+    return (*shown.mended, *_mended(shown.pieces, shown.items, shown.names))
 
 
 def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
@@ -96,71 +74,86 @@ def _is_live(message: Message) -> bool:
 
 
 class _Item(NamedTuple):
-    """Parts as calls and results are matched: who saved them, and whether a user asks something there."""
+    """Parts as calls and results are matched: who saved them, and what the row that they end says."""
 
     parts: Sequence[Part]
     turn: str | None
     asks: bool
+    """Whether a row ends here in which a user asks something."""
+    ends: bool
     has_tools: bool
 
 
-def _item(parts: Sequence[Part], turn: str | None, *, asks: bool) -> _Item:
-    return _Item(parts, turn, asks, any(isinstance(part, _TOOL_PARTS) for part in parts))
+def _item(parts: Sequence[Part], turn: str | None, *, asks: bool, ends: bool = True) -> _Item:
+    return _Item(parts, turn, asks and ends, ends, any(isinstance(part, _TOOL_PARTS) for part in parts))
+
+
+class _Row(NamedTuple):
+    """A message as it is shown, the turn that saved it, and whether a user asks something there."""
+
+    message: ContextMessage
+    turn: str | None
+    asks: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
     """What is shown of the rows so far, and what the next row may have to do with it."""
 
-    rows: tuple[ContextMessage, ...] = ()
-    asked: tuple[tuple[str | None, bool], ...] = ()
-    """The turn of each row, and whether a user asks something there."""
+    mended: tuple[ContextMessage, ...] = ()
+    """What no row that follows can change: no call was open behind it."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The tools of the calls among these."""
     pieces: tuple[ContextMessage, ...] = ()
-    """The rows in pieces that hold either results or everything else."""
+    """What came since, in pieces that hold either results or everything else."""
     items: tuple[_Item, ...] = ()
-    """What matching needs of each piece: a question counts from the end of its row on."""
-    settled: int = 0
-    """How many pieces belong to the rows before the last, which may still grow."""
+    """What matching needs of each piece."""
+    row: _Row | None = None
+    """The last row, which may still grow."""
     last: Message | None = None
     summary: str | None = None
-    has_tools: bool = False
-    has_gaps: bool = False
 
 
 def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
     """Return what is shown with more rows: continuations joined to what they continue, a batch's summary once."""
-    rows, asked, last, summary = list(shown.rows), list(shown.asked), shown.last, shown.summary
+    rows, last, summary = [shown.row] if shown.row else [], shown.last, shown.summary
     for message in filter(_is_live, messages):
         if is_compacted(message):
             # The rows of a batch repeat its summary or leave theirs empty.
             if message.injection and message.injection != summary:
-                rows.append(_summary(message, message.injection))
-                asked.append((message.turn, False))
+                rows.append(_Row(_summary(message, message.injection), message.turn, asks=False))
             summary, last = message.injection or summary, None
         elif last and (last.id, last.role) == (message.id, message.role):
-            rows[-1] = replace(rows[-1], parts=(*rows[-1].parts, *message.parts))
-            asked[-1] = asked[-1][0], asked[-1][1] or is_question(message)
+            row = rows[-1]
+            joined = replace(row.message, parts=(*row.message.parts, *message.parts))
+            rows[-1] = _Row(joined, row.turn, row.asks or is_question(message))
         else:
-            rows.append(_as_is(message))
-            asked.append((message.turn, is_question(message)))
+            rows.append(_Row(_as_is(message), message.turn, is_question(message)))
             summary, last = None, message
-    before = max(len(shown.rows) - 1, 0)
-    fresh = rows[before:]
-    pieces, items, settled = list(shown.pieces[: shown.settled]), list(shown.items[: shown.settled]), shown.settled
-    for row, (turn, asks) in zip(fresh, asked[before:], strict=True):
-        settled, some = len(pieces), tuple(_runs(row))
+    return _settle(shown, rows, last, summary)
+
+
+def _settle(shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None) -> _Shown:
+    """Return what is shown with new rows, the first of which takes the place of the last one before."""
+    known = len(shown.pieces) - (len(tuple(_runs(shown.row.message))) if shown.row else 0)
+    pieces, items = list(shown.pieces[:known]), list(shown.items[:known])
+    settled = known
+    for row in rows:
+        settled, some = len(pieces), tuple(_runs(row.message))
         pieces += some
-        items += [_item(piece.parts, turn, asks=asks and piece is some[-1]) for piece in some]
+        items += [_item(piece.parts, row.turn, asks=row.asks, ends=piece is some[-1]) for piece in some]
+    closed = _match(items[:settled]).closed
+    names = (
+        {**shown.names, **_named(pieces[:closed])} if any(item.has_tools for item in items[:closed]) else shown.names
+    )
     return _Shown(
-        rows=tuple(rows),
-        asked=tuple(asked),
-        pieces=tuple(pieces),
-        items=tuple(items),
-        settled=settled,
+        mended=(*shown.mended, *_mended(pieces[:closed], items[:closed], shown.names)),
+        names=names,
+        pieces=tuple(pieces[closed:]),
+        items=tuple(items[closed:]),
+        row=rows[-1] if rows else None,
         last=last,
         summary=summary,
-        has_tools=shown.has_tools or any(isinstance(part, _TOOL_PARTS) for row in fresh for part in row.parts),
-        has_gaps=shown.has_gaps or not all(row.parts for row in fresh),
     )
 
 
@@ -194,6 +187,10 @@ def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
         yield replace(row, parts=tuple(parts))
 
 
+def _named(pieces: Iterable[ContextMessage]) -> dict[str, str]:
+    return {part.id: part.name for piece in pieces for part in piece.parts if isinstance(part, ToolCallPart)}
+
+
 def _is_results(piece: ContextMessage) -> bool:
     return isinstance(piece.parts[0], ToolResultPart)
 
@@ -221,17 +218,44 @@ class _Open:
         return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
 
 
-_Places: TypeAlias = dict[tuple[int, int], int]
+class _Matched(NamedTuple):
+    """Which item's call a result answers, by the result's item and place, and which results came too late."""
+
+    owners: dict[tuple[int, int], int]
+    late: Collection[tuple[int, int]]
+    closed: int
+    """How many of the items are whole rows behind which no call is open."""
 
 
-def _match(items: Sequence[_Item]) -> tuple[_Places, frozenset[tuple[int, int]]]:
-    """Return which item's call a result answers, by the result's item and place, and which results came too late.
+def _mended(
+    pieces: Sequence[ContextMessage], items: Sequence[_Item], names: Mapping[str, str]
+) -> Iterator[ContextMessage]:
+    """Yield the pieces with each result behind its call. `names` are the tools of the calls before them."""
+    owners, late, _ = _match(items)
+    answers = _answers(pieces, owners)
+    # Only the calls so far may name a late result: a later call with the same id must not change what was shown.
+    named = dict(names)
+    for index, (piece, item) in enumerate(zip(pieces, items, strict=True)):
+        if not item.has_tools:
+            yield piece
+        elif _is_results(piece):
+            yield from _notes(index, piece, owners, late, named)
+        else:
+            named.update(_named([piece]))
+            yield piece
+            yield from answers.get(index, ())
+            yield from _missing(piece, answers.get(index, ()))
+
+
+def _match(items: Sequence[_Item]) -> _Matched:
+    """Return which calls the results answer.
 
     What is in neither answers nothing. Some providers use the same ids again: a result belongs to the latest call of its id,
     and to one call only.
     """
-    owners: _Places = {}
+    owners: dict[tuple[int, int], int] = {}
     late: set[tuple[int, int]] = set()
+    closed = 0
     waiting: dict[str, list[_Open]] = {}
     for index, item in enumerate(items):
         for place, part in enumerate(item.parts if item.has_tools else ()):
@@ -249,7 +273,9 @@ def _match(items: Sequence[_Item]) -> tuple[_Places, frozenset[tuple[int, int]]]
         if item.asks and waiting:
             for call in (call for calls in waiting.values() for call in calls):
                 call.asked(item.turn)
-    return owners, frozenset(late)
+        if item.ends and not waiting:
+            closed = index + 1
+    return _Matched(owners, late, closed)
 
 
 def _answers(
@@ -265,13 +291,11 @@ def _answers(
     return answers
 
 
-def _missing(
-    piece: ContextMessage, calls: Iterable[ToolCallPart], answers: Iterable[ContextMessage]
-) -> Iterator[ContextMessage]:
+def _missing(piece: ContextMessage, answers: Iterable[ContextMessage]) -> Iterator[ContextMessage]:
     """Yield a result that says so for each call of the piece without one."""
     results = [part for answer in answers for part in answer.parts if isinstance(part, ToolResultPart)]
     answered = Counter(part.call_id for part in results)
-    for call in calls:
+    for call in (part for part in piece.parts if isinstance(part, ToolCallPart)):
         answered[call.id] -= 1
         if answered[call.id] < 0:
             result = ToolResultPart(call_id=call.id, content=NO_RESULT, name=call.name, is_error=True)
@@ -316,7 +340,7 @@ def content_text(content: JsonValue) -> str:
 def _reach(messages: Sequence[Message], items: Sequence[_Item]) -> list[int]:
     """Return up to which row each row must stay with those after it."""
     reach = list(range(len(items)))
-    owners, _ = _match(items)
+    owners = _match(items).owners
     for (index, _), owner in owners.items():
         reach[owner] = max(reach[owner], index)
     answered = Counter(owners.values())
