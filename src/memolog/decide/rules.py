@@ -173,12 +173,11 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
 
 def trim(state: State, config: Config, now: datetime) -> Trim | None:
     """Cut the context when a hard limit is set and everything else has failed to keep it."""
-    del now
     total = state.tail_tokens + state.log_tokens + state.fixed_tokens
     if config.context_tokens is None or total <= config.context_tokens:
         return None
     reason = f"the context has {total:,} tokens, the hard limit is {config.context_tokens:,}"
-    return Trim(limit=config.context_tokens, reason=reason)
+    return Trim(limit=config.context_tokens, reason=_rest(state, now) + reason)
 
 
 def wait(state: State, config: Config, now: datetime) -> Wait:
@@ -186,7 +185,7 @@ def wait(state: State, config: Config, now: datetime) -> Wait:
     limit = config.threshold_for(state.log_tokens)
     sizes = f"tail {state.tail_tokens:,} of {limit:,}, log {state.log_tokens:,} of {config.reflect_at:,}"
     if _is_resting(state, now):
-        return Wait(reason=f"the observer is given a rest after {state.failures} failures; {sizes}")
+        return Wait(reason=_rest(state, now) + sizes)
     return Wait(reason=f"{sizes}, {len(state.ready)} buffered, {len(state.flights)} under way")
 
 
@@ -223,6 +222,11 @@ def decide(state: State, config: Config, now: datetime) -> Decision:
 def _is_resting(state: State, now: datetime) -> bool:
     """Tell whether no new run may start: the model failed, and its time has not come or a failed run goes first."""
     return breaker_is_open(state.failures, state.retry_at, now)
+
+
+def _rest(state: State, now: datetime) -> str:
+    """Say, before a reason, why nothing is observed now."""
+    return f"the observer is given a rest after {state.failures} failures; " if _is_resting(state, now) else ""
 
 
 def _is_underway(state: State) -> bool:
