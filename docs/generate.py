@@ -40,7 +40,7 @@ def configuration_page() -> str:
         "",
         "A thread may have settings of its own, which stay with it for every process: `await memory.override(thread, resource,",
         '{"observation.message_tokens": 20_000})`. A turn may have some for itself: `memory.turn(…, settings={…})`; where',
-        "both name the same, the thread's count. What belongs to the whole database (models, durability, the pool) is",
+        "both name the same, the turn's count. What belongs to the whole database (models, durability, the pool) is",
         "refused in both.",
         "",
         "| setting | default | takes | meaning | environment |",

@@ -37,6 +37,19 @@ async def test_settings_of_one_thread(address: str, clock: FakeClock) -> None:
         assert (await memory.status("other", "alice")).messages.limit == 300
 
 
+async def test_settings_of_one_turn(address: str, clock: FakeClock) -> None:
+    """They count before the thread's own, which hold for all that they do not name and for the turns that follow."""
+    async with Memory(address, clock=clock, config=CONFIG.with_overrides({"observe": False})) as memory:
+        await chat(memory, 4)
+        await memory.override("t", "alice", {"last_messages": 6, "context_tokens": 5_000})
+        async with memory.turn("t", "alice", settings={"last_messages": 2}) as turn:
+            few = await turn.prepare(UserMessage("And?"))
+            again = await turn.prepare()
+        async with memory.turn("t", "alice") as turn:
+            more = await turn.prepare(UserMessage("And now?"))
+    assert [len(context.messages) for context in (few, again, more)] == [2, 2, 6]
+
+
 async def test_settings_that_nobody_knows_any_more(address: str, clock: FakeClock) -> None:
     """What was stored past us, or by another release, is ignored and told of; the rest of it holds, and so do turns."""
     events: list[Event] = []

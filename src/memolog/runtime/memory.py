@@ -233,13 +233,14 @@ class Memory(LookingBack, Forgetting, Transferring):
     ) -> Turn:
         """Begin a turn of a thread: `async with memory.turn("t1", "alice") as turn`.
 
-        `model` is the one that answers, `zone` is where the user is, `settings` differ from the configuration in this turn.
+        `model` is the one that answers, `zone` is where the user is, `settings` differ in this turn from all others.
         """
         if self._unsaved.is_closed:
             raise StoreClosed
         check_turn(settings, zone)
-        config = self.config.with_overrides(settings) if settings else self.config
-        return Turn(self.open, self._outside, resource=resource, thread=thread, config=config, model=model, zone=zone)
+        return Turn(
+            self.open, self._outside, thread, resource, config=self.config, own=settings, model=model, zone=zone
+        )
 
     async def override(self, thread: str, resource: str, settings: Mapping[str, Any]) -> Thread:
         """Let settings differ from the configuration in all turns of one thread; they take the place of earlier ones."""

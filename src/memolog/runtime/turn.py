@@ -6,7 +6,7 @@ and a context made of what is known, unless `strict` is set.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -42,10 +42,11 @@ class Turn:
         self,
         open_kit: Callable[[], Awaitable[Kit]],
         outside: Outside,
-        *,
-        resource: str,
         thread: str,
+        resource: str,
+        *,
         config: Config,
+        own: Mapping[str, object] | None,
         model: str | None,
         zone: str | None,
     ) -> None:
@@ -53,7 +54,8 @@ class Turn:
         self._kit: Kit
         self._away: Away | None = None
         self.resource, self.thread = resource, thread
-        self._config, self._model, self._zone = config, model, zone
+        self._config = config.with_overrides(own) if own else config
+        self._own, self._model, self._zone = own, model, zone
         self.step = 0
         self._unsaved = outside.unsaved
         self._said = Saying(outside, resource=resource, thread=thread, zone=zone)
@@ -258,6 +260,9 @@ class Turn:
     def _adopt_overrides(self, snapshot: Snapshot) -> None:
         if snapshot.thread.overrides:
             self._config, ignored = overridden(self._config, snapshot.thread.overrides)
+            if self._own:
+                # What is asked for in a call counts before what was stored earlier.
+                self._config, _ = overridden(self._config, self._own)
             if ignored:
                 self._outside.tell_ignored(self.resource, self.thread, ignored)
 
