@@ -48,9 +48,9 @@ def test_parameters_are_found_once_and_in_order() -> None:
 
 def test_parameters_are_numbered_for_postgres() -> None:
     """One number a name, also when it occurs again or is the start of another name."""
-    text, names = _statement("x", "SELECT :a, :ab, :a, :abc, x::text").numbered("$")
-    assert text == "SELECT $1, $2, $1, $3, x::text"
-    assert names == ("a", "ab", "abc")
+    statement = _statement("x", "SELECT :a, :ab, :a, :abc, x::text")
+    assert statement.numbered("$") == "SELECT $1, $2, $1, $3, x::text"
+    assert statement.parameters == ("a", "ab", "abc")
 
 
 @pytest.mark.parametrize(
@@ -76,42 +76,37 @@ def test_lists_are_padded(count: int, padded: int) -> None:
     statement = _statement("x", "SELECT 1 WHERE a = :a AND id IN (:ids[])")
     items = [f"i{index}" for index in range(count)]
     lengths, values = Step(statement, {"a": 1, "ids": items}).flat()
-    assert lengths == (("ids", padded),)
-    assert "ids" not in values
-    assert values.pop("a") == 1
-    assert list(values) == [f"ids_{index}" for index in range(padded)]
-    expected: list[str | None] = [*items, *[items[-1] if items else None] * (padded - count)]
-    assert list(values.values()) == expected
+    assert lengths == (padded,)
+    assert values == [1, *items, *[items[-1] if items else None] * (padded - count)]
 
 
 def test_lists_are_spelled_out_on_both_engines() -> None:
-    """The names in the text are those of the values."""
-    statement = _statement("x", "SELECT :a WHERE id IN (:ids[]) OR b = :ids_total OR other IN (:more[])")
+    """The numbers in the text are the places of the values, also where a list is named twice."""
+    statement = _statement(
+        "x", "SELECT :a WHERE id IN (:ids[]) OR b = :ids_total OR other IN (:more[]) OR x IN (:ids[])"
+    )
     step = Step(statement, {"a": 1, "ids": [1, 2, 3], "ids_total": 9, "more": []})
     lengths, values = step.flat()
-    text, names = statement.numbered("?", lengths)
-    assert text == "SELECT ?1 WHERE id IN (?2, ?3, ?4, ?5) OR b = ?6 OR other IN (?7)"
-    text, names = statement.numbered("$", lengths)
-    assert text == "SELECT $1 WHERE id IN ($2, $3, $4, $5) OR b = $6 OR other IN ($7)"
-    assert [values[name] for name in names] == [1, 1, 2, 3, 3, 9, None]
+    text = "SELECT ?1 WHERE id IN (?2, ?3, ?4, ?5) OR b = ?6 OR other IN (?7) OR x IN (?2, ?3, ?4, ?5)"
+    assert statement.numbered("?", lengths) == text
+    assert statement.numbered("$", lengths) == text.replace("?", "$")
+    assert values == [1, 1, 2, 3, 3, 9, None]
 
 
 def test_a_list_may_stand_for_a_table() -> None:
     """A row an item and none more: each would be looked up."""
     statement = _statement("x", "SELECT column1, :a FROM (VALUES :words()) AS wanted")
     lengths, values = Step(statement, {"a": 1, "words": ["x", "y", "z"]}).flat()
-    text, names = statement.numbered("$", lengths)
-    assert text == "SELECT column1, $1 FROM (VALUES ($2), ($3), ($4)) AS wanted"
-    assert [values[name] for name in names] == [1, "x", "y", "z"]
+    assert statement.numbered("$", lengths) == "SELECT column1, $1 FROM (VALUES ($2), ($3), ($4)) AS wanted"
+    assert values == [1, "x", "y", "z"]
 
 
-def test_without_lists_the_values_stay() -> None:
-    """Nothing is added, and the caller's mapping is not touched."""
-    given = {"a": 1, "b": None}
-    lengths, values = Step(_statement("x", "SELECT :a, :b"), given).flat()
-    assert (lengths, values) == ((), given)
-    values["a"] = 2
-    assert given["a"] == 1
+def test_values_come_in_the_order_of_the_parameters() -> None:
+    """However they were given; one that is missing is an error that names it."""
+    statement = _statement("x", "SELECT :a, :b")
+    assert Step(statement, {"b": None, "a": 1}).flat() == ((), [1, None])
+    with pytest.raises(KeyError, match="b"):
+        Step(statement, {"a": 1}).flat()
 
 
 def test_queries_make_steps() -> None:

@@ -195,7 +195,7 @@ def draft(
     closely = _best(own, prefer, bonus * best)
     threads = {thread_of(key) for key in closely if key > 0}
     by_place, thread_terms = _placed(weighed, scale, sorted(threads), frozenset(k for k in closely if k < 0))
-    near = {key // PLACE: _near(key // PLACE, by_place) for key in closely if key > 0}
+    near = _near([key // PLACE for key in closely if key > 0], by_place)
     beside = _beside(closely[:_AROUND], by_place) if around else {}
     least = _NEAR_ENOUGH * max((*near.values(), *beside.values()), default=0.0)
     return Draft(
@@ -294,21 +294,23 @@ def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[in
 def _beside(keys: Iterable[int], by_place: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
     """Return the places beside some hits where no term occurs, and what stands near each."""
     places = {key // PLACE + distance for key in keys if key > 0 for distance, _ in BESIDE}
-    return {place: _near(place, by_place) for place in places.difference(by_place)}
+    return _near(places.difference(by_place), by_place)
 
 
-def _near(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
-    """Return what the terms are worth that stand nearby and not in the document itself, each where it counts most."""
+def _near(places: Iterable[int], by_place: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
+    """Return what the terms are worth that stand near each place and not in it, each term where it counts most."""
     get = by_place.get
-    mine = get(place, _NOTHING)
-    best: dict[str, float] = {}
-    known = best.get
-    for distance, share in BESIDE:
-        there = get(place + distance)
-        if there is not None:
-            for term, score in there.items():
-                if term not in mine:
-                    worth = score * share
-                    if worth > known(term, 0.0):
-                        best[term] = worth
-    return sum(best.values()) if best else 0.0
+    found: dict[int, float] = {}
+    for place in places:
+        mine = get(place, _NOTHING)
+        best: dict[str, float] = {}
+        for distance, share in BESIDE:
+            there = get(place + distance)
+            if there is not None:
+                for term, score in there.items():
+                    if term not in mine:
+                        worth = score * share
+                        if term not in best or worth > best[term]:
+                            best[term] = worth
+        found[place] = sum(best.values())
+    return found

@@ -352,9 +352,10 @@ async def _execute(connection: Connection, step: Step) -> Sequence[Row]:
     if step.many is not None:
         if not step.many:
             return []
-        text, names = step.statement.numbered("$")
-        await connection.executemany(text, [[values[name] for name in names] for values in step.many])
+        names = step.statement.parameters
+        await connection.executemany(
+            step.statement.numbered("$"), [[values[name] for name in names] for values in step.many]
+        )
         return []
     lengths, values = step.flat()
-    text, names = step.statement.numbered("$", lengths)
-    return await connection.fetch(text, *(values[name] for name in names))
+    return await connection.fetch(step.statement.numbered("$", lengths), *values)

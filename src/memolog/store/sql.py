@@ -18,6 +18,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar, cast
 
 __all__ = ["Queries", "Row", "Script", "Statement", "Step", "load_queries", "split_named"]
@@ -39,8 +40,8 @@ class Statement:
     tables: frozenset[str] = frozenset()
     """Those of the lists that stand for a table."""
 
-    def numbered(self, mark: str, lengths: tuple[tuple[str, int], ...] = ()) -> tuple[str, tuple[str, ...]]:
-        """Return the text with numbered parameters, `$1` or `?1`, and their names in order."""
+    def numbered(self, mark: str, lengths: tuple[int, ...] = ()) -> str:
+        """Return the text with numbered parameters, `$1` or `?1`, in the order of `parameters`; lists have these lengths."""
         return _numbered(self, mark, lengths)
 
 
@@ -52,16 +53,20 @@ class Step:
     values: Values
     many: Sequence[Values] | None = None
 
-    def flat(self) -> tuple[tuple[tuple[str, int], ...], dict[str, object]]:
-        """Return the length that each list parameter is padded to, and every value under its own name."""
-        values, lengths = dict(self.values), list[tuple[str, int]]()
-        for name in sorted(self.statement.lists):
-            items = list(cast("Sequence[object]", values.pop(name)))
-            # A row too many is no matter among ids; in a table it would be looked up once more.
-            length = len(items) if name in self.statement.tables else _padded(len(items))
-            items += [items[-1] if items else None] * (length - len(items))
-            values.update(zip(_singles(name, length), items, strict=True))
-            lengths.append((name, length))
+    def flat(self) -> tuple[tuple[int, ...], list[object]]:
+        """Return the length that each list is padded to, and all values, in the order of the statement's parameters."""
+        statement, lengths, values = self.statement, list[int](), list[object]()
+        for name in statement.parameters:
+            value = self.values[name]
+            if name in statement.lists:
+                items = list(cast("Sequence[object]", value))
+                # A row too many is no matter among ids; in a table it would be looked up once more.
+                length = len(items) if name in statement.tables else _padded(len(items))
+                values += items
+                values += [items[-1] if items else None] * (length - len(items))
+                lengths.append(length)
+            else:
+                values.append(value)
         return tuple(lengths), values
 
 
@@ -135,29 +140,14 @@ def _padded(count: int) -> int:
 
 
 @cache
-def _singles(name: str, length: int) -> tuple[str, ...]:
-    """Return the names that the items of a list go by."""
-    return tuple(f"{name}_{index}" for index in range(length))
-
-
-def _expand(statement: Statement, lengths: tuple[tuple[str, int], ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the text with each list spelled out as single parameters, and the names of all."""
-    sizes, names = dict(lengths), list[str]()
+def _numbered(statement: Statement, mark: str, lengths: tuple[int, ...]) -> str:
+    sizes = dict(zip((name for name in statement.parameters if name in statement.lists), lengths, strict=True))
+    counts = [sizes.get(name, 1) for name in statement.parameters]
+    first = dict(zip(statement.parameters, accumulate(counts, initial=1), strict=False))
 
     def spell(hit: re.Match[str]) -> str:
         name, form = hit[1], hit[2]
-        singles = _singles(name, sizes.get(name, 1)) if form else (name,)
-        names.extend(single for single in singles if single not in names)
-        return ", ".join(f"(:{single})" if form == "()" else f":{single}" for single in singles)
+        marks = [f"{mark}{first[name] + index}" for index in range(sizes.get(name, 1))]
+        return ", ".join(f"({one})" if form == "()" else one for one in marks)
 
-    return _PARAMETER.sub(spell, statement.text), tuple(names)
-
-
-_SINGLE = re.compile(r"(?<![:\w]):([a-z_]+\d*)")
-
-
-@cache
-def _numbered(statement: Statement, mark: str, lengths: tuple[tuple[str, int], ...]) -> tuple[str, tuple[str, ...]]:
-    text, names = _expand(statement, lengths)
-    numbers = {name: index for index, name in enumerate(names, start=1)}
-    return _SINGLE.sub(lambda hit: f"{mark}{numbers[hit[1]]}", text), names
+    return _PARAMETER.sub(spell, statement.text)

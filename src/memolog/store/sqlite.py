@@ -378,6 +378,5 @@ def _execute(connection: sqlite3.Connection, step: Step) -> list[Row]:
     if statement.lists:
         # By number: names are looked up one by one, which takes as long as reading a row.
         lengths, values = step.flat()
-        text, names = statement.numbered("?", lengths)
-        return connection.execute(text, [values[name] for name in names]).fetchall()
+        return connection.execute(statement.numbered("?", lengths), values).fetchall()
     return connection.execute(statement.text, cast("Any", step.values)).fetchall()
