@@ -1,6 +1,8 @@
 """Clocks that are set back, and processes that are closed: nobody waits for work that nobody does."""
 
 import asyncio
+from datetime import datetime, timedelta
+from time import monotonic
 
 import pytest
 
@@ -27,6 +29,13 @@ class Hanging(ScriptedModel):
     async def complete(self, request: ModelRequest) -> ModelReply:
         await asyncio.Event().wait()
         return await super().complete(request)
+
+
+class Ticking(FakeClock):
+    """A clock that goes on by itself as well."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=monotonic())
 
 
 async def chat(memory: Memory, clock: FakeClock, turns: int) -> None:
@@ -72,3 +81,52 @@ async def test_a_closed_process_gives_its_runs_back(address: str, clock: FakeClo
         assert (status.running, status.failed, status.cursor) == (0, 0, status.last_seq)
         kit = await memory.open()
         assert max(run.attempt for run in await kit.store.runs.list("alice")) == 1
+
+
+async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: str, clock: FakeClock) -> None:
+    """Its lease ends in a month. Who sees that nobody prolongs it goes on with the run, and not before."""
+    config = CONFIG.with_overrides({"lease": 0.4, "heartbeat": 0.1})
+    clock.advance(days=AHEAD)
+    killed = Memory(address, model=Hanging(), clock=clock, config=config)
+    await chat(killed, clock, 5)
+    kit = await killed.open()
+    assert [run.status for run in await kit.store.runs.list("alice")].count("running")
+    for task in asyncio.all_tasks():
+        if task.get_name().startswith("memolog-run-"):
+            task.cancel()
+    clock.advance(days=-AHEAD)
+    async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:
+        events: list[Event] = []
+        memory.subscribe(events.append)
+        await chat(memory, clock, 1)
+        await memory.settled()
+        assert not [event for event in events if isinstance(event, Recovered)]
+        await asyncio.sleep(0.5)
+        await chat(memory, clock, 1)
+        await memory.settled()
+        assert [event for event in events if isinstance(event, Recovered)]
+        status = await memory.observe("t", "alice")
+        assert (status.running, status.failed, status.cursor) == (0, 0, status.last_seq)
+    await killed.aclose()
+
+
+async def test_hosts_whose_clocks_differ_by_more_than_a_lease(address: str, clock: FakeClock) -> None:
+    """The one that is behind leaves the other's runs alone: taking them from each other in turn would never end."""
+    ahead = Ticking(clock.now() + timedelta(days=AHEAD))
+    config = CONFIG.with_overrides({"lease": 0.4, "heartbeat": 0.1})
+    model = ScriptedModel(seconds=1.0)
+    async with (
+        Memory(address, model=model, clock=ahead, config=config) as first,
+        Memory(address, model=ScriptedModel(), clock=clock, config=config) as second,
+    ):
+        events: list[Event] = []
+        second.subscribe(events.append)
+        await chat(first, ahead, 3)
+        for _ in range(4):
+            await asyncio.sleep(0.2)
+            await chat(second, clock, 1)
+        await first.settled()
+        await second.settled()
+        assert not [event for event in events if isinstance(event, Recovered)]
+        status = await first.observe("t", "alice")
+        assert (status.running, status.failed, status.cursor) == (0, 0, status.last_seq)

@@ -295,7 +295,7 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
         case "runs.abandon":
             await store.runs.abandon(claim, "given up", now=store.clock.now())
         case "runs.give_back":
-            await store.runs.give_back([claim], now=store.clock.now() - timedelta(seconds=1))
+            await store.runs.give_back([claim])
         case "runs.keep_prompt":
             await store.runs.keep_prompt(claim.run, "asked", "answered")
         case "compactions.compact":

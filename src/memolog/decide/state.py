@@ -63,14 +63,12 @@ class Flight:
     thread: str | None = None
     span: Span | None = None
     retry_at: datetime | None = None
-    beat_at: datetime | None = None
-    """When its owner last prolonged the lease."""
+    is_silent: bool = False
+    """Its lease is that of a clock which was ahead, and nobody prolongs it any more."""
 
     def has_ended(self, now: datetime) -> bool:
-        """Tell whether its lease is over: by the clock, or because the clock that gave it out was far ahead of this one."""
-        if self.beat_at is None or self.lease_until <= now:
-            return self.lease_until <= now
-        return self.beat_at - now > self.lease_until - self.beat_at
+        """Tell whether its lease is over."""
+        return self.is_silent or self.lease_until <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from memolog.decide import (
 from memolog.domain.clock import Clock
 from memolog.domain.errors import Conflict, LeaseLost, MemologError
 from memolog.domain.observation import Observation
+from memolog.runtime.beats import Beats
 from memolog.runtime.events import (
     Activated,
     Bus,
@@ -88,6 +89,7 @@ class Core:
     ) -> None:
         self.store, self.runner, self.bus = store, runner, bus
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
+        self._beats = Beats(lambda: asyncio.get_running_loop().time())
 
     # ------------------------------------------------------------ events
 
@@ -124,6 +126,8 @@ class Core:
         decision: Decision = Wait(reason="too many rounds")
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
+            if (silent := self._beats.silent(snapshot.runs, now)) != asked.silent:
+                asked = replace(asked, silent=silent)
             decision = decide(state_of(snapshot, config, asked), config, now)
             name = type(decision).__name__
             names.append(name)
@@ -310,8 +314,9 @@ class Core:
         now = self.clock.now()
         if await self._is_still_ours(decision.run, now, config):
             return
+        beat_at = next((run.beat_at for run in snapshot.runs if run.id == decision.run), None)
         claim = await self.store.runs.take_over(
-            decision.run, decision.fence, owner=self.owner, now=now, lease=config.lease
+            decision.run, decision.fence, owner=self.owner, now=now, lease=config.lease, beat_at=beat_at
         )
         if claim is None:
             return

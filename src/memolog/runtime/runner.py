@@ -147,7 +147,7 @@ class Runner:
             if stopped:
                 # Where that fails, the leases run out by themselves.
                 with contextlib.suppress(MemologError):
-                    await self._store.runs.give_back(list(stopped), now=self._clock.now())
+                    await self._store.runs.give_back(list(stopped))
 
     # ------------------------------------------------------------ one job
 

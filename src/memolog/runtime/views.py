@@ -46,6 +46,8 @@ class Asked:
     by_hand: frozenset[str] = frozenset()
     factor: float = 1.0
     fixed_tokens: int = 0
+    silent: frozenset[str] = frozenset()
+    """Runs that nobody carries out any more, whatever their leases say."""
 
     def after(self, decision: Decision) -> "Asked":
         """Return what is still asked for by hand: a wish is done once, and what was made by it is activated too."""
@@ -90,7 +92,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
                 kind=run.kind,
                 status=run.status,
                 lease_until=run.lease_until,
-                beat_at=run.beat_at,
+                is_silent=run.id in asked.silent,
                 fence=run.fence,
                 attempt=run.attempt,
                 thread=run.thread,

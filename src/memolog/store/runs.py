@@ -136,15 +136,18 @@ class Runs:
         self._recent.carry_groups(log_id, version + 1)
         return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
 
-    async def take_over(self, run: str, fence: int, *, owner: str, now: datetime, lease: float) -> Claim | None:
+    async def take_over(
+        self, run: str, fence: int, *, owner: str, now: datetime, lease: float, beat_at: datetime | None = None
+    ) -> Claim | None:
         """Take over a run whose lease has ended, or that failed; None if somebody else was first.
 
-        A lease that a clock gave out which was ahead by more than its length has ended too.
+        A lease that a clock gave out which was ahead by more than its length has ended too, if its last beat is `beat_at`.
         """
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
+        beat = to_micros(beat_at) if beat_at else 0
 
         def script() -> Script[Claim | None]:
-            rows = yield q.take_over(id=run, fence=fence, owner=owner, now=at, lease_until=until)
+            rows = yield q.take_over(id=run, fence=fence, owner=owner, now=at, lease_until=until, beat=beat)
             return Claim(run=run, owner=owner, fence=rows[0][0]) if rows else None
 
         return await self._engine.write(script, name="runs.take_over")
@@ -241,12 +244,12 @@ class Runs:
 
         return await self._engine.write(script, name="runs.abandon")
 
-    async def give_back(self, claims: Sequence[Claim], *, now: datetime) -> None:
+    async def give_back(self, claims: Sequence[Claim]) -> None:
         """End the leases of runs that nobody carries out any more; the next to come need not wait for their end."""
 
         def script() -> Script[None]:
             for claim in claims:
-                yield q.give_back_run(id=claim.run, owner=claim.owner, fence=claim.fence, now=to_micros(now))
+                yield q.give_back_run(id=claim.run, owner=claim.owner, fence=claim.fence)
 
         await self._engine.write(script, name="runs.give_back")
 

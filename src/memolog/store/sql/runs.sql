@@ -10,13 +10,14 @@ VALUES (:id, :log_pk, :kind, :thread_pk, :first_seq, :last_seq, :owner, :lease_u
 
 -- take_over --
 -- One conditional statement: among any number of processes one gets the run, with a higher fence. A beat that lies further
--- ahead than a lease lasts is that of a clock which was set back since: its lease would seem to last until then. What was
--- broken off goes on; only after a failure is it another attempt.
+-- ahead than a lease lasts is that of a clock which was set back since, or of a host whose clock is ahead: who has seen that
+-- nobody prolongs the lease names the beat that was the last. What was broken off goes on; only after a failure is it another
+-- attempt.
 UPDATE runs SET status = 'running', owner = :owner, fence = fence + 1,
   attempt = attempt + CASE WHEN status = 'failed' THEN 1 ELSE 0 END, lease_until = :lease_until,
   heartbeat_at = :now, error = NULL, retry_at = NULL
 WHERE id = :id AND fence = :fence
-  AND ((status = 'running' AND (lease_until <= :now OR heartbeat_at - :now > lease_until - heartbeat_at)) OR status = 'failed')
+  AND ((status = 'running' AND (lease_until <= :now OR (heartbeat_at = :beat AND heartbeat_at - :now > lease_until - heartbeat_at))) OR status = 'failed')
 RETURNING fence
 
 -- heartbeat --
@@ -44,7 +45,8 @@ WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
 RETURNING log_pk
 
 -- give_back_run --
-UPDATE runs SET lease_until = :now
+-- Over by any clock.
+UPDATE runs SET lease_until = 0
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
 
 -- note_failure --
