@@ -347,3 +347,22 @@ async def test_a_file_that_is_removed_or_replaced_while_it_is_open(tell: Open, t
     aside.rename(path)
     await story.memory.settled()
     await story.recovers()
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+async def test_calls_of_one_turn_at_once(tell: Open, file: str, count: int) -> None:
+    """As the results of parallel tools come: each is saved once, in its order, although the first had to wait."""
+    story = tell(address=file)
+    async with story.memory.turn("t", RESOURCE) as turn:
+        await turn.prepare(UserMessage("go"))
+        with locked(file):
+            calls = [asyncio.create_task(turn.record(AssistantMessage(f"part {number}"))) for number in range(count)]
+            await asyncio.sleep(0.1)
+            last = asyncio.create_task(turn.prepare(UserMessage("last")))
+            await asyncio.sleep(0.3)
+        await asyncio.gather(*calls)
+        said = ["go", *(f"part {number}" for number in range(count)), "last"]
+        assert [message.text for message in (await last).messages] == said
+    async with story.memory.turn("t", RESOURCE) as turn:
+        context = await turn.prepare(UserMessage("next"))
+    assert [message.text for message in context.messages] == [*said, "next"]

@@ -4,8 +4,9 @@ Knows what of it is held, in which order it is saved, and what a repeated call m
 """
 
 import asyncio
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from itertools import takewhile
 
 from memolog.config import Config
 from memolog.domain.errors import InputError, StoreBusy, StoreError
@@ -38,6 +39,8 @@ class Saying:
         """What was saved since the snapshot was read: a context without the database needs both."""
         self.saved_tokens = 0
         self._own_calls: set[str] = set()
+        # Calls of one turn may overlap, as the results of parallel tools do; what they bring is saved in its order.
+        self._one_by_one = asyncio.Lock()
         # What the last call brought, if it raised: who repeats it says it once.
         self._repeatable: tuple[Sequence[NewMessage], Sequence[NewMessage]] | None = None
 
@@ -46,8 +49,8 @@ class Saying:
     @contextmanager
     def saying(
         self, messages: Sequence[NewMessage], config: Config, usage: Usage | None = None, counted: int = 0
-    ) -> Generator[int]:
-        """Hold what a call brings until it is saved; yields how many messages that is.
+    ) -> Generator[Sequence[NewMessage]]:
+        """Hold what a call brings until it is saved; yields the messages, with their ids and times.
 
         A call that raises is as if it had not been made, but for one that was cancelled: its caller may be gone.
         """
@@ -59,7 +62,7 @@ class Saying:
         if not config.read_only:
             self._unsaved.hold(held)
         try:
-            yield len(kept)
+            yield kept
         except BaseException as error:
             self._repeatable = messages, kept
             if config.strict or isinstance(error, InputError):
@@ -90,24 +93,24 @@ class Saying:
 
     # ------------------------------------------------------------ saving
 
-    async def save_and_read(self, kit: Kit, fresh: int, config: Config) -> Snapshot:
-        """Save what is held and read all that a decision needs; `fresh` is how much of it the present call brought."""
+    async def save_and_read(self, kit: Kit, fresh: Sequence[NewMessage], config: Config) -> Snapshot:
+        """Save what is held up to what the present call brought, and read all that a decision needs."""
         if config.read_only:
             return await self.read(kit, config)
-        await self._catch_up(kit, fresh)
-        messages = tuple(self.held.messages)
-        _, snapshot = await in_time(
-            kit.store.save_and_snapshot(
-                self._resource,
-                self._thread,
-                messages,
-                turn=self.held.turn,
-                scope=config.scope,
-                newest=_newest(config),
+        async with self._in_order():
+            messages = await self._catch_up(kit, fresh)
+            _, snapshot = await in_time(
+                kit.store.save_and_snapshot(
+                    self._resource,
+                    self._thread,
+                    messages,
+                    turn=self.held.turn,
+                    scope=config.scope,
+                    newest=_newest(config),
+                )
             )
-        )
-        self._settle(kit, messages)
-        return snapshot
+            self._settle(kit, messages)
+            return snapshot
 
     async def read(self, kit: Kit, config: Config) -> Snapshot:
         """Return what there is without writing anything."""
@@ -115,14 +118,14 @@ class Saying:
             self._resource, self._thread, config.scope, create=False, newest=_newest(config)
         )
 
-    async def save(self, kit: Kit, fresh: int = 0) -> None:
-        """Save what is held."""
-        await self._catch_up(kit, fresh)
-        if messages := tuple(self.held.messages):
-            self._note(
-                await in_time(kit.store.messages.save(self._resource, self._thread, messages, turn=self.held.turn))
-            )
-            self._settle(kit, messages)
+    async def save(self, kit: Kit, fresh: Sequence[NewMessage] = ()) -> None:
+        """Save what is held up to what the present call brought; all of it, if it brought nothing."""
+        async with self._in_order():
+            if messages := await self._catch_up(kit, fresh):
+                self._note(
+                    await in_time(kit.store.messages.save(self._resource, self._thread, messages, turn=self.held.turn))
+                )
+                self._settle(kit, messages)
 
     async def save_at_last(self, kit: Kit) -> None:
         """Save what is left. Nobody comes after this, so a database that was gone for a moment is asked again."""
@@ -139,13 +142,25 @@ class Saying:
             else:
                 return
 
-    async def _catch_up(self, kit: Kit, fresh: int) -> None:
-        """Save first what earlier turns of the thread, and earlier calls of this one, could not."""
-        held = self.held
+    @asynccontextmanager
+    async def _in_order(self) -> AsyncGenerator[None]:
+        """Let the calls of a turn save one after the other; who waits for another one waits no longer than for the database."""
+        turn = self._one_by_one.acquire()
+        await (in_time(turn) if self._one_by_one.locked() else turn)
+        try:
+            yield
+        finally:
+            self._one_by_one.release()
+
+    async def _catch_up(self, kit: Kit, fresh: Sequence[NewMessage]) -> Sequence[NewMessage]:
+        """Save first what earlier turns of the thread, and earlier calls of this one, could not; returns what is left to do."""
+        held, mine = self.held, {id(message) for message in fresh}
         if len(self._unsaved) and self._unsaved.waiting(self._resource, self._thread):
             await in_time(kit.rescue.save(self._resource, self._thread))
-        if earlier := tuple(held.messages[: len(held.messages) - fresh]):
+        if earlier := tuple(takewhile(lambda message: id(message) not in mine, held.messages)):
             self._note(await in_time(kit.rescue.save_messages(held, earlier)))
+        # What comes after it was brought by calls that are still to come: they hear what is wrong with it.
+        return tuple(message for message in held.messages if id(message) in mine)
 
     def _settle(self, kit: Kit, messages: Sequence[NewMessage]) -> None:
         self.held.drop(messages)

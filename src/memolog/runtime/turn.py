@@ -210,7 +210,7 @@ class Turn:
                 then="Call discard() again, or leave the turn: it is done before anything else of the thread is saved.",
             )
 
-    async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: int) -> Made:
+    async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage]) -> Made:
         kit = self._kit
         try:
             # Kept at once: whatever fails from here on, the context still has what was just said.

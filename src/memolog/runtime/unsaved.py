@@ -54,9 +54,6 @@ class Held:
 
     def drop(self, messages: Sequence[NewMessage]) -> None:
         """Let go of messages: they are saved, or were never said. What was said meanwhile stays."""
-        if len(messages) == len(self.messages):
-            self.messages.clear()
-            return
         gone = {id(message) for message in messages}
         self.messages[:] = [message for message in self.messages if id(message) not in gone]
 
