@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     from memolog.context import Context
     from memolog.domain.compaction import Compacted, Compaction, Pruned
     from memolog.domain.diagnosis import Finding, Report
-    from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreError
+    from memolog.domain.errors import (
+        ConfigError,
+        Conflict,
+        InputError,
+        MemologError,
+        ModelFailed,
+        NotFound,
+        NotSaved,
+        StoreBusy,
+        StoreClosed,
+        StoreError,
+        StoreUnavailable,
+    )
     from memolog.domain.extract import Extract
     from memolog.domain.forgetting import Forgotten
     from memolog.domain.message import (
@@ -62,6 +74,7 @@ __all__ = [
     "CompactionConfig",
     "Config",
     "ConfigError",
+    "Conflict",
     "Context",
     "Event",
     "ExportReport",
@@ -79,10 +92,12 @@ __all__ = [
     "Memory",
     "Message",
     "Model",
+    "ModelFailed",
     "ModelReply",
     "ModelRequest",
     "NewMessage",
     "NotFound",
+    "NotSaved",
     "Observation",
     "ObservationConfig",
     "Pruned",
@@ -97,7 +112,10 @@ __all__ = [
     "Span",
     "Status",
     "Store",
+    "StoreBusy",
+    "StoreClosed",
     "StoreError",
+    "StoreUnavailable",
     "SyncMemory",
     "SystemMessage",
     "TextPart",
@@ -127,7 +145,19 @@ _HOMES = {
     "memolog.context": ("Context",),
     "memolog.domain.compaction": ("Compacted", "Compaction", "Pruned"),
     "memolog.domain.diagnosis": ("Finding", "Report"),
-    "memolog.domain.errors": ("ConfigError", "InputError", "MemologError", "NotFound", "StoreError"),
+    "memolog.domain.errors": (
+        "ConfigError",
+        "Conflict",
+        "InputError",
+        "MemologError",
+        "ModelFailed",
+        "NotFound",
+        "NotSaved",
+        "StoreBusy",
+        "StoreClosed",
+        "StoreError",
+        "StoreUnavailable",
+    ),
     "memolog.domain.extract": ("Extract",),
     "memolog.domain.forgetting": ("Forgotten",),
     "memolog.domain.message": (

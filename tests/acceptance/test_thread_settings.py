@@ -3,7 +3,7 @@
 import pytest
 
 from conftest import FakeClock
-from memolog import AssistantMessage, Config, UserMessage
+from memolog import AssistantMessage, Config, ConfigError, UserMessage
 from memolog.runtime.events import Degraded, Event, Trimmed
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory
@@ -35,6 +35,17 @@ async def test_settings_of_one_thread(address: str, clock: FakeClock) -> None:
         assert thread.overrides == {"observation.message_tokens": 5_000}
         assert (await memory.status("t", "alice")).messages.limit == 5_000
         assert (await memory.status("other", "alice")).messages.limit == 300
+
+
+@pytest.mark.parametrize("settings", [{"read_only": True}, {"scope": "resource"}])
+async def test_settings_that_a_thread_cannot_have(address: str, clock: FakeClock, settings: dict[str, object]) -> None:
+    """How a thread is read is known before its settings are."""
+    async with Memory(address, clock=clock, config=CONFIG) as memory:
+        await chat(memory, 1)
+        with pytest.raises(ConfigError, match="from thread to thread"):
+            await memory.override("t", "alice", settings)
+        async with memory.turn("t", "alice", settings=settings) as turn:
+            assert await turn.prepare(UserMessage("And?"))
 
 
 async def test_settings_of_one_turn(address: str, clock: FakeClock) -> None:

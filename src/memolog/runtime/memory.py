@@ -32,7 +32,7 @@ from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import Mind, minds_of
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, models_for
-from memolog.runtime.opening import check_turn, overridden, store_options
+from memolog.runtime.opening import check_thread, check_turn, overridden, store_options
 from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
@@ -244,7 +244,7 @@ class Memory(LookingBack, Forgetting, Transferring):
 
     async def override(self, thread: str, resource: str, settings: Mapping[str, Any]) -> Thread:
         """Let settings differ from the configuration in all turns of one thread; they take the place of earlier ones."""
-        check_turn(settings, None)
+        check_thread(settings)
         self.config.with_overrides(settings)
         return await (await self._open_to_write()).store.threads.update(resource, thread, overrides=dict(settings))
 

@@ -17,7 +17,7 @@ from memolog.store.store import Store, StoreOptions
 from memolog.store.store import open_store as open_with
 from memolog.tokens import HeuristicCounter, count_message
 
-__all__ = ["check_turn", "open_store", "overridden", "store_options"]
+__all__ = ["check_thread", "check_turn", "open_store", "overridden", "store_options"]
 
 _COUNTER = HeuristicCounter()
 # Fixed when the database is opened: a turn cannot have its own.
@@ -32,6 +32,9 @@ _FIXED = frozenset(
         "statement_timeout",
     }
 )
+
+# A turn obeys these from its first look at the database on, before it knows the thread.
+_NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
 
 _MODELS = ("model", "observation.model", "reflection.model")
 
@@ -71,6 +74,17 @@ def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config,
         except ConfigError as error:
             ignored.append(str(error))
     return config, " ".join(ignored)
+
+
+def check_thread(settings: Mapping[str, object]) -> None:
+    """Refuse what a thread cannot have of its own."""
+    check_turn(settings, None)
+    for name in sorted(_NOT_OF_A_THREAD & set(settings)):
+        raise ConfigError(
+            f"{name} cannot differ from thread to thread.",
+            why="It says how the thread itself is read, and is needed before its settings are known.",
+            then="Set it in the configuration of the memory, or for one turn: turn(…, settings={…}).",
+        )
 
 
 def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
