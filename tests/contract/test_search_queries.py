@@ -179,3 +179,76 @@ async def test_a_cursor_belongs_to_its_search(memory: Memory) -> None:
         await memory.search("apple pie", RESOURCE, cursor=first.next)
     with pytest.raises(InputError, match="another search"):
         await memory.search("apple", RESOURCE, cursor=first.next, by="thread")
+
+
+# ---------------------------------------------------------------- any text is a query
+
+WRITTEN = (
+    r"Open C:\Users\bob\report.txt please",
+    r"print(first line\nsecond line)",
+    "see LoginSchema in memolog/adapters/base.py",
+    "昨日は東京タワーに行きました",
+    "ฉันไปกรุงเทพมหานคร",
+    "run: git push -f origin main",
+    "then rm -rf node_modules",
+    "npm ci --no-audit was quicker",
+    "שָׁלוֹם לכולם",
+    "قرأت كِتَاب اليوم",
+    "हिन्दी सीखो",
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "number"),
+    [
+        # Beginnings and pieces of words that a sign holds together.
+        ("repo*", 0),
+        ("*eport*", 0),
+        ("users\\bob*", 0),
+        ("port", 0),
+        ("cond", 1),
+        ("*second*", 1),
+        ("second line", 1),
+        # Beginnings of what stands inside an identifier or a path, and of words without spaces.
+        ("schem*", 2),
+        ("login*", 2),
+        ("adapter*", 2),
+        ("base*", 2),
+        ("base.p*", 2),
+        ("adapters/ba*", 2),
+        ('"login schema"', None),
+        ("東京*", 3),
+        ("กรุง*", 4),
+        # Commands, as they are pasted.
+        ("git push -f origin main", 5),
+        ("rm -rf node_modules", 6),
+        ("npm ci --no-audit", 7),
+        ("--no-audit", 7),
+        # Points and vowel signs.
+        ("שלום", 8),
+        ("كتاب", 9),
+        ("हिन्दी", 10),
+        # Moments that are none everywhere.
+        ("after:0001-01-01T00:00:00+14:00 tokyo", None),
+        ("before:9999-12-31T23:59:59-14:00 tokyo", None),
+    ],
+)
+async def test_a_text_is_found_as_it_is_written(memory: Memory, query: str, number: int | None) -> None:
+    """By the beginnings and the pieces of its words, by the command in it, and without the points that may be left out."""
+    await say(memory, "t", *WRITTEN)
+    wanted = set[str]() if number is None else {WRITTEN[number][:80]}
+    assert await found(memory, query) & set(WRITTEN) == wanted
+
+
+async def test_a_vowel_sign_does_not_cut_a_word(memory: Memory) -> None:
+    """Words that share their consonants are others."""
+    await say(memory, "t", "हाथ धो लो", "होली कब है", "मेरा नाम")
+    assert await found(memory, "हिन्दी") == set()
+    assert await found(memory, "नाम") == {"मेरा नाम"}
+
+
+async def test_a_phrase_stands_in_an_identifier(memory: Memory) -> None:
+    """Signs between words are no words."""
+    await say(memory, "t", "the login_schema is new", "login and schema")
+    assert await found(memory, '"login schema"') == {"the login_schema is new"}
+    assert await found(memory, 'login -"login schema"') == {"login and schema"}

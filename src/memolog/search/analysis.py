@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from memolog.search.english import NUMBERS, STOP_WORDS, TIMES
-from memolog.search.words import LONGEST_WORD, folded, normal, terms_of_word, words_of
+from memolog.search.words import names_in, normal, plain_of, terms_of_word, words_of
 
 __all__ = ["ASKS", "NAMES_SOMETHING", "NUMBER", "STATES", "TIME", "Analysed", "analyse"]
 
@@ -41,7 +41,8 @@ class Analysed:
     terms: tuple[str, ...]
     """Each term, and marked with `^` and `^^` once more if it occurs often or very often."""
     words: frozenset[str]
-    """The different words as they are written, folded: what prefixes and parts of words are looked up in."""
+    """The different words as they are written, and the names inside longer ones, folded: what prefixes and parts of words are
+    looked up in."""
     length: int
     traits: int
 
@@ -51,12 +52,14 @@ def analyse(text: str) -> Analysed:
     text = normal(text[:_MOST_CHARACTERS])
     counts: dict[str, int] = {}
     words: set[str] = set()
+    names: set[str] = set()
     length = 0
     get = counts.get
     # Every word of every message passes here: what follows from the word alone is remembered.
     for word, times in Counter(words_of(text)).items():
-        plain, terms, is_empty = _known(word)
+        plain, terms, inside, is_empty = _known(word)
         words.add(plain)
+        names.update(inside)
         length += times
         if is_empty:
             times = 1  # noqa: PLW2901
@@ -64,17 +67,17 @@ def analyse(text: str) -> Analysed:
             counts[term] = get(term, 0) + times
     return Analysed(
         terms=_with_marks(counts),
-        words=frozenset(words),
+        words=frozenset(words | names),
         length=length,
         traits=_traits(text[:_LOOKED_AT], words),
     )
 
 
 @lru_cache(_REMEMBERED)
-def _known(word: str) -> tuple[str, tuple[str, ...], bool]:
-    """Return a word folded, its terms, and whether it is a function word: how often one occurs says nothing."""
-    plain = folded(word)
-    return plain[:LONGEST_WORD], terms_of_word(word), plain in STOP_WORDS
+def _known(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
+    """Return a word folded, its terms, the names in it, and whether it is a function word: how often one occurs says nothing."""
+    plain = plain_of(word)
+    return plain, terms_of_word(word), tuple(names_in(word)), plain in STOP_WORDS
 
 
 def _with_marks(counts: dict[str, int]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Knows calendars and wording. The present is given. What it finds is a preference
 import math
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from memolog.domain.moments import to_micros
@@ -91,6 +91,11 @@ def moment(text: str, now: datetime) -> Window | None:
     except ValueError:
         return None
     exact = exact if exact.tzinfo else exact.replace(tzinfo=now.tzinfo)
+    try:
+        exact.astimezone(UTC)
+    except OverflowError:
+        # The first and the last hours of the calendar are no moments everywhere.
+        return None
     return Window(exact, exact)
 
 

@@ -5,7 +5,7 @@ Knows operators, words and the shape of questions. Knows no index.
     "exact words"   must stand there in this order      role:user  thread:t1  task:T-7  source:observation
     auth*           words that begin like this          after:2024-03  before:2024-03-05
     *chem*          words that contain this
-    -draft          must not stand there                everything else: the more of it, the better
+    -draft          must not stand there                everything else: the more of it, the better; so are -f and --force
 """
 
 import re
@@ -18,7 +18,7 @@ from memolog.domain.message import ROLES
 from memolog.domain.search import SOURCES
 from memolog.search.dates import Window, moment, windows_in
 from memolog.search.english import STOP_WORDS
-from memolog.search.words import Word, folded, normal, parts_in_order, terms_of_word, words_of
+from memolog.search.words import Word, folded, normal, parts_in_order, plain_of, terms_of_word, words_of
 
 __all__ = ["MOST_WORDS", "Query", "Wish", "parse", "phrase_of"]
 
@@ -37,6 +37,8 @@ _PIECE: Final = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
+# After the first dash: an option of a command, which is looked for as often as the command.
+_OPTION: Final = re.compile(r"-|[A-Za-z]{1,2}$")
 _NO_SOURCE: Final = frozenset({"none"})
 """Where every source is excluded, nothing is found."""
 _QUESTION: Final = re.compile(
@@ -176,14 +178,14 @@ class _Found:
         if piece["key"] and self._filter(piece["key"].lower(), piece["quoted"] or piece["value"] or "", piece["minus"]):
             return
         plain = piece["plain"] or piece[0]
-        if piece["minus"]:
+        if piece["minus"] and not _OPTION.match(plain):
             self.without += [word for word in words_of(plain) if word not in self.without]
         elif len(plain) > 2 and plain.startswith("*") and plain.endswith("*"):  # noqa: PLR2004
-            self.insides += map(folded, words_of(plain))
+            self.insides += map(plain_of, words_of(plain))
         elif len(plain) > 1 and plain.endswith("*"):
             *others, last = words_of(plain) or [""]
             self.plain += others
-            self.prefixes += [folded(last)] if last else []
+            self.prefixes += [plain_of(last)] if last else []
         else:
             self.plain.append(plain)
             self.unquoted.append(plain)

@@ -24,10 +24,13 @@ __all__ = [
     "folded",
     "grams",
     "is_unspaced",
+    "names_in",
     "normal",
     "parts_in_order",
     "places_of",
+    "plain_of",
     "terms_of_word",
+    "whole_of",
     "words_of",
 ]
 
@@ -46,13 +49,16 @@ _REMEMBERED = 65_536
 # What holds an identifier together. Signs that belong to the sentence (a full stop at its end) are never inside a word.
 _ASCII: Final = re.compile(r"[A-Za-z0-9_]+(?:[./\\:@#+-]+[A-Za-z0-9_]+)*")
 _JOINTS: Final = "./\\:@#+-"
-_MARKS: Final = "\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0dff"
+# Points and vowel signs that may be left out; those of the Indic scripts may not.
+_POINTS: Final = "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u065f\u0670"
+_MARKS: Final = rf"{_POINTS}\u0900-\u0dff"
 _LETTER: Final = rf"[^\W{UNSPACED}]|[{_MARKS}]"
 _ANY: Final = re.compile(rf"([{UNSPACED}]+)|(?:{_LETTER})+(?:[./\\:@#+-]+(?:{_LETTER})+)*")
 _RUN: Final = re.compile(rf"[{UNSPACED}]")
-_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_PART: Final = re.compile(rf"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|(?:[^\W\d_A-Za-z]|[{_MARKS}])+")
 _SEGMENTS: Final = re.compile(r"[./\\:@#+-]+")
-_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+_JOINED: Final = re.compile(r"[./\\:@#+_-]+")
+_ACCENTS: Final = re.compile(f"[{_POINTS}]")
 
 Word = str
 """A piece of a text as it is written there: a word, an identifier, or a run of a script without spaces."""
@@ -111,19 +117,43 @@ def _characters(run: str) -> Iterator[str]:
     yield from run
 
 
+def plain_of(word: Word) -> str:
+    """Return a word as it is compared with others: folded, and a path with the slashes that most have."""
+    return folded(word).replace("\\", "/")[:LONGEST_WORD]
+
+
+def whole_of(word: Word) -> str:
+    """Return the term that stands for a word as it is written."""
+    return f"={plain_of(word)}"
+
+
 def _wholes(word: Word) -> Iterator[str]:
-    whole = folded(word).replace("\\", "/")
-    yield f"={whole[:LONGEST_WORD]}"
-    # A path is asked for by its last folders as often as by all of them.
-    for _ in range(_MOST_ENDS):
-        _, slash, whole = whole.partition("/")
-        if not slash:
-            break
-        yield f"={whole[:LONGEST_WORD]}"
+    yield whole_of(word)
+    yield from map(whole_of, _ends(word))
     # In `os.WriteFile` or `provider_test.go` there stands a name that is asked for alone.
     for segment in _SEGMENTS.split(word)[:_MOST_PARTS]:
         if "_" in segment or (segment != segment.lower() and _PART.fullmatch(segment) is None):
             yield f"={folded(segment)[:LONGEST_WORD]}"
+
+
+def _ends(word: Word) -> Iterator[str]:
+    """Yield the ends of a path: it is asked for by its last folders as often as by all of them."""
+    end = word.replace("\\", "/")
+    for _ in range(_MOST_ENDS):
+        _, slash, end = end.partition("/")
+        if not slash:
+            break
+        yield end
+
+
+def names_in(word: Word) -> Iterator[str]:
+    """Yield what a longer word is also known by, folded: the ends of a path, and the parts of an identifier."""
+    if not word.isalpha():
+        yield from map(plain_of, _ends(word))
+    if not word.isalpha() or not (word.islower() or word.istitle() or word.isupper()):
+        yield from (
+            plain_of(part) for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MOST_PARTS] if not part.isdigit()
+        )
 
 
 def _parts(word: Word) -> Iterator[str]:
@@ -135,7 +165,7 @@ def parts_in_order(word: Word) -> Sequence[str]:
     """Return what a word is made of, as it is written: characters where a script has no spaces, else what signs hold together."""
     if word.isalnum() and word.isascii():
         return (word,)
-    return word if is_unspaced(word) else [part for part in _SEGMENTS.split(word) if part]
+    return word if is_unspaced(word) else [part for part in _JOINED.split(word) if part]
 
 
 def grams(word: str) -> frozenset[str]:

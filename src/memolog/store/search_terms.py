@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from memolog.search.drafting import Posting
 from memolog.search.query import Wish
-from memolog.search.words import grams, is_unspaced, terms_of_word
+from memolog.search.words import grams, is_unspaced, terms_of_word, whole_of
 from memolog.store.scope import FIRST, LAST
 from memolog.store.sql import Script, load_queries
 
@@ -81,6 +81,8 @@ class Terms:
 
     def _wished(self, wish: Wish, lists: _Lists) -> Script[list[_Listed]]:
         """Return the terms of one word that occur at all; one that does not occur is looked for inside other words."""
+        if wish.prefix is not None and is_unspaced(wish.prefix):
+            return (yield from self._anywhere(wish))
         if wish.prefix is not None:
             rows = yield q.words_with_prefix(
                 scope_pk=self._scope_pk,
@@ -102,13 +104,16 @@ class Terms:
 
     def _asked_inside(self, wish: Wish, piece: str) -> Script[list[_Listed]]:
         if is_unspaced(piece):
-            # Its characters and pairs are terms by themselves, wherever they stand.
-            weighed = _weighed(wish)
-            return _listed((yield from self._lists(weighed)), weighed)
+            return (yield from self._anywhere(wish))
         if len(piece) < _SHORTEST_INSIDE:
             self._cut.append(f"*{piece}*")
             return []
         return (yield from self._inside(piece))
+
+    def _anywhere(self, wish: Wish) -> Script[list[_Listed]]:
+        """Return the terms of a run without spaces: its characters and pairs are terms by themselves, wherever they stand."""
+        weighed = _weighed(wish)
+        return _listed((yield from self._lists(weighed)), weighed)
 
     def _inside(self, piece: str) -> Script[list[_Listed]]:
         """Return the terms of words that contain a piece."""
@@ -192,7 +197,7 @@ def _affordable(found: Iterable[_Listed]) -> list[_Listed]:
 
 def _first(word: str) -> tuple[str, ...]:
     """Return what a known word may be indexed as: folded, it does not tell whether it was an identifier."""
-    return (*terms_of_word(word)[:1], f"={word}")
+    return (*terms_of_word(word)[:1], whole_of(word))
 
 
 def _weighed(wish: Wish) -> dict[str, float]:

@@ -127,7 +127,7 @@ async def recall(
     full: Annotated[bool, typer.Option("--full", help="All of each message, not a line or two.")] = False,
     tool: Annotated[str | None, typer.Option(help="Only calls and results of this tool.")] = None,
     part: Annotated[int | None, typer.Option(help="Only this part of each message, from 0.", min=0)] = None,
-    tokens: Annotated[int, typer.Option(help="The most tokens of a page.", min=50)] = 2_000,
+    tokens: Annotated[int, typer.Option(help="The most tokens of a page.", min=200)] = 2_000,
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended, or this one begins.")] = None,
 ) -> Answer:
     """Show the exact messages behind a reference, in pages. Exit code 1: there is nothing to show."""
