@@ -44,6 +44,7 @@ def test_in_a_long_text_the_rarest_words_are_shown() -> None:
     marker = Marker({"error": 1.0, "frobnic": 4.0})
     text = "error " * 10 + "x y z " * 5000 + " the frobnicate culprit is here " + "pad " * 100
     assert "the «frobnicate» culprit" in marker.snippet(text)
+    assert "the «frobnicate» culprit" in Marker({"error": 1.0, "frobnic": 1.0}).snippet(text)
     for before in range(19_900, 20_100, 7):
         text = f"frobnicate {'x' * (before - 12)} error and frobnicate {'pad ' * 100}"
         assert "«error» and «frobnicate»" in marker.snippet(text)

@@ -4,6 +4,7 @@ Knows words, terms and phrases. Never longer than asked for by more than one wor
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
@@ -34,6 +35,8 @@ _MOST_OTHERWISE = 250_000
 _MOST_READ_BY_WORD = 50_000
 _BEGINS = 3
 _NAME: Final = re.compile(r"\W")
+# Of terms that are equally rare elsewhere, the one that a text repeats says less of where to look in it.
+_SHADE, _MOST_SHADES = 1e-6, 10
 _OPEN, _CLOSE = "«", "»"
 _BEFORE = 40
 _SAME = 1e-9
@@ -88,6 +91,7 @@ class Marker:
         best, start, shown = 0.0, 0, list[_Hit]()
         sieve = _sieve(self._terms)
         most, left = self._all + self._phrase_worth * len(self._phrases), _MOST_HITS
+        most -= _SHADE * _MOST_SHADES * len(self._terms)
         # What stands across the border of two pieces is whole in the second.
         step = max(_LOOKED_AT - length, _LOOKED_AT // 2)
         for at in range(0, min(len(text), _MOST_CHARACTERS), step):
@@ -96,24 +100,30 @@ class Marker:
                 break
             quoted = [hit for hit in phrases if at <= hit[0] < at + _LOOKED_AT]
             words, here = self._words(piece, sieve)
-            if self._limit(here, quoted) <= best + _SAME:
+            worths = self._worths(words, here)
+            if self._limit(here, worths, quoted) <= best + _SAME:
                 continue
-            hits = _moved(self._hits(piece, words, here), at, len(piece), is_last=at + len(piece) == len(text))
+            hits = _moved(self._hits(piece, words, here), worths, at, len(piece), is_last=at + len(piece) == len(text))
             begins, worth = _start(sorted(hits + quoted), length)
             if worth > best + _SAME:
                 best, start, shown = worth, begins, hits
             left -= len(hits)
-            if left < 0 or best + _SAME >= most:
+            if left < 0 or best >= most:
                 break
         return start, shown
 
-    def _limit(self, here: AbstractSet[Word], quoted: Sequence[_Hit]) -> float:
+    def _worths(self, words: Sequence[Word], here: AbstractSet[Word]) -> dict[str, float]:
+        """Return what each term is worth in a piece of a long text."""
+        often = Counter(self._marked[word] for word in words if word in here)
+        return {term: worth - _SHADE * min(count, _MOST_SHADES) for (worth, term), count in often.items()}
+
+    def _limit(self, here: AbstractSet[Word], worths: Mapping[str, float], quoted: Sequence[_Hit]) -> float:
         """Return what a stretch with these words and phrases can be worth at most."""
         most = self._phrase_worth * len({hit[2] for hit in quoted})
         if any(map(is_unspaced, here)):
             # A run without spaces may hold any of the terms.
             return most + self._all
-        return most + sum(worth for worth, _ in {self._marked[word] for word in here})
+        return most + sum(worths.values())
 
     def _phrase_hits(self, text: str, longest: int) -> list[_Hit]:
         """Return where the phrases stand, each no longer than fits into a stretch."""
@@ -210,10 +220,10 @@ def _sieve(terms: Collection[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(short | {form for form in IRREGULAR if stem(form) in terms}))))
 
 
-def _moved(hits: Sequence[_Hit], by: int, size: int, *, is_last: bool) -> list[_Hit]:
+def _moved(hits: Sequence[_Hit], worths: Mapping[str, float], by: int, size: int, *, is_last: bool) -> list[_Hit]:
     """Return the hits of a piece as they stand in its text, without what may be a part of a word that the border cuts."""
     return [
-        (first + by, last + by, term, worth)
+        (first + by, last + by, term, worths.get(term, worth))
         for first, last, term, worth in hits
         if (first or not by) and (last < size or is_last)
     ]
