@@ -47,6 +47,8 @@ class Wanted:
     by: Literal["message", "thread"] = "message"
     explain: bool = False
     cursor: str | None = None
+    beside: bool = True
+    """Whether what stands beside a hit and holds no word of the query is a result too."""
 
 
 async def search_memory(
@@ -82,6 +84,7 @@ async def search_memory(
         total=len(scored),
         next=f"{reached}.{_mark(text, resource, wanted)}" if reached < len(scored) else None,
         terms=tuple(found.terms),
+        rarity=found.terms,
         left_out=found.left_out,
         behind=behind,
     )
@@ -182,7 +185,8 @@ async def _page(
     at = start
     while at < len(scored) and len(results) < wanted.limit:
         some = scored[at : at + min(_MOST_READ, wanted.limit - len(results))]
-        rows = await store.searching.rows(resource, [one.key for one in some])
+        keys = [one.key for one in some if wanted.beside or not one.is_beside]
+        rows = await store.searching.rows(resource, keys)
         for one in some:
             at += 1
             # What is not to be seen yet has no row: the next one takes its place.
