@@ -1,6 +1,7 @@
 """Earlier messages at the edge: off by default, found by what the user said last, stored nowhere."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from conftest import FakeClock
 from memolog import AssistantMessage, Config, Context, RecallConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.errors import StoreUnavailable
 from memolog.domain.message import NewMessage, ToolResultPart
+from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Event
 from memolog.runtime.memory import Memory
 
@@ -167,3 +169,68 @@ async def test_compacted_messages_are_found_in_their_own_words(memory: Memory) -
     found = recalled(await ask(memory, "What is the passport number of the cat?"))
     assert "The passport number of the cat is Z-4711." in found
     assert "own answer" not in found
+
+
+SECRET = "The wifi passphrase is bluegiraffe."
+LONG = (
+    f"Here are my notes. {'Nothing of interest happened. ' * 200}{SECRET} {'More of the same followed. ' * 200}The end."
+)
+
+
+async def test_a_long_message_is_shown_around_its_hit(memory: Memory) -> None:
+    """Neither its head nor its tail is what it was found for; what is left out before and behind is told."""
+    await fill(memory, with_=LONG)
+    for number, tokens in enumerate((300, 1_000, 10_000), start=1):
+        context = await ask(memory, "what is the wifi passphrase?", settings={"recall.tokens": tokens})
+        found = recalled(context)
+        assert SECRET in found
+        assert (" user: … " in found) == (found.count(" …\n") == 1) == (tokens < 10_000)
+        assert ("The end." in found) == ("Here are my notes." in found) == (tokens == 10_000)
+        assert (await memory.seen("t1", "alice", number)).render() == context.render()
+
+
+async def test_a_neighbour_that_was_hit_too_is_shown_around_its_hit(memory: Memory) -> None:
+    """In its few words it would not be there otherwise: no message is shown twice."""
+    store = (await memory.open()).store
+    said = [UserMessage("The wifi passphrase, the wifi passphrase!"), UserMessage(LONG)]
+    await store.messages.save("alice", "t1", [*said, *(UserMessage(f"Chatter {n}.") for n in range(9))])
+    assert SECRET in recalled(await ask(memory, "what is the wifi passphrase?"))
+
+
+async def test_an_older_record_is_built_as_it_was(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names no places: the middle of the message was left out then, and is now."""
+    await fill(memory, with_=LONG)
+    contexts = (await memory.open()).contexts
+    build = contexts.build
+
+    async def as_before(shown: Shown) -> Made:
+        made = await build(replace(shown, passages=tuple(replace(p, places={}) for p in shown.passages)))
+        return replace(made, record={name: value for name, value in made.record.items() if name != "recalled_at"})
+
+    monkeypatch.setattr(contexts, "build", as_before)
+    shown = await ask(memory, "what is the wifi passphrase?")
+    assert SECRET not in recalled(shown)
+    assert "The end." in recalled(shown)
+    monkeypatch.undo()
+    assert (await memory.seen("t1", "alice", 1)).render() == shown.render()
+
+
+async def test_what_only_stands_beside_a_hit_takes_no_place(memory: Memory) -> None:
+    """A question finds the messages around its words too; here each comes with its hit, so that every place is a hit's."""
+    store = (await memory.open()).store
+    said: list[NewMessage] = [
+        UserMessage("Hello."),
+        UserMessage("My passport and visa are in the blue box, I think."),
+        UserMessage("Good."),
+    ]
+    said += [UserMessage(f"Chatter {number}.") for number in range(20)]
+    said += [AssistantMessage("That passport business again, this time at the embassy of a country far away, was long.")]
+    said += [UserMessage(f"More chatter {number}.") for number in range(20)]
+    await store.messages.save("alice", "t1", said)
+    question = "Where are my passport and my visa?"
+    answer = await memory.search(question, "alice")
+    assert "passport" not in answer.results[1].content
+    found = recalled(await ask(memory, question, settings={"recall.neighbours": 0}))
+    assert "blue box" in found
+    assert "embassy" in found
+    assert "Hello." not in found

@@ -28,6 +28,14 @@ async def found(memory: Memory, query: str, *, limit: int = 50) -> set[str]:
     return {result.id for result in (await memory.search(query, RESOURCE, limit=limit)).results}
 
 
+async def test_a_snippet_shows_what_was_quoted(memory: Memory) -> None:
+    """By a query that wants it, and by a question that only names it."""
+    await say(memory, "t", f"car. {'red things. ' * 3}{'blah ' * 100} then we took the fast red car to town")
+    for query in ('"red car"', 'When did we take the "red car"?'):
+        (result,) = (await memory.search(query, RESOURCE)).results
+        assert "fast «red» «car» to town" in result.snippet
+
+
 # ---------------------------------------------------------------- much of it
 
 

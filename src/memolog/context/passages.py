@@ -3,21 +3,25 @@
 Knows how a hit is shown with what stands around it, within a number of tokens. Knows nothing of how it was found.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from memolog.context.dates import local
 from memolog.context.escape import fold
 from memolog.context.recalled import part_text
 from memolog.domain.message import FilePart, Message, ReasoningPart, ToolCallPart, ToolResultPart
-from memolog.tokens import TokenCounter, cut, cut_middle
+from memolog.tokens import TokenCounter, cut, cut_end, cut_middle
 
-__all__ = ["Passage", "passage_texts"]
+__all__ = ["Passage", "Place", "passage_texts", "said"]
 
 _NEIGHBOUR: Final = 240
 _LEAST: Final = 80
 _NAME: Final = 60
+_BEFORE, _AFTER = "… ", " …"
+
+Place: TypeAlias = tuple[int, int]
+"""The first character of what a message was found by, and the one after its last, in what is shown of the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,8 @@ class Passage:
     hit: int
     """The sequence number of the one that was found."""
     messages: tuple[Message, ...]
+    places: Mapping[int, Place] = field(default_factory=dict[int, Place])
+    """By sequence number, what must not be cut out of a message; of any other, the middle is."""
 
 
 def passage_texts(
@@ -49,9 +55,7 @@ def _text(passage: Passage, thread: str, budget: int, zone: str | None, counter:
     messages = passage.messages
     most = max(_LEAST, 4 * budget)
     while True:
-        text = "\n".join(
-            _line(message, thread, most if message.seq == passage.hit else _NEIGHBOUR, zone) for message in messages
-        )
+        text = "\n".join(_line(message, thread, _shown(message, passage, most), zone) for message in messages)
         if counter.count(text) <= budget:
             return text
         if most > _LEAST:
@@ -63,13 +67,36 @@ def _text(passage: Passage, thread: str, budget: int, zone: str | None, counter:
             return ""
 
 
-def _line(message: Message, thread: str, most: int, zone: str | None) -> str:
+def said(message: Message) -> str:
+    """Return all of a message that can be shown, as one line."""
+    return " ".join(filter(None, map(_said, message.parts)))
+
+
+def _shown(message: Message, passage: Passage, most: int) -> str:
+    text, most = said(message), most if message.seq == passage.hit else _NEIGHBOUR
+    place = passage.places.get(message.seq)
+    return cut_middle(text, most, " … ") if place is None else _around(text, place, most)
+
+
+def _around(text: str, place: Place, most: int) -> str:
+    """Return as much of a text as may be shown of it, with a place in the middle."""
+    if len(text) <= most:
+        return text
+    first, last = place
+    room = most - len(_BEFORE) - len(_AFTER)
+    start = min(first - max(0, room - (last - first)) // 2, len(text) - room)
+    rest = cut_end(text, len(text) - start) if start > 0 else text
+    shown = cut(rest, room)
+    before, after = _BEFORE if len(rest) < len(text) else "", _AFTER if len(shown) < len(rest) else ""
+    return f"{before}{shown}{after}"
+
+
+def _line(message: Message, thread: str, shown: str, zone: str | None) -> str:
     when = local(message.created_at, zone)
     clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
     speaker = f" {cut(fold(message.speaker), _NAME)}" if message.speaker else ""
     elsewhere = "" if message.thread == thread else ", in another conversation"
-    said = " ".join(filter(None, map(_said, message.parts)))
-    return f"({clock}{elsewhere}) {message.role}{speaker}: {cut_middle(said, most, ' … ')}"
+    return f"({clock}{elsewhere}) {message.role}{speaker}: {shown}"
 
 
 def _said(part: object) -> str:

@@ -58,6 +58,8 @@ class SearchAnswer:
     """Pass it as `cursor` for the results after these; None: there are no more."""
     terms: tuple[str, ...] = ()
     """What was looked for, rarest first."""
+    rarity: Mapping[str, float] = field(default_factory=dict[str, float])
+    """How much each of the terms counts for being rare."""
     left_out: tuple[str, ...] = ()
     """What was too common or too much to be looked for."""
     behind: int = 0

@@ -243,7 +243,7 @@ class Contexts:
             now=datetime.fromisoformat(record["now"]),
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
-            passages=await read_passages(self._store, resource, record.get("recalled", ())),
+            passages=await read_passages(self._store, resource, record),
             repeated_tokens=record.get("repeated_tokens"),
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
         )
@@ -332,6 +332,7 @@ def _record(
         "ephemeral": len(shown.ephemeral),
         "ephemeral_tokens": sum(count_message(message, view.counter) for message in shown.ephemeral),
         "recalled": [[p.messages[0].thread, p.hit, *(m.seq for m in p.messages)] for p in shown.passages],
+        "recalled_at": [[p.places.get(m.seq) for m in p.messages] for p in shown.passages],
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
         "trimmed": context.trimmed,
         "shortened": context.shortened,

@@ -7,15 +7,17 @@ one context and is stored nowhere; a search that fails leaves the context as it 
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from memolog.config import Config
 from memolog.context import is_compacted
 from memolog.context.pairs import is_question
-from memolog.context.passages import Passage
+from memolog.context.passages import Passage, Place, said
+from memolog.domain.codec import JsonObject
 from memolog.domain.message import Message
 from memolog.domain.observation import Span
 from memolog.runtime.searching import Wanted, search_memory
+from memolog.search.snippets import Marker
 from memolog.store import Store
 from memolog.store.snapshot import Snapshot
 from memolog.tokens import cut
@@ -45,9 +47,12 @@ async def find_passages(
         thread=snapshot.thread.id if settings.scope == "thread" else None,
         limit=settings.results + min(len(seen), _MOST_MORE),
         sources=("raw", "compacted"),
+        # What stands beside a hit comes with it.
+        beside=False,
     )
     query = _OPERATORS.sub(" ", cut(question.text, _QUERY_CHARACTERS))
     answer = await search_memory(store, config, query, snapshot.resource, wanted, now)
+    marker = Marker(answer.rarity)
     passages: list[Passage] = []
     for result in answer.results:
         if result.thread is None or result.seq is None or (result.thread, result.seq) in seen:
@@ -58,21 +63,30 @@ async def find_passages(
         shown = tuple(row for row in rows if _is_shown(row) and (row.thread, row.seq) not in seen)
         seen |= {(row.thread, row.seq) for row in shown}
         if any(row.seq == result.seq for row in shown):
-            passages.append(Passage(hit=result.seq, messages=shown))
+            passages.append(Passage(hit=result.seq, messages=shown, places=_places(shown, marker)))
         if len(passages) == settings.results:
             break
     return tuple(passages)
 
 
-async def read_passages(store: Store, resource: str, record: Sequence[Sequence[object]]) -> tuple[Passage, ...]:
-    """Return passages again, from the thread, the hit and the numbers that a context's record has of them."""
+async def read_passages(store: Store, resource: str, record: JsonObject) -> tuple[Passage, ...]:
+    """Return passages again, from the threads, the hits, the numbers and the places that a context's record has of them."""
+    recalled: list[list[Any]] = record.get("recalled", [])
+    # Older records have no places: the middle of a message was left out, whatever it was.
+    at: list[list[list[int] | None]] = record.get("recalled_at", [[] for _ in recalled])
     passages: list[Passage] = []
-    for thread, hit, *seqs in record:
-        numbers = [int(str(seq)) for seq in seqs]
-        rows = await store.messages.span(resource, str(thread), Span(first=min(numbers), last=max(numbers)))
-        shown = tuple(row for row in rows if _is_shown(row) and row.seq in numbers)
-        passages.append(Passage(hit=int(str(hit)), messages=shown))
+    for (thread, hit, *seqs), places in zip(recalled, at, strict=True):
+        rows = await store.messages.span(resource, thread, Span(first=min(seqs), last=max(seqs)))
+        shown = tuple(row for row in rows if _is_shown(row) and row.seq in seqs)
+        known: dict[int, Place] = {seq: (place[0], place[1]) for seq, place in zip(seqs, places, strict=False) if place}
+        passages.append(Passage(hit=hit, messages=shown, places=known))
     return tuple(passages)
+
+
+def _places(messages: Sequence[Message], marker: Marker) -> dict[int, Place]:
+    """Return where in messages the words of the question stand closest together."""
+    found = {message.seq: marker.place(said(message)) for message in messages}
+    return {seq: place for seq, place in found.items() if place is not None}
 
 
 def _tail(snapshot: Snapshot, config: Config) -> tuple[Message, ...]:

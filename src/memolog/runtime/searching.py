@@ -25,7 +25,6 @@ from memolog.search.texts import text_of_parts, text_of_task
 from memolog.store import Store
 from memolog.store.rows import message_from_row
 from memolog.store.scope import check_id, check_limit, page_key
-from memolog.store.searching import Found
 from memolog.store.sql import Row
 
 __all__ = ["Wanted", "index_more", "search_memory"]
@@ -48,6 +47,8 @@ class Wanted:
     by: Literal["message", "thread"] = "message"
     explain: bool = False
     cursor: str | None = None
+    beside: bool = True
+    """Whether what stands beside a hit and holds no word of the query is a result too."""
 
 
 async def search_memory(
@@ -76,12 +77,14 @@ async def search_memory(
         scored = await _with_phrases(store, resource, scored, query)
     if wanted.by == "thread":
         scored = best_of_threads(scored, found.scored.threads)
-    results, reached = await _page(store, resource, scored, start, found, wanted)
+    marker = Marker(found.terms, (*query.phrases, *query.named))
+    results, reached = await _page(store, resource, scored, start, marker, wanted)
     return SearchAnswer(
         results=tuple(results),
         total=len(scored),
         next=f"{reached}.{_mark(text, resource, wanted)}" if reached < len(scored) else None,
         terms=tuple(found.terms),
+        rarity=found.terms,
         left_out=found.left_out,
         behind=behind,
     )
@@ -175,15 +178,15 @@ def _holds(text: str, phrases: Sequence[str]) -> bool:
 
 
 async def _page(
-    store: Store, resource: str, scored: Sequence[Scored], start: int, found: Found, wanted: Wanted
+    store: Store, resource: str, scored: Sequence[Scored], start: int, marker: Marker, wanted: Wanted
 ) -> tuple[list[SearchResult], int]:
     """Return the results of a page, and the number of the first hit after it."""
     results: list[SearchResult] = []
     at = start
-    marker = Marker(found.terms)
     while at < len(scored) and len(results) < wanted.limit:
         some = scored[at : at + min(_MOST_READ, wanted.limit - len(results))]
-        rows = await store.searching.rows(resource, [one.key for one in some])
+        keys = [one.key for one in some if wanted.beside or not one.is_beside]
+        rows = await store.searching.rows(resource, keys)
         for one in some:
             at += 1
             # What is not to be seen yet has no row: the next one takes its place.

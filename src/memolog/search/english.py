@@ -6,7 +6,7 @@ Knows words in lower case. A text in another language passes through: its words 
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["NUMBERS", "STOP_WORDS", "TIMES", "stem"]
+__all__ = ["IRREGULAR", "NUMBERS", "STOP_WORDS", "TIMES", "stem"]
 
 _STOP_WORDS: Final = """
     a about above across after again against ago all along also although am among an and any are aren around as at be because
@@ -45,9 +45,10 @@ think thought; throw threw thrown; understand understood; wake woke woken; wear 
 child children; man men; woman women; foot feet; tooth teeth; mouse mice; person people; life lives; wife wives;
 knife knives; leaf leaves; good better best; bad worse worst
 """
-_IRREGULAR: Final = {
+IRREGULAR: Final = {
     form: words[0] for words in (line.split() for line in _FORMS.replace("\n", " ").split(";")) for form in words[1:]
 }
+"""By form, the word that it is a form of."""
 
 # The classic suffix rules: what stands before the suffix must hold at least one vowel-consonant group to be cut.
 _LONG: Final = (
@@ -96,7 +97,7 @@ _MOST_REMEMBERED = 100_000
 @lru_cache(_MOST_REMEMBERED)
 def stem(word: str) -> str:
     """Return what an English word shares with its other forms: `went` and `going` become `go`."""
-    word = _IRREGULAR.get(word, word)
+    word = IRREGULAR.get(word, word)
     # Only words of plain letters have English endings.
     if len(word) < _SHORTEST or not (word.isascii() and word.isalpha()):
         return word

@@ -92,6 +92,8 @@ class Scored(NamedTuple):
     score: float
     key: int
     parts: Mapping[str, float] = _NOTHING
+    is_beside: bool = False
+    """Whether it holds no word of the query: it is there for what stands beside it."""
 
 
 class Ranked(Sequence[Scored]):
@@ -139,7 +141,7 @@ class Ranked(Sequence[Scored]):
             raised = one
             if one.key in keys:
                 parts = {**one.parts, "phrase": WEIGHTS.phrase} if one.parts else _NOTHING
-                raised = Scored(one.score + WEIGHTS.phrase, one.key, parts)
+                raised = one._replace(score=one.score + WEIGHTS.phrase, parts=parts)
             closely.append(raised)
         closely.sort(key=itemgetter(0, 1), reverse=True)
         return Ranked(closely, self._drafted, self.threads)
@@ -196,7 +198,7 @@ def rank(
         own, around = found.own.get(key, 0.0), look.near.get(key, 0.0)
         if own or around:
             parts = look.parts(key, detail, own / look.own_max, around / look.near_max)
-            one = Scored(sum(parts.values()), key, parts if explain else _NOTHING)
+            one = Scored(sum(parts.values()), key, parts if explain else _NOTHING, not own)
             (scored if own or key // PLACE in look.asked else beside).append(one)
     scored += _after_their_hits(beside, scored)
     scored.sort(key=itemgetter(0, 1), reverse=True)
@@ -217,7 +219,7 @@ def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Itera
             yield one
         else:
             parts = {**one.parts, "beside": most - one.score} if one.parts else _NOTHING
-            yield Scored(most, one.key, parts)
+            yield one._replace(score=most, parts=parts)
 
 
 class _Look:
@@ -336,6 +338,6 @@ def best_of_threads(scored: Iterable[Scored], threads: Mapping[int, float]) -> l
     for thread, one in best.items():
         session = WEIGHTS.session * threads.get(thread, 0.0)
         parts = {**one.parts, "session": session} if one.parts else _NOTHING
-        found.append(Scored(one.score + session, one.key, parts))
+        found.append(one._replace(score=one.score + session, parts=parts))
     # Of equals, the one whose message came first.
     return sorted(found, key=itemgetter(0), reverse=True)

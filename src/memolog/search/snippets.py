@@ -1,15 +1,18 @@
 """The part of a text around the hits, with the hits marked.
 
-Knows words and terms. Never longer than asked for by more than one word.
+Knows words, terms and phrases. Never longer than asked for by more than one word. Knows nothing of where a text comes from.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Final, TypeAlias
 
+from memolog.search.english import IRREGULAR, stem
+from memolog.search.query import phrase_of
 from memolog.search.words import (
-    LONGEST_WORD,
     Word,
     folded,
     is_unspaced,
@@ -24,6 +27,16 @@ __all__ = ["Marker"]
 _LENGTH: Final = 240
 _LOOKED_AT = 20_000
 _MOST_CHARACTERS = 1_000_000
+# What a long text may cost: in one that repeats the words of the query without end, the first places decide.
+_MOST_HITS = 10_000
+_MOST_PHRASES = 1_000
+# Outside of ASCII words take four times as long: a better place than the first, or a phrase, is looked for up to here.
+_MOST_OTHERWISE = 250_000
+_MOST_READ_BY_WORD = 50_000
+_BEGINS = 3
+_NAME: Final = re.compile(r"\W")
+# Of terms that are equally rare elsewhere, the one that a text repeats says less of where to look in it.
+_SHADE, _MOST_SHADES = 1e-6, 10
 _OPEN, _CLOSE = "«", "»"
 _BEFORE = 40
 _SAME = 1e-9
@@ -36,16 +49,19 @@ _Hit: TypeAlias = tuple[int, int, str, float]
 class Marker:
     """Cuts and marks the texts of one answer: what a word is worth is looked up once for all of them."""
 
-    def __init__(self, terms: Mapping[str, float]) -> None:
-        """Take what was looked for, and how rare it is."""
+    def __init__(self, terms: Mapping[str, float], phrases: Collection[str] = ()) -> None:
+        """Take what was looked for and how rare it is, and the phrases (as `phrase_of` returns them) that it holds."""
         self._terms = terms
+        self._phrases = [phrase.split() for phrase in phrases]
+        # Words that stand as they were quoted are worth more than all words anywhere.
+        self._all = sum(terms.values())
+        self._phrase_worth = self._all + 1.0
         self._seen: set[Word] = set()
         self._marked: dict[Word, tuple[float, str]] = {}
 
     def snippet(self, text: str, length: int = _LENGTH) -> str:
         """Return the stretch of a text where the rarest terms stand closest together, each hit between « and »."""
-        hits = self._first_hits(text)
-        start = _start(hits, length)
+        start, hits = self._best(text, length)
         end = min(len(text), start + length)
         pieces = ["…" if start else ""]
         at = start
@@ -56,25 +72,88 @@ class Marker:
         pieces += [text[at:end], "…" if end < len(text) else ""]
         return " ".join("".join(pieces).split())
 
-    def _first_hits(self, text: str) -> list[_Hit]:
-        """Return the hits of the first stretch of a long text that has any."""
-        hits = self._hits(text[:_LOOKED_AT])
-        at = _LOOKED_AT
-        while not hits and at < min(len(text), _MOST_CHARACTERS):
-            # A word may stand across the border: the stretches overlap.
-            at -= LONGEST_WORD
-            found = self._hits(text[at : at + _LOOKED_AT])
-            hits = [(first + at, last + at, term, worth) for first, last, term, worth in found]
-            at += _LOOKED_AT
-        return hits
+    def place(self, text: str, length: int = _LENGTH) -> tuple[int, int] | None:
+        """Return from where to where the hits of the same stretch stand; None if the text has none."""
+        start, hits = self._best(text, length)
+        inside = [hit for hit in hits if hit[0] >= start and hit[1] <= start + length] or hits[:1]
+        return (inside[0][0], inside[-1][1]) if inside else None
 
-    def _hits(self, text: str) -> list[_Hit]:
-        """Return where the terms stand."""
-        marked, words = self._marked, words_of(text)
+    def _best(self, text: str, length: int) -> tuple[int, list[_Hit]]:
+        """Return where the best stretch begins, and the hits in it and around it."""
+        phrases = self._phrase_hits(text[:_MOST_CHARACTERS], length - _BEFORE) if self._phrases else []
+        if len(text) > _LOOKED_AT:
+            return self._best_of_long(text, phrases, length)
+        hits = self._hits(text, *self._words(text))
+        return _start(sorted(hits + phrases) if phrases else hits, length)[0], hits
+
+    def _best_of_long(self, text: str, phrases: Sequence[_Hit], length: int) -> tuple[int, list[_Hit]]:
+        """Return the same for a long text, piece by piece: where no piece can be better, none is looked at closely."""
+        best, start, shown = 0.0, 0, list[_Hit]()
+        sieve = _sieve(self._terms)
+        most, left = self._all + self._phrase_worth * len(self._phrases), _MOST_HITS
+        most -= _SHADE * _MOST_SHADES * len(self._terms)
+        # What stands across the border of two pieces is whole in the second.
+        step = max(_LOOKED_AT - length, _LOOKED_AT // 2)
+        for at in range(0, min(len(text), _MOST_CHARACTERS), step):
+            piece = text[at : at + _LOOKED_AT]
+            if shown and at > _MOST_OTHERWISE and not piece.isascii():
+                break
+            quoted = [hit for hit in phrases if at <= hit[0] < at + _LOOKED_AT]
+            words, here = self._words(piece, sieve)
+            worths = self._worths(words, here)
+            if self._limit(here, worths, quoted) <= best + _SAME:
+                continue
+            hits = _moved(self._hits(piece, words, here), worths, at, len(piece), is_last=at + len(piece) == len(text))
+            begins, worth = _start(sorted(hits + quoted), length)
+            if worth > best + _SAME:
+                best, start, shown = worth, begins, hits
+            left -= len(hits)
+            if left < 0 or best >= most:
+                break
+        return start, shown
+
+    def _worths(self, words: Sequence[Word], here: AbstractSet[Word]) -> dict[str, float]:
+        """Return what each term is worth in a piece of a long text."""
+        often = Counter(self._marked[word] for word in words if word in here)
+        return {term: worth - _SHADE * min(count, _MOST_SHADES) for (worth, term), count in often.items()}
+
+    def _limit(self, here: AbstractSet[Word], worths: Mapping[str, float], quoted: Sequence[_Hit]) -> float:
+        """Return what a stretch with these words and phrases can be worth at most."""
+        most = self._phrase_worth * len({hit[2] for hit in quoted})
+        if any(map(is_unspaced, here)):
+            # A run without spaces may hold any of the terms.
+            return most + self._all
+        return most + sum(worths.values())
+
+    def _phrase_hits(self, text: str, longest: int) -> list[_Hit]:
+        """Return where the phrases stand, each no longer than fits into a stretch."""
+        hits: list[_Hit] = []
+        parts = None if text.isascii() else _parts_of(text[:_MOST_READ_BY_WORD])
+        plain = text.lower() if parts is None else ""
+        for words in self._phrases:
+            found = _in_ascii(words, plain) if parts is None else _in_parts(words, parts)
+            hits += [
+                (first, min(last, first + longest), f"{words}", self._phrase_worth)
+                for first, last in islice(found, _MOST_PHRASES)
+            ]
+        return sorted(hits)
+
+    def _words(self, text: str, sieve: re.Pattern[str] | None = None) -> tuple[list[Word], AbstractSet[Word]]:
+        """Return the words of a text, and the different ones among them that are hits."""
+        words = words_of(text)
         # Most words are no hit, and most texts repeat words: only the different ones are looked at.
         here = set(words)
-        self._look_at(here.difference(self._seen), is_ascii=text.isascii())
-        here &= marked.keys()
+        new = here.difference(self._seen)
+        if sieve is not None:
+            self._seen |= new
+            new = {word for word in new if sieve.search(folded(normal(word)))}
+        self._look_at(new, is_ascii=text.isascii())
+        here &= self._marked.keys()
+        return words, here
+
+    def _hits(self, text: str, words: Sequence[Word], here: AbstractSet[Word]) -> list[_Hit]:
+        """Return where the terms stand."""
+        marked = self._marked
         if text.isascii():
             places = [(at, word) for word in here for at in places_of(word, text)]
             places.sort()
@@ -130,8 +209,60 @@ def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> 
     return found
 
 
-def _start(hits: list[_Hit], length: int) -> int:
-    """Return where the stretch begins whose different terms are worth most; of equals, the first."""
+def _sieve(terms: Collection[str]) -> re.Pattern[str]:
+    """Return what every word has that may stand for one of the terms: how the term begins, or an irregular form of it.
+
+    Analysing a word takes thirty times as long as this, and a long log holds tens of thousands that are all different.
+    """
+    begins = {_NAME.split(term.lstrip("="))[0] for term in terms}
+    # The last letter of a short stem may be another one in the word: `dai` stands for `day`.
+    short = {begin[: _BEGINS if len(begin) > _BEGINS else _BEGINS - 1] for begin in begins}
+    return re.compile("|".join(map(re.escape, sorted(short | {form for form in IRREGULAR if stem(form) in terms}))))
+
+
+def _moved(hits: Sequence[_Hit], worths: Mapping[str, float], by: int, size: int, *, is_last: bool) -> list[_Hit]:
+    """Return the hits of a piece as they stand in its text, without what may be a part of a word that the border cuts."""
+    return [
+        (first + by, last + by, term, worths.get(term, worth))
+        for first, last, term, worth in hits
+        if (first or not by) and (last < size or is_last)
+    ]
+
+
+def _in_ascii(words: Sequence[str], plain: str) -> Iterator[tuple[int, int]]:
+    """Yield where a phrase stands in an ASCII text of small letters."""
+    if all(word in plain for word in words):
+        between = r"[^a-z0-9_]+".join(map(re.escape, words))
+        yield from (hit.span() for hit in re.finditer(rf"(?<![a-z0-9_]){between}(?![a-z0-9_])", plain))
+
+
+def _in_parts(words: Sequence[str], parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield where a phrase stands in a text that is given by its parts."""
+    texts = [part for part, _, _ in parts]
+    for at, text in enumerate(texts):
+        if text == words[0] and texts[at : at + len(words)] == words:
+            yield parts[at][1], parts[at + len(words) - 1][2]
+
+
+def _parts_of(text: str) -> list[tuple[str, int, int]]:
+    """Return what phrases are made of, and where in a text each stands: characters of a run without spaces, else its word."""
+    words = words_of(text)
+    by_word = {word: phrase_of(word).split() for word in set(words)}
+    found: list[tuple[str, int, int]] = []
+    at = 0
+    for word in words:
+        at = text.index(word, at)
+        parts = by_word[word]
+        if len(parts) == len(word):
+            found += [(part, at + number, at + number + 1) for number, part in enumerate(parts)]
+        else:
+            found += [(part, at, at + len(word)) for part in parts]
+        at += len(word)
+    return found
+
+
+def _start(hits: Sequence[_Hit], length: int) -> tuple[int, float]:
+    """Return where the stretch begins whose different terms are worth most, and how much; of equals, the first."""
     best, start, worth, end = 0.0, 0, 0.0, 0
     inside: dict[str, int] = {}
     for first, _, term, weight in hits:
@@ -151,4 +282,4 @@ def _start(hits: list[_Hit], length: int) -> int:
         else:
             # A word longer than the stretch never entered it.
             end += 1
-    return start
+    return start, best

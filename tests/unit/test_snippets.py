@@ -1,0 +1,94 @@
+"""The stretch of a text that is shown for a hit: which one is chosen, what is marked, and that it stands there."""
+
+import random
+
+import pytest
+
+from conftest import counts
+from memolog.search.query import phrase_of
+from memolog.search.snippets import Marker
+from memolog.search.words import terms_of_word, words_of
+
+FAR = "and so on " * 100
+
+
+@pytest.mark.parametrize(
+    ("quoted", "before", "held"),
+    [
+        ("red car", "car. red things. red things. ", "the fast «red» «car» to town"),
+        ("state of the art", "the art of state. state, art. ", "a «state-of-the-art» thing"),
+        ("Café Noir", "noir, cafe, my ", "at the «café» «Noir» again"),
+        ("東京都", "京都と東京。", "来週«東京都»に行きます"),
+    ],
+)
+def test_a_stretch_with_what_was_quoted_wins(quoted: str, before: str, held: str) -> None:
+    """The same words in another order, more of them and earlier, do not."""
+    terms = {term: 1.0 for word in words_of(quoted) for term in terms_of_word(word) if term not in {"of", "the"}}
+    terms |= {f"={quoted.replace(' ', '-')}": 0.1}
+    shown = held.replace("«", "").replace("»", "")
+    text = before * 3 + FAR + shown
+    assert held in Marker(terms, (phrase_of(quoted),)).snippet(text)
+    assert held not in Marker(terms).snippet(text)
+    assert held in Marker(terms, (phrase_of(quoted),)).snippet(before * 3 + FAR * 40 + shown)
+
+
+def test_a_phrase_longer_than_the_stretch_is_shown_from_its_beginning() -> None:
+    """It cannot be shown whole."""
+    long = " ".join(f"word{number}" for number in range(100))
+    shown = Marker({"=word99": 9.0, "=word0": 1.0}, (phrase_of(long),)).snippet(f"word99 {FAR} {long} {FAR}")
+    assert "«word0» word1 word2" in shown
+
+
+def test_in_a_long_text_the_rarest_words_are_shown() -> None:
+    """However far behind the common ones they stand, and across the borders of what is read at once."""
+    marker = Marker({"error": 1.0, "frobnic": 4.0})
+    text = "error " * 10 + "x y z " * 5000 + " the frobnicate culprit is here " + "pad " * 100
+    assert "the «frobnicate» culprit" in marker.snippet(text)
+    assert "the «frobnicate» culprit" in Marker({"error": 1.0, "frobnic": 1.0}).snippet(text)
+    for before in range(19_900, 20_100, 7):
+        text = f"frobnicate {'x' * (before - 12)} error and frobnicate {'pad ' * 100}"
+        assert "«error» and «frobnicate»" in marker.snippet(text)
+
+
+def test_words_that_a_border_cuts_are_no_hits() -> None:
+    """A long text is read in pieces: the end of `smart` is not `art`."""
+    marker = Marker({"art": 1.0})
+    for before in range(19_600, 20_020):
+        assert "«" not in marker.snippet(f"{'-' * before}smartart {'pad ' * 100}")
+
+
+def test_in_a_long_text_the_same_words_are_hits_as_in_a_short_one() -> None:
+    """Irregular forms, identifiers and accents too."""
+    terms = {"go": 1.0, "dai": 1.0, "arger": 1.0, "=src/auth": 1.0, "user": 1.0, "京都": 1.0}
+    words = "went goes going day days Ärger SRC\\auth getUserById ＵＳＥＲＳ 京都"
+    short = Marker(terms).snippet(words)
+    assert short.count("«") == len(words.split())
+    assert short in Marker(terms).snippet("pad " * 6_000 + words)
+
+
+def any_text(chance: random.Random) -> str:
+    """Return words of many kinds, thrown together."""
+    words = ("red", "Car", "car", "state-of-the-art", "fooBar", "a/b.ts", "Ärger", "北京大学", "แมว", "İ", "ǆ", "ﬁne")
+    words += ("e\u0301", "\ud800", "\U0001f600", "«", "»", "…", "\n", "\t ", " ", " ", ".", "-", "_", "\x00")
+    return "".join(chance.choice(words) for _ in range(chance.randrange(120)))
+
+
+@pytest.mark.parametrize("times", [1, 300])
+def test_a_snippet_stands_in_its_text(times: int) -> None:
+    """It is a stretch of it, with white space folded, and with marks that open and close."""
+    chance = random.Random(times)
+    for _ in range(counts(400 if times == 1 else 20, 20_000 if times == 1 else 1_000)):
+        text = any_text(chance) * times + any_text(chance)
+        terms = {term: chance.random() for word in words_of(any_text(chance)) for term in terms_of_word(word)}
+        phrases = [phrase for phrase in (phrase_of(any_text(chance)[:9]), phrase_of("red car")) if phrase]
+        # The marks are to be told from those of the text.
+        text = text.replace("«", "").replace("»", "")
+        marker, length = Marker(terms, phrases), chance.choice((40, 60, 240))
+        shown = marker.snippet(text, length)
+        pieces = shown.replace("»", "«").split("«")
+        assert shown.count("«") == shown.count("»") == len(pieces) // 2
+        plain = "".join(pieces).strip("…").strip()
+        assert plain in " ".join(text.split())
+        place = marker.place(text, length)
+        assert (place is None) or (0 <= place[0] < place[1] <= len(text))
+        assert ("«" in shown) <= (place is not None)
