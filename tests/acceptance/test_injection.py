@@ -224,7 +224,9 @@ async def test_what_only_stands_beside_a_hit_takes_no_place(memory: Memory) -> N
         UserMessage("Good."),
     ]
     said += [UserMessage(f"Chatter {number}.") for number in range(20)]
-    said += [AssistantMessage("That passport business again, this time at the embassy of a country far away, was long.")]
+    said += [
+        AssistantMessage("That passport business again, this time at the embassy of a country far away, was long.")
+    ]
     said += [UserMessage(f"More chatter {number}.") for number in range(20)]
     await store.messages.save("alice", "t1", said)
     question = "Where are my passport and my visa?"

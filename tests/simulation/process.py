@@ -24,6 +24,8 @@ __all__ = ["PROCESS", "Host", "Process", "owned_tasks"]
 
 PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
 
+# A run makes a few hundred.
+_MOST_DECISIONS = 20_000
 _SAVES = {"messages.save", "store.save_and_snapshot"}
 
 
@@ -215,6 +217,11 @@ class Process:
             self.degraded.append(event)
         if isinstance(event, Decided):
             self._host.decisions[event.decision] += 1
+            if self._host.decisions.total() > _MOST_DECISIONS:
+                # Nothing else gets out of a loop that never comes to rest.
+                raise SystemExit(
+                    f"{_MOST_DECISIONS:,} decisions, the last by {self.name}: {event.decision}, {event.reason}"
+                )
             # What a turn may wait for is settled by the state that it saw, which may be mended a moment later.
             self.rests += event.reason.startswith("the observer is given a rest")
         host = self._host

@@ -505,5 +505,7 @@ def simulate(seed: int, steps: int = 200, *, verbose: bool = False) -> Outcome:
         path.write_bytes(template)
         with _one_order(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
             return runner.run(_live(seed, steps, str(path), verbose=verbose))
+    except SystemExit as endless:
+        raise Violation(seed, f"never comes to rest: {endless}", []) from endless
     finally:
         shutil.rmtree(folder, ignore_errors=True)
