@@ -1,0 +1,109 @@
+"""Where a search reads only so much, on every engine: what is asked for is found all the same, and what is missing is told."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Memory, UserMessage
+
+RESOURCE = "alice"
+NEW = datetime(2026, 3, 1, tzinfo=UTC)
+OLD = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+    """Return an open memory on each engine in turn."""
+    async with Memory(address, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a word be common that stands in more than twenty messages."""
+    monkeypatch.setattr("memolog.store.search_terms._MOST_A_TERM", 20)
+
+
+async def say(memory: Memory, thread: str, *texts: str) -> None:
+    """Save texts, each under itself as its id."""
+    kit = await memory.open()
+    await kit.store.messages.save(RESOURCE, thread, [UserMessage(text, id=text[:80]) for text in texts])
+
+
+async def found(memory: Memory, query: str) -> list[str]:
+    """Return the ids that a query finds."""
+    return [result.id for result in (await memory.search(query, RESOURCE)).results]
+
+
+# ---------------------------------------------------------------- common words
+
+
+async def say_alpha(memory: Memory) -> None:
+    """Save one old message of the user, and many new ones of the assistant, all with the same word."""
+    kit = await memory.open()
+    old = replace(UserMessage("alpha in gamma", id="old"), created_at=OLD)
+    new = [replace(AssistantMessage(f"alpha beta {n}", id=f"new {n}"), created_at=NEW) for n in range(60)]
+    await kit.store.messages.save(RESOURCE, "old", old)
+    await kit.store.messages.save(RESOURCE, "new", new)
+
+
+@pytest.mark.usefixtures("_short_lists")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "before:2026-02",
+        "role:user",
+        "-role:assistant",
+        "-thread:new",
+        "thread:old",
+        "-beta",
+        '-"alpha beta"',
+        '"in gamma"',
+    ],
+)
+async def test_a_filter_finds_what_is_old(memory: Memory, query: str) -> None:
+    """However many newer messages hold the word: filters look at all of them, not at the newest."""
+    await say_alpha(memory)
+    answer = await memory.search(f"alpha {query}", RESOURCE)
+    assert [result.id for result in answer.results] == ["old"]
+    assert (answer.total, answer.left_out) == (1, ())
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_a_word_alone_finds_all_that_holds_it(memory: Memory) -> None:
+    """Also as a phrase with a word that says nothing, and by thread."""
+    await say_alpha(memory)
+    answer = await memory.search("alpha", RESOURCE)
+    assert (answer.total, answer.left_out) == (61, ())
+    assert await found(memory, '"alpha in"') == ["old"]
+    answer = await memory.search("alpha", RESOURCE, by="thread")
+    assert {result.thread for result in answer.results} == {"old", "new"}
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_several_common_words_with_a_filter(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are looked for; what one of them does not need of the budget is there for the others."""
+    monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 110)
+    kit = await memory.open()
+    messages = [AssistantMessage(f"aardvark {n}") for n in range(70)] + [
+        AssistantMessage(f"zebra {n}") for n in range(30)
+    ]
+    await kit.store.messages.save(RESOURCE, "t", [UserMessage("old aardvark"), UserMessage("old zebra"), *messages])
+    answer = await memory.search("aardvark zebra role:user", RESOURCE)
+    assert {result.content for result in answer.results} == {"old aardvark", "old zebra"}
+    assert answer.left_out == ()
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_a_list_that_was_cut_is_told(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several common words the newest places of one are read; even what is read further has an end."""
+    await say_alpha(memory)
+    answer = await memory.search("alpha beta", RESOURCE)
+    assert answer.total == 21
+    assert answer.left_out == ("beta", "alpha")
+    monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 30)
+    answer = await memory.search("alpha role:user", RESOURCE)
+    assert (answer.total, answer.left_out) == (0, ("alpha",))
