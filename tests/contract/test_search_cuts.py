@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from conftest import FakeClock
-from memolog import AssistantMessage, Memory, UserMessage
+from memolog import AssistantMessage, Config, Memory, UserMessage
 
 RESOURCE = "alice"
 NEW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -107,3 +107,36 @@ async def test_a_list_that_was_cut_is_told(memory: Memory, monkeypatch: pytest.M
     monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 30)
     answer = await memory.search("alpha role:user", RESOURCE)
     assert (answer.total, answer.left_out) == (0, ("alpha",))
+
+
+# ---------------------------------------------------------------- phrases
+
+
+async def test_phrases_are_looked_for_in_many_messages(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only in the best few hundred; if there are more than are read, the answer says so."""
+    await say(memory, "t", "beta alpha", *(f"alpha beta {number}" for number in range(700)))
+    answer = await memory.search('"beta alpha"', RESOURCE)
+    assert ([result.id for result in answer.results], answer.left_out) == (["beta alpha"], ())
+    assert (await memory.search('"alpha beta"', RESOURCE)).total == 700
+    assert (await memory.search('alpha -"beta 5"', RESOURCE)).total == 700
+    monkeypatch.setattr("memolog.runtime.searching._MOST_CHECKED", 100)
+    assert (await memory.search('"alpha beta" -"beta 5"', RESOURCE)).left_out == ('"alpha beta"', '-"beta 5"')
+
+
+@pytest.mark.parametrize("guess", ["hunter2secret", "password hunter2secret"])
+async def test_a_phrase_does_not_tell_a_secret(memory: Memory, guess: str) -> None:
+    """Whether a guess is right makes no difference, wanted or not; beside the secret phrases are what they are."""
+    await say(memory, "t", "my password=Hunter2secret! fine", "a fine day")
+    assert set(await found(memory, f'fine "{guess}"')) == set()
+    assert len(await found(memory, f'fine -"{guess}"')) == 2
+    assert len(await found(memory, 'fine "my password"')) == 1
+    answer = await memory.search(f'When was it fine with "{guess}"?', RESOURCE, explain=True)
+    assert len(answer.results) == 2
+    assert not any("phrase" in result.parts for result in answer.results)
+
+
+async def test_without_redaction_every_phrase_is_found(address: str, clock: FakeClock) -> None:
+    """Then nothing is a secret."""
+    async with Memory(address, clock=clock, config=Config(redact=False)) as memory:
+        await say(memory, "t", "my password=Hunter2secret! fine")
+        assert len(await found(memory, '"password hunter2secret"')) == 1
