@@ -8,6 +8,9 @@ import pytest
 
 from conftest import FakeClock
 from memolog import AssistantMessage, Config, Memory, UserMessage
+from memolog.domain.errors import StoreError
+from memolog.search.texts import Redact
+from memolog.store.indexing import Indexing
 
 RESOURCE = "alice"
 NEW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -140,3 +143,69 @@ async def test_without_redaction_every_phrase_is_found(address: str, clock: Fake
     async with Memory(address, clock=clock, config=Config(redact=False)) as memory:
         await say(memory, "t", "my password=Hunter2secret! fine")
         assert len(await found(memory, '"password hunter2secret"')) == 1
+
+
+# ---------------------------------------------------------------- what changes meanwhile
+
+
+async def test_what_is_saved_while_the_index_is_brought_up_is_found(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search looks again if something waits in what it looks at."""
+    catch_up, late = Indexing.catch_up, ["a late whale", "a later whale"]
+
+    async def and_then_save(self: Indexing, resource: str, redact: Redact, *, most: int | None = None) -> int:
+        batches = await catch_up(self, resource, redact, most=most)
+        if late:
+            await say(memory, "other", late.pop())
+        return batches
+
+    monkeypatch.setattr(Indexing, "catch_up", and_then_save)
+    await say(memory, "t", "the blue whale")
+    answer = await memory.search("whale", RESOURCE)
+    assert (answer.total, answer.behind) == (3, 0)
+
+
+async def test_who_never_rests_is_not_waited_for(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer comes after some tries, and says that there is more."""
+    catch_up, saved = Indexing.catch_up, list[str]()
+
+    async def and_then_save(self: Indexing, resource: str, redact: Redact, *, most: int | None = None) -> int:
+        batches = await catch_up(self, resource, redact, most=most)
+        saved.append(f"whale {len(saved)}")
+        await say(memory, "other", saved[-1])
+        return batches
+
+    monkeypatch.setattr(Indexing, "catch_up", and_then_save)
+    await say(memory, "t", "the blue whale")
+    answer = await memory.search("whale", RESOURCE)
+    assert 1 < len(saved) < 10
+    assert (answer.total, answer.behind) == (len(saved), 1)
+
+
+async def test_nothing_is_looked_for_in_an_index_that_is_up(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search itself sees that nothing waits."""
+
+    async def never(_self: Indexing, _resource: str, _redact: Redact, *, most: int | None = None) -> int:
+        raise AssertionError(most)
+
+    await say(memory, "t", "the blue whale")
+    assert await found(memory, "whale") == ["the blue whale"]
+    monkeypatch.setattr(Indexing, "catch_up", never)
+    assert await found(memory, "whale") == ["the blue whale"]
+
+
+async def test_an_index_that_cannot_be_written_is_searched(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is indexed is found, and the answer says how many threads are behind."""
+
+    async def refuse(_self: Indexing, _resource: str, _redact: Redact, *, most: int | None = None) -> int:
+        raise StoreError(f"no space left, {most}", then="Make room.")
+
+    await say(memory, "t", "the blue whale")
+    assert await found(memory, "whale") == ["the blue whale"]
+    await say(memory, "t", "another whale")
+    await say(memory, "other", "a third whale")
+    monkeypatch.setattr(Indexing, "catch_up", refuse)
+    answer = await memory.search("whale", RESOURCE)
+    assert (answer.total, answer.behind) == (1, 2)
+    assert (await memory.search("whale thread:t", RESOURCE, thread="other")).behind == 2

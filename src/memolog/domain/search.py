@@ -59,6 +59,6 @@ class SearchAnswer:
     terms: tuple[str, ...] = ()
     """What was looked for, rarest first."""
     left_out: tuple[str, ...] = ()
-    """What was too common or too much to be looked for."""
+    """What was too common or too much to be looked for, or to be looked for everywhere."""
     behind: int = 0
-    """How many threads have messages that a read-only memory could not index."""
+    """How many threads have messages that could not be indexed, since the memory is read-only or others go on writing."""

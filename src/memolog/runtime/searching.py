@@ -38,6 +38,8 @@ _log = logging.getLogger("memolog")
 _MOST_CHECKED = 4_096
 _MOST_READ = 512
 _READ_AT_ONCE = 64
+# Somebody may change something while the index is brought up to date; who never rests is not waited for.
+_MOST_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +60,9 @@ async def search_memory(
 ) -> SearchAnswer:
     """Return one page of what a query finds."""
     start = _checked(text, resource, wanted)
-    behind = 0
-    try:
-        if config.read_only:
-            behind = await store.indexing.behind(resource)
-        else:
-            await index_more(store, config, resource)
-    except StoreError as error:
-        # Who cannot write may still read: what is indexed is found, and the answer says that there is more.
-        _log.info("the index cannot be brought up to date: %s", error)
-        behind = await store.indexing.behind(resource)
-    query = _narrowed(parse(text, now), wanted)
-    if query is None:
-        return SearchAnswer(results=(), total=0, behind=behind)
-    found = await store.searching.search(resource, query, explain=wanted.explain)
+    # What finds nothing brings the index up to date as well.
+    query = _narrowed(parse(text, now), wanted) or Query()
+    found = await _found(store, config, resource, query, explain=wanted.explain)
     scored: Sequence[Scored] = found.scored
     unread: tuple[str, ...] = ()
     if query.named:
@@ -87,8 +78,24 @@ async def search_memory(
         next=f"{reached}.{_mark(text, resource, wanted)}" if reached < len(scored) else None,
         terms=tuple(found.terms),
         left_out=(*found.left_out, *unread),
-        behind=behind,
+        behind=found.behind,
     )
+
+
+async def _found(store: Store, config: Config, resource: str, query: Query, *, explain: bool) -> Found:
+    """Return what the index finds, once it is up to date: what it looks at tells whether it is."""
+    tries = 0 if config.read_only else _MOST_TRIES
+    for _ in range(tries):
+        found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
+        if found is not None:
+            return found
+        try:
+            await index_more(store, config, resource)
+        except StoreError as error:
+            # Who cannot write may still read: what is indexed is found, and the answer says that there is more.
+            _log.info("the index cannot be brought up to date: %s", error)
+            break
+    return await store.searching.search(resource, query, explain=explain)
 
 
 async def index_more(store: Store, config: Config, resource: str, *, most: int | None = None) -> int:

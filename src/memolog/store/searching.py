@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, overload
 
 from memolog.domain.message import ROLES
 from memolog.domain.moments import to_micros
@@ -45,6 +45,8 @@ class Found:
     terms: dict[str, float] = field(default_factory=dict[str, float])
     """What was looked for, rarest first, and how rare it is."""
     left_out: tuple[str, ...] = ()
+    behind: int = 0
+    """How many threads have messages that are not indexed yet."""
 
 
 class Searching:
@@ -53,10 +55,30 @@ class Searching:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def search(self, resource: str, query: Query, *, explain: bool = False) -> Found:
-        """Return every hit of a query, the best first."""
+    @overload
+    async def search(self, resource: str, query: Query, *, explain: bool = False) -> Found: ...
+    @overload
+    async def search(
+        self, resource: str, query: Query, *, explain: bool = False, only_if_whole: Literal[True]
+    ) -> Found | None: ...
+    async def search(
+        self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
+    ) -> Found | None:
+        """Return every hit of a query, the best first; with `only_if_whole` None if something waits to be indexed."""
         check_id("resource", resource)
-        return await self._engine.read(lambda: _searching(resource, query, explain=explain))
+
+        def script() -> Script[Found | None]:
+            # Within the same snapshot: what changes a moment later is not missed by what is found.
+            waiting = yield q.any_behind(resource=resource)
+            if not any(waiting[0]):
+                return (yield from _searching(resource, query, explain=explain))
+            if only_if_whole:
+                return None
+            rows = yield q.count_behind(resource=resource)
+            found = yield from _searching(resource, query, explain=explain)
+            return replace(found, behind=rows[0][0])
+
+        return await self._engine.read(script)
 
     async def rows(self, resource: str, keys: Sequence[int]) -> dict[int, Row]:
         """Return the rows behind keys of the index: of messages, of observations, of tasks."""
