@@ -324,7 +324,6 @@ CASES: Final[dict[str, list[Call]]] = {
     "line_edits.reinstate": [lambda s, r, _: s.line_edits.reinstate(r, "line-1", render=render)],
     "line_edits.delete": [lambda s, r, _: s.line_edits.delete(r, "line-1", render=render)],
     "indexing.catch_up": [lambda s, r, _: s.indexing.catch_up(r, str)],
-    "indexing.behind": [lambda s, r, _: s.indexing.behind(r)],
     "searching.search": [
         lambda s, r, _: s.searching.search(r, QUERY),
         lambda s, r, _: s.searching.search(r, replace(QUERY, threads=frozenset({"secret"}))),

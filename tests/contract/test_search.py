@@ -115,6 +115,7 @@ async def test_a_quoted_title_in_a_question(memory: Memory) -> None:
 async def test_a_word_that_stands_everywhere(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a word with more hits than are read the newest are found, and a word to leave out is left out of all."""
     monkeypatch.setattr("memolog.store.search_terms._MOST_A_TERM", 5)
+    monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 5)
     texts = [f"whale whale whale whale {number}" for number in range(4)] + [f"whale song {n}" for n in range(8)]
     await say(memory, "t", *texts, "a quiet song")
     newest = await found(memory, "whale")

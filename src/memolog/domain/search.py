@@ -61,6 +61,6 @@ class SearchAnswer:
     rarity: Mapping[str, float] = field(default_factory=dict[str, float])
     """How much each of the terms counts for being rare."""
     left_out: tuple[str, ...] = ()
-    """What was too common or too much to be looked for."""
+    """What was too common or too much to be looked for, or to be looked for everywhere."""
     behind: int = 0
-    """How many threads have messages that a read-only memory could not index."""
+    """How many threads have messages that could not be indexed, since the memory is read-only or others go on writing."""

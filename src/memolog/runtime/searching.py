@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Literal
 from zlib import crc32
 
@@ -18,22 +19,27 @@ from memolog.domain.moments import from_micros
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
 from memolog.runtime.redacting import for_the_index
 from memolog.search.keys import TASK, place_of
-from memolog.search.query import Query, parse, phrase_of
+from memolog.search.phrases import stand_in
+from memolog.search.query import Query, parse
 from memolog.search.ranking import Ranked, Scored, best_of_threads
 from memolog.search.snippets import Marker
-from memolog.search.texts import text_of_parts, text_of_task
+from memolog.search.texts import Redact, text_of_parts, text_of_task
 from memolog.store import Store
 from memolog.store.rows import message_from_row
 from memolog.store.scope import check_id, check_limit, page_key
+from memolog.store.searching import Found
 from memolog.store.sql import Row
 
 __all__ = ["Wanted", "index_more", "search_memory"]
 
 _log = logging.getLogger("memolog")
 
-# So many hits are read to see whether a phrase stands in them; who quotes words quotes rare ones.
+# So many hits are read to see whether a phrase stands in them: about a second of reading.
+_MOST_CHECKED = 4_096
 _MOST_READ = 512
 _READ_AT_ONCE = 64
+# Somebody may change something while the index is brought up to date; who never rests is not waited for.
+_MOST_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +62,15 @@ async def search_memory(
 ) -> SearchAnswer:
     """Return one page of what a query finds."""
     start = _checked(text, resource, wanted)
-    behind = 0
-    try:
-        if config.read_only:
-            behind = await store.indexing.behind(resource)
-        else:
-            await index_more(store, config, resource)
-    except StoreError as error:
-        # Who cannot write may still read: what is indexed is found, and the answer says that there is more.
-        _log.info("the index cannot be brought up to date: %s", error)
-        behind = await store.indexing.behind(resource)
-    query = _narrowed(parse(text, now), wanted)
-    if query is None:
-        return SearchAnswer(results=(), total=0, behind=behind)
-    found = await store.searching.search(resource, query, explain=wanted.explain)
+    # What finds nothing brings the index up to date as well.
+    query = _narrowed(parse(text, now), wanted) or Query()
+    found = await _found(store, config, resource, query, explain=wanted.explain)
     scored: Sequence[Scored] = found.scored
+    unread: tuple[str, ...] = ()
     if query.named:
-        scored = await _favouring(store, resource, found.scored, query)
+        scored = await _favouring(store, config, resource, found.scored, query)
     if query.phrases or query.without_phrases:
-        scored = await _with_phrases(store, resource, scored, query)
+        scored, unread = await _with_phrases(store, config, resource, scored, query)
     if wanted.by == "thread":
         scored = best_of_threads(scored, found.scored.threads)
     marker = Marker(found.terms, (*query.phrases, *query.named))
@@ -85,9 +81,25 @@ async def search_memory(
         next=f"{reached}.{_mark(text, resource, wanted)}" if reached < len(scored) else None,
         terms=tuple(found.terms),
         rarity=found.terms,
-        left_out=found.left_out,
-        behind=behind,
+        left_out=(*found.left_out, *unread),
+        behind=found.behind,
     )
+
+
+async def _found(store: Store, config: Config, resource: str, query: Query, *, explain: bool) -> Found:
+    """Return what the index finds, once it is up to date: what it looks at tells whether it is."""
+    tries = 0 if config.read_only else _MOST_TRIES
+    for _ in range(tries):
+        found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
+        if found is not None:
+            return found
+        try:
+            await index_more(store, config, resource)
+        except StoreError as error:
+            # Who cannot write may still read: what is indexed is found, and the answer says that there is more.
+            _log.info("the index cannot be brought up to date: %s", error)
+            break
+    return await store.searching.search(resource, query, explain=explain)
 
 
 async def index_more(store: Store, config: Config, resource: str, *, most: int | None = None) -> int:
@@ -143,35 +155,47 @@ def _narrowed(query: Query, wanted: Wanted) -> Query | None:
 # ---------------------------------------------------------------- phrases
 
 
-async def _favouring(store: Store, resource: str, scored: Ranked, query: Query) -> Ranked:
+async def _favouring(store: Store, config: Config, resource: str, scored: Ranked, query: Query) -> Ranked:
     """Raise those of the best hits that hold what a question quotes."""
+    redact = for_the_index(config)
     keys = [one.key for one in scored[:_READ_AT_ONCE]]
     rows = await store.searching.rows(resource, keys)
-    return scored.favouring({key for key, row in rows.items() if _holds(_searched(key, row), query.named)})
+    return scored.favouring({key for key, row in rows.items() if _holds(_searched(key, row), query.named, redact)})
 
 
-async def _with_phrases(store: Store, resource: str, scored: Sequence[Scored], query: Query) -> list[Scored]:
+async def _with_phrases(
+    store: Store, config: Config, resource: str, scored: Sequence[Scored], query: Query
+) -> tuple[list[Scored], tuple[str, ...]]:
+    """Return the hits where phrases stand, or do not, as they should; and the phrases, if not every hit could be read."""
+    redact = for_the_index(config)
     kept: list[Scored] = []
-    for start in range(0, min(len(scored), _MOST_READ), _READ_AT_ONCE):
-        some = scored[start : start + _READ_AT_ONCE]
+    looked_at = list(islice(scored, _MOST_CHECKED))
+    for start in range(0, len(looked_at), _MOST_READ):
+        some = looked_at[start : start + _MOST_READ]
         rows = await store.searching.rows(resource, [one.key for one in some])
-        for one in some:
-            if one.key in rows:
-                text = _searched(one.key, rows[one.key])
-                if _holds(text, query.phrases) and not any(_holds(text, (not_it,)) for not_it in query.without_phrases):
-                    kept.append(one)
-    return kept
+        texts = {key: _searched(key, row) for key, row in rows.items()}
+        kept += [one for one in some if one.key in texts and _fits(texts[one.key], query, redact)]
+    if len(looked_at) == len(scored):
+        return kept, ()
+    wanted = (f'"{phrase.strip()}"' for phrase in query.phrases)
+    return kept, (*wanted, *(f'-"{phrase.strip()}"' for phrase in query.without_phrases))
 
 
-def _holds(text: str, phrases: Sequence[str]) -> bool:
-    """Tell whether all of some phrases stand in a text."""
-    # Most texts lack one of the words, which is seen much sooner than in which order they stand.
-    if text.isascii():
-        plain = text.lower()
-        if not all(word in plain for phrase in phrases for word in phrase.split()):
-            return False
-    words = phrase_of(text)
-    return all(phrase in words for phrase in phrases)
+def _fits(text: str, query: Query, redact: Redact) -> bool:
+    if query.phrases and not _holds(text, query.phrases, redact):
+        return False
+    return not any(_holds(text, (not_it,), redact) for not_it in query.without_phrases)
+
+
+def _holds(text: str, phrases: Sequence[str], redact: Redact) -> bool:
+    """Tell whether all of some phrases stand in a text as the index knows it.
+
+    Who guesses a secret must not learn that the guess was right.
+    """
+    if not stand_in(text, phrases):
+        return False
+    known = redact(text)
+    return known == text or stand_in(known, phrases)
 
 
 # ---------------------------------------------------------------- results

@@ -122,17 +122,26 @@ class Ranked(Sequence[Scored]):
 
     def __iter__(self) -> Iterator[Scored]:
         yield from self._closely
-        yield from self._others
+        scores, keys = self._others
+        yield from (Scored(scores[key], key) for key in keys)
 
     @overload
     def __getitem__(self, index: int) -> Scored: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Scored]: ...
     def __getitem__(self, index: int | slice) -> Scored | Sequence[Scored]:
-        end = index.stop if isinstance(index, slice) else index + 1
-        if end is not None and 0 <= end <= len(self._closely):
-            return self._closely[index]
-        return [*self._closely, *self._others][index]
+        # Of a long list only what is asked for is made.
+        chosen = range(self._length)[index]
+        if isinstance(chosen, int):
+            return self._at(chosen)
+        return [self._at(place) for place in chosen]
+
+    def _at(self, place: int) -> Scored:
+        if place < len(self._closely):
+            return self._closely[place]
+        scores, keys = self._others
+        key = keys[place - len(self._closely)]
+        return Scored(scores[key], key)
 
     def favouring(self, keys: AbstractSet[int]) -> Ranked:
         """Return the same hits, with some of the best raised: they hold what the question quotes."""
@@ -147,14 +156,16 @@ class Ranked(Sequence[Scored]):
         return Ranked(closely, self._drafted, self.threads)
 
     @cached_property
-    def _others(self) -> list[Scored]:
+    def _others(self) -> tuple[Mapping[int, float], Sequence[int]]:
+        """Return the scores and the order of those that were not looked at closely."""
         if self._drafted is None or len(self._closely) == self._length:
-            return []
+            return {}, ()
         every, seen = self._drafted.everything(), {one.key for one in self._closely}
+        rest = sorted((key for key in every if key not in seen), reverse=True)
+        rest.sort(key=every.__getitem__, reverse=True)
         # Their scores are on another scale, and so are put below.
         floor, best = min((one.score for one in self._closely), default=0.0), self._drafted.best or 1.0
-        rest = sorted((key for key in every if key not in seen), key=lambda key: (-every[key], -key))
-        return [Scored(min(floor, every[key] / best), key) for key in rest]
+        return {key: min(floor, every[key] / best) for key in rest}, rest
 
 
 def drafted(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Draft:

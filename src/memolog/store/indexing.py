@@ -92,16 +92,6 @@ class Indexing:
             batches += 1
         return batches
 
-    async def behind(self, resource: str) -> int:
-        """Return how many threads have messages that are not indexed yet."""
-        check_id("resource", resource)
-
-        def script() -> Script[int]:
-            rows = yield q.count_behind(resource=resource)
-            return rows[0][0]
-
-        return await self._engine.read(script)
-
 
 def reading_scope(resource: str) -> Script[int | None]:
     """Return the key that a resource has in the index."""

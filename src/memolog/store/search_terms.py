@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
@@ -29,6 +29,8 @@ _Lists: TypeAlias = Mapping[str, str]
 # What a term may cost, and what all may: about ten milliseconds of reading on a small machine.
 _MOST_A_TERM = 6_000
 _MOST_ROWS = 12_000
+# Where most of what is read is taken away again, or a word stands alone, a short list hides what is wanted: then so many rows.
+_MOST_FURTHER = 200_000
 # Looking a term up takes 25 microseconds, whether it occurs or not; scoring one takes longer.
 _MOST_LOOKED_UP = 1_024
 _MOST_SCORED = 512
@@ -50,13 +52,16 @@ class _Listed(NamedTuple):
     weight: float
     keys: str
     occurs: int
+    is_cut: bool
+    """There are more of them, all older."""
 
 
 class Terms:
     """Looks the words of one query up, in one scope, between two keys."""
 
-    def __init__(self, scope_pk: int, bounds: Bounds) -> None:
-        self._scope_pk, self._bounds = scope_pk, bounds
+    def __init__(self, scope_pk: int, bounds: Bounds, *, is_narrow: bool = False) -> None:
+        """Take where to look, and whether most of what is found will be taken away again."""
+        self._scope_pk, self._bounds, self._is_narrow = scope_pk, bounds, is_narrow
         self._insides = _MOST_INSIDE
         self._cut: list[str] = []
 
@@ -73,10 +78,13 @@ class Terms:
                 known = found.get(listed.term)
                 if known is None or known.weight < listed.weight:
                     found[listed.term] = listed
-        chosen = _affordable(found.values())
+        chosen = _affordable(found.values(), _MOST_ROWS)
+        if self._is_narrow or len(wishes) == 1:
+            chosen = yield from self._read_further(found.values())
         # Most of the work is reading lists: those of terms that are too common are not looked into.
         postings = yield from self._read_out(chosen)
         too_common = found.keys() - {posting.term for posting in postings}
+        self._cut += [listed.term for listed in chosen if listed.is_cut]
         return postings, (*sorted(too_common), *dict.fromkeys(self._cut))
 
     def _wished(self, wish: Wish, lists: _Lists) -> Script[list[_Listed]]:
@@ -132,8 +140,9 @@ class Terms:
         terms = dict.fromkeys((term for word in words[:_MOST_EXPANDED] for term in _first(word)), weight)
         return _listed((yield from self._lists(terms)), terms)
 
-    def _lists(self, terms: Iterable[str]) -> Script[_Lists]:
+    def _lists(self, terms: Iterable[str], most: int | None = None) -> Script[_Lists]:
         """Return where terms occur; one that does not is left out. One more than may be used tells that there are too many."""
+        most = _MOST_A_TERM if most is None else most
         wanted = {_quoted(self._scope_pk, term): term for term in terms}
         quoted, lists = list(wanted), dict[str, str]()
         for start in range(0, len(quoted), _TERMS_A_QUERY):
@@ -141,16 +150,36 @@ class Terms:
                 terms=quoted[start : start + _TERMS_A_QUERY],
                 first=self._bounds[0],
                 last=self._bounds[1],
-                most=_MOST_A_TERM + 1,
+                most=most + 1,
             )
             lists |= {wanted[term]: keys for term, keys in rows if keys and keys != "[]"}
         return lists
 
+    def _read_further(self, found: Collection[_Listed]) -> Script[list[_Listed]]:
+        """Return the rarest terms, with longer lists of those that were cut."""
+        chosen = _affordable([listed for listed in found if not listed.is_cut], _MOST_FURTHER)
+        left = _MOST_FURTHER - sum(listed.occurs for listed in chosen)
+        cut = sorted(listed for listed in found if listed.is_cut)[: left // _MOST_A_TERM]
+        longer = yield from self._longer(cut, left)
+        # What the shorter ones do not need is there for the others.
+        whole = [listed for listed in longer if not listed.is_cut]
+        if 0 < len(whole) < len(longer):
+            left -= sum(listed.occurs for listed in whole)
+            longer = [*whole, *(yield from self._longer([one for one in longer if one.is_cut], left))]
+        return sorted((*chosen, *longer), key=_rarest_first)
+
+    def _longer(self, cut: Sequence[_Listed], left: int) -> Script[list[_Listed]]:
+        """Read lists again, each as far as all of them may go."""
+        share = left // max(1, len(cut))
+        lists = yield from self._lists([listed.term for listed in cut], share)
+        return _listed(lists, {listed.term: listed.weight for listed in cut}, share)
+
     def _read_out(self, chosen: Sequence[_Listed]) -> Script[list[Posting]]:
         """Return terms with the documents that hold them, and those that hold them often."""
-        lists = yield from self._lists([f"{listed.term}{mark}" for listed in chosen for mark in ("^", "^^")])
+        most = max((_MOST_A_TERM, *(listed.occurs for listed in chosen)))
+        lists = yield from self._lists([f"{listed.term}{mark}" for listed in chosen for mark in ("^", "^^")], most)
         found: list[Posting] = []
-        for term, weight, listed, _ in chosen:
+        for term, weight, listed, *_ in chosen:
             keys, often, very_often = keys_in(listed), keys_in(lists.get(f"{term}^")), keys_in(lists.get(f"{term}^^"))
             # A list that was cut short begins later than these do.
             often, very_often = (some[bisect_left(some, keys[0]) :] for some in (often, very_often))
@@ -182,17 +211,20 @@ def keys_in(listed: str | None) -> list[int]:
     return keys
 
 
-def _affordable(found: Iterable[_Listed]) -> list[_Listed]:
+def _affordable(found: Iterable[_Listed], left: int) -> list[_Listed]:
     """Return the rarest terms, as many as a search may read."""
     chosen: list[_Listed] = []
-    left = _MOST_ROWS
-    for listed in sorted(found, key=lambda one: (one.occurs, one.term)):
-        is_too_common = listed.occurs > left or (chosen and listed.occurs > _MOST_A_TERM)
+    for listed in sorted(found, key=_rarest_first):
+        is_too_common = listed.occurs > left or (chosen and listed.is_cut)
         if is_too_common or len(chosen) == _MOST_SCORED:
             break
         chosen.append(listed)
         left -= listed.occurs
     return chosen
+
+
+def _rarest_first(listed: _Listed) -> tuple[int, str]:
+    return listed.occurs, listed.term
 
 
 def _first(word: str) -> tuple[str, ...]:
@@ -212,12 +244,14 @@ def _weighed(wish: Wish) -> dict[str, float]:
     return dict.fromkeys(pairs if len(terms) > 1 and pairs else terms, 1.0)
 
 
-def _listed(lists: _Lists, weighed: Mapping[str, float]) -> list[_Listed]:
-    return [
-        _Listed(term, weight, lists[term], lists[term].count(",") + 1)
-        for term, weight in weighed.items()
-        if term in lists
-    ]
+def _listed(lists: _Lists, weighed: Mapping[str, float], most: int | None = None) -> list[_Listed]:
+    most = _MOST_A_TERM if most is None else most
+    found: list[_Listed] = []
+    for term, weight in weighed.items():
+        if term in lists:
+            occurs = lists[term].count(",") + 1
+            found.append(_Listed(term, weight, lists[term], occurs, occurs > most))
+    return found
 
 
 def _quoted(scope_pk: int, term: str) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, overload
 
 from memolog.domain.message import ROLES
 from memolog.domain.moments import to_micros
 from memolog.domain.search import SOURCES
 from memolog.search.drafting import Draft, Posting, Stats
-from memolog.search.keys import OBSERVATION, PLACE, TASK, is_task
+from memolog.search.keys import OBSERVATION, PLACE, TASK, is_task, thread_of
 from memolog.search.query import Query, Wish
 from memolog.search.ranking import Detail, Ranked, drafted, rank
 from memolog.search.words import terms_of_word, words_of
@@ -45,6 +45,8 @@ class Found:
     terms: dict[str, float] = field(default_factory=dict[str, float])
     """What was looked for, rarest first, and how rare it is."""
     left_out: tuple[str, ...] = ()
+    behind: int = 0
+    """How many threads have messages that are not indexed yet."""
 
 
 class Searching:
@@ -53,10 +55,30 @@ class Searching:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def search(self, resource: str, query: Query, *, explain: bool = False) -> Found:
-        """Return every hit of a query, the best first."""
+    @overload
+    async def search(self, resource: str, query: Query, *, explain: bool = False) -> Found: ...
+    @overload
+    async def search(
+        self, resource: str, query: Query, *, explain: bool = False, only_if_whole: Literal[True]
+    ) -> Found | None: ...
+    async def search(
+        self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
+    ) -> Found | None:
+        """Return every hit of a query, the best first; with `only_if_whole` None if something waits to be indexed."""
         check_id("resource", resource)
-        return await self._engine.read(lambda: _searching(resource, query, explain=explain))
+
+        def script() -> Script[Found | None]:
+            # Within the same snapshot: what changes a moment later is not missed by what is found.
+            waiting = yield q.any_behind(resource=resource)
+            if not any(waiting[0]):
+                return (yield from _searching(resource, query, explain=explain))
+            if only_if_whole:
+                return None
+            rows = yield q.count_behind(resource=resource)
+            found = yield from _searching(resource, query, explain=explain)
+            return replace(found, behind=rows[0][0])
+
+        return await self._engine.read(script)
 
     async def rows(self, resource: str, keys: Sequence[int]) -> dict[int, Row]:
         """Return the rows behind keys of the index: of messages, of observations, of tasks."""
@@ -76,7 +98,8 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
     rows = [row for row in rows if bounds[1] > 0 or row[0] in (OBSERVATION, TASK)]
     stats = Stats(documents={row[0]: row[1] for row in rows}, lengths={row[0]: row[2] for row in rows})
     speakers = yield from _named_speakers(scope_pk, query)
-    postings, left_out = yield from Terms(scope_pk, bounds).reading(_without_names(query, speakers))
+    terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
+    postings, left_out = yield from terms.reading(_without_names(query, speakers))
     unwanted = yield from reading_unwanted(scope_pk, query.without)
     allowed = None
     if query.sources == _TASKS and stats.documents.get(OBSERVATION):
@@ -148,6 +171,17 @@ def _filters(query: Query) -> bool:
     return any(wanted) or any(excluded) or query.after is not None or query.before is not None
 
 
+def _is_narrow(query: Query) -> bool:
+    """Tell whether much of what is found may be taken away again, by more than the bounds."""
+    phrases = query.phrases or query.without_phrases
+    # What was said has places of its own, and a thread has one stretch of them: such a wish takes away little.
+    is_place = (not query.sources or query.sources >= _SAID) and (
+        not query.threads or (len(query.threads) == 1 and not _wants_others(query))
+    )
+    others = replace(query, sources=frozenset(), threads=frozenset())
+    return bool(phrases) or not is_place or _filters(others)
+
+
 def _passing(
     resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
 ) -> Script[frozenset[int]]:
@@ -172,9 +206,20 @@ def _passing(
         "tasks": sorted(query.tasks),
     }
     passing: set[int] = set()
-    for chunk in _chunks(sorted(keys - unwanted)):
+    left = _in_threads(keys - unwanted, values)
+    if not _filters(replace(query, without=(), threads=frozenset(), without_threads=frozenset())):
+        passing = {key for key in left if key > 0}
+    for chunk in _chunks(sorted(left - passing)):
         passing |= {row[0] for row in (yield q.allowed(docs=chunk, **values))}
     return frozenset(passing)
+
+
+def _in_threads(keys: AbstractSet[int], values: Values) -> AbstractSet[int]:
+    """Leave out messages of other threads: their keys tell, which is much cheaper than to look."""
+    wanted, unwanted = frozenset(values["thread_pks"]), frozenset(values["not_threads"])
+    if not values["any_thread"]:
+        keys = {key for key in keys if key < 0 or thread_of(key) in wanted}
+    return {key for key in keys if key < 0 or thread_of(key) not in unwanted} if len(unwanted) > 1 else keys
 
 
 # ---------------------------------------------------------------- a closer look

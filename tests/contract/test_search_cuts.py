@@ -1,0 +1,211 @@
+"""Where a search reads only so much, on every engine: what is asked for is found all the same, and what is missing is told."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, Memory, UserMessage
+from memolog.domain.errors import StoreError
+from memolog.search.texts import Redact
+from memolog.store.indexing import Indexing
+
+RESOURCE = "alice"
+NEW = datetime(2026, 3, 1, tzinfo=UTC)
+OLD = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+    """Return an open memory on each engine in turn."""
+    async with Memory(address, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a word be common that stands in more than twenty messages."""
+    monkeypatch.setattr("memolog.store.search_terms._MOST_A_TERM", 20)
+
+
+async def say(memory: Memory, thread: str, *texts: str) -> None:
+    """Save texts, each under itself as its id."""
+    kit = await memory.open()
+    await kit.store.messages.save(RESOURCE, thread, [UserMessage(text, id=text[:80]) for text in texts])
+
+
+async def found(memory: Memory, query: str) -> list[str]:
+    """Return the ids that a query finds."""
+    return [result.id for result in (await memory.search(query, RESOURCE)).results]
+
+
+# ---------------------------------------------------------------- common words
+
+
+async def say_alpha(memory: Memory) -> None:
+    """Save one old message of the user, and many new ones of the assistant, all with the same word."""
+    kit = await memory.open()
+    old = replace(UserMessage("alpha in gamma", id="old"), created_at=OLD)
+    new = [replace(AssistantMessage(f"alpha beta {n}", id=f"new {n}"), created_at=NEW) for n in range(60)]
+    await kit.store.messages.save(RESOURCE, "old", old)
+    await kit.store.messages.save(RESOURCE, "new", new)
+
+
+@pytest.mark.usefixtures("_short_lists")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "before:2026-02",
+        "role:user",
+        "-role:assistant",
+        "-thread:new",
+        "thread:old",
+        "-beta",
+        '-"alpha beta"',
+        '"in gamma"',
+    ],
+)
+async def test_a_filter_finds_what_is_old(memory: Memory, query: str) -> None:
+    """However many newer messages hold the word: filters look at all of them, not at the newest."""
+    await say_alpha(memory)
+    answer = await memory.search(f"alpha {query}", RESOURCE)
+    assert [result.id for result in answer.results] == ["old"]
+    assert (answer.total, answer.left_out) == (1, ())
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_a_word_alone_finds_all_that_holds_it(memory: Memory) -> None:
+    """Also as a phrase with a word that says nothing, and by thread."""
+    await say_alpha(memory)
+    answer = await memory.search("alpha", RESOURCE)
+    assert (answer.total, answer.left_out) == (61, ())
+    assert await found(memory, '"alpha in"') == ["old"]
+    answer = await memory.search("alpha", RESOURCE, by="thread")
+    assert {result.thread for result in answer.results} == {"old", "new"}
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_several_common_words_with_a_filter(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are looked for; what one of them does not need of the budget is there for the others."""
+    monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 110)
+    kit = await memory.open()
+    messages = [AssistantMessage(f"aardvark {n}") for n in range(70)] + [
+        AssistantMessage(f"zebra {n}") for n in range(30)
+    ]
+    await kit.store.messages.save(RESOURCE, "t", [UserMessage("old aardvark"), UserMessage("old zebra"), *messages])
+    answer = await memory.search("aardvark zebra role:user", RESOURCE)
+    assert {result.content for result in answer.results} == {"old aardvark", "old zebra"}
+    assert answer.left_out == ()
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_a_list_that_was_cut_is_told(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several common words the newest places of one are read; even what is read further has an end."""
+    await say_alpha(memory)
+    answer = await memory.search("alpha beta", RESOURCE)
+    assert answer.total == 21
+    assert answer.left_out == ("beta", "alpha")
+    monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 30)
+    answer = await memory.search("alpha role:user", RESOURCE)
+    assert (answer.total, answer.left_out) == (0, ("alpha",))
+
+
+# ---------------------------------------------------------------- phrases
+
+
+async def test_phrases_are_looked_for_in_many_messages(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only in the best few hundred; if there are more than are read, the answer says so."""
+    await say(memory, "t", "beta alpha", *(f"alpha beta {number}" for number in range(700)))
+    answer = await memory.search('"beta alpha"', RESOURCE)
+    assert ([result.id for result in answer.results], answer.left_out) == (["beta alpha"], ())
+    assert (await memory.search('"alpha beta"', RESOURCE)).total == 700
+    assert (await memory.search('alpha -"beta 5"', RESOURCE)).total == 700
+    monkeypatch.setattr("memolog.runtime.searching._MOST_CHECKED", 100)
+    assert (await memory.search('"alpha beta" -"beta 5"', RESOURCE)).left_out == ('"alpha beta"', '-"beta 5"')
+
+
+@pytest.mark.parametrize("guess", ["hunter2secret", "password hunter2secret"])
+async def test_a_phrase_does_not_tell_a_secret(memory: Memory, guess: str) -> None:
+    """Whether a guess is right makes no difference, wanted or not; beside the secret phrases are what they are."""
+    await say(memory, "t", "my password=Hunter2secret! fine", "a fine day")
+    assert set(await found(memory, f'fine "{guess}"')) == set()
+    assert len(await found(memory, f'fine -"{guess}"')) == 2
+    assert len(await found(memory, 'fine "my password"')) == 1
+    answer = await memory.search(f'When was it fine with "{guess}"?', RESOURCE, explain=True)
+    assert len(answer.results) == 2
+    assert not any("phrase" in result.parts for result in answer.results)
+
+
+async def test_without_redaction_every_phrase_is_found(address: str, clock: FakeClock) -> None:
+    """Then nothing is a secret."""
+    async with Memory(address, clock=clock, config=Config(redact=False)) as memory:
+        await say(memory, "t", "my password=Hunter2secret! fine")
+        assert len(await found(memory, '"password hunter2secret"')) == 1
+
+
+# ---------------------------------------------------------------- what changes meanwhile
+
+
+async def test_what_is_saved_while_the_index_is_brought_up_is_found(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search looks again if something waits in what it looks at."""
+    catch_up, late = Indexing.catch_up, ["a late whale", "a later whale"]
+
+    async def and_then_save(self: Indexing, resource: str, redact: Redact, *, most: int | None = None) -> int:
+        batches = await catch_up(self, resource, redact, most=most)
+        if late:
+            await say(memory, "other", late.pop())
+        return batches
+
+    monkeypatch.setattr(Indexing, "catch_up", and_then_save)
+    await say(memory, "t", "the blue whale")
+    answer = await memory.search("whale", RESOURCE)
+    assert (answer.total, answer.behind) == (3, 0)
+
+
+async def test_who_never_rests_is_not_waited_for(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer comes after some tries, and says that there is more."""
+    catch_up, saved = Indexing.catch_up, list[str]()
+
+    async def and_then_save(self: Indexing, resource: str, redact: Redact, *, most: int | None = None) -> int:
+        batches = await catch_up(self, resource, redact, most=most)
+        saved.append(f"whale {len(saved)}")
+        await say(memory, "other", saved[-1])
+        return batches
+
+    monkeypatch.setattr(Indexing, "catch_up", and_then_save)
+    await say(memory, "t", "the blue whale")
+    answer = await memory.search("whale", RESOURCE)
+    assert 1 < len(saved) < 10
+    assert (answer.total, answer.behind) == (len(saved), 1)
+
+
+async def test_nothing_is_looked_for_in_an_index_that_is_up(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search itself sees that nothing waits."""
+
+    async def never(_self: Indexing, _resource: str, _redact: Redact, *, most: int | None = None) -> int:
+        raise AssertionError(most)
+
+    await say(memory, "t", "the blue whale")
+    assert await found(memory, "whale") == ["the blue whale"]
+    monkeypatch.setattr(Indexing, "catch_up", never)
+    assert await found(memory, "whale") == ["the blue whale"]
+
+
+async def test_an_index_that_cannot_be_written_is_searched(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is indexed is found, and the answer says how many threads are behind."""
+
+    async def refuse(_self: Indexing, _resource: str, _redact: Redact, *, most: int | None = None) -> int:
+        raise StoreError(f"no space left, {most}", then="Make room.")
+
+    await say(memory, "t", "the blue whale")
+    assert await found(memory, "whale") == ["the blue whale"]
+    await say(memory, "t", "another whale")
+    await say(memory, "other", "a third whale")
+    monkeypatch.setattr(Indexing, "catch_up", refuse)
+    answer = await memory.search("whale", RESOURCE)
+    assert (answer.total, answer.behind) == (1, 2)
+    assert (await memory.search("whale thread:t", RESOURCE, thread="other")).behind == 2
