@@ -24,7 +24,7 @@ from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit
 from memolog.runtime.opening import overridden
 from memolog.runtime.patience import in_time
-from memolog.runtime.saying import Saying, checked
+from memolog.runtime.saying import Saying, checked, checked_usage
 from memolog.runtime.status import outage_of, windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
@@ -153,11 +153,7 @@ class Turn:
         them; None if that cannot be told, so that nothing is learned about counting.
         """
         self._check_open()
-        if usage is not None and not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"Usage is a Usage, not {type(usage).__name__}.",
-                then='Pass Usage(model="…", input_tokens=…, output_tokens=…).',
-            )
+        checked_usage(usage)
         self._model = model or (usage.model if usage else None) or self._model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             away = await self._still_away()

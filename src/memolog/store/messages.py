@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from memolog.domain.checking import check_message
 from memolog.domain.clock import Clock
 from memolog.domain.codec import dumps, object_text, pack
 from memolog.domain.errors import MessageConflict, MessageNotFound, MessageTooLarge, ThreadNotFound
@@ -19,7 +20,6 @@ from memolog.domain.message import (
     Message,
     NewMessage,
     Part,
-    check_message,
     continues,
     pairs_of,
     parts_to_json,
