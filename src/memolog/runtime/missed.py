@@ -42,6 +42,10 @@ class MissedContexts:
         ids = tuple(message.id for message in unsaved if message.id)
         self._waiting.append(_Missed(turn=turn, step=step, at=at, model=model, record=record, unsaved=ids))
 
+    def clear(self) -> None:
+        """Give the records up."""
+        self._waiting.clear()
+
     async def record(self, store: Store, resource: str, thread: str) -> None:
         """Record the contexts, now that their messages are saved."""
         while self._waiting:
