@@ -16,6 +16,7 @@ from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.domain.run import Usage
 from memolog.runtime import patience, rescuing
 from memolog.runtime.events import Degraded
+from memolog.testing import ScriptedModel
 
 HURRIED = replace(SMALL, busy_timeout=0.5)
 
@@ -267,6 +268,42 @@ async def test_closing_a_locked_database_tells_what_is_lost(tell: Open, file: st
         await ask(story, "one")
         with pytest.raises(NotSaved, match="1 message could not be saved"):
             await story.memory.aclose()
+
+
+async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: Open) -> None:
+    """Also while an observer is waited for: neither what was said is lost, nor does anything stay behind."""
+    story = tell(model=ScriptedModel(seconds=60))
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("word " * 900))
+    story.said.append("word " * 900)
+    assert (await story.memory.status(THREAD, RESOURCE)).running
+    with unwritable(await story.store()):
+        await ask(story, "one", "one-a")
+    store = await story.store()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(story.memory.aclose(), 0.5)
+    with pytest.raises(StoreClosed):
+        await store.threads.get(RESOURCE, THREAD)
+    await story.memory.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert await tell().stored() == story.said
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_closing_that_is_cancelled_is_finished_by_the_next(tell: Open) -> None:
+    """It tells what is lost; the store is closed already, and the third one is harmless."""
+    story = tell()
+    await story.chat(1)
+    store = await story.store()
+    with unwritable(store):
+        await ask(story, "one")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(story.memory.aclose(), 0.1)
+    with pytest.raises(StoreClosed):
+        await store.threads.get(RESOURCE, THREAD)
+    with pytest.raises(NotSaved, match=r"1 message could not be saved.*closing was cut short"):
+        await story.memory.aclose()
+    await story.memory.aclose()
 
 
 async def test_the_error_of_a_block_comes_first(tell: Open) -> None:

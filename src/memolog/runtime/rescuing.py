@@ -77,17 +77,21 @@ class Rescue:
             return error
         return None
 
-    async def try_now(self) -> None:
+    async def try_now(self, *, also_open: bool = False) -> None:
         """Try once, not for long; what is left after that is tried again in the background."""
-        if self._unsaved.waiting():
+        if self._unsaved.waiting(also_open=also_open):
             with contextlib.suppress(MemologError):
-                await in_time(self.save())
+                await in_time(self._tried(also_open=also_open))
 
-    async def at_last(self, patience: float) -> Exception | None:
-        """Save everything, also what open turns hold, trying for so long; returns what was in the way."""
+    async def stop(self) -> None:
+        """End what goes on in the background."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
+
+    async def at_last(self, patience: float) -> Exception | None:
+        """Save everything, also what open turns hold, trying for so long; returns what was in the way."""
+        await self.stop()
         loop = asyncio.get_running_loop()
         end, delay = loop.time() + patience, _FIRST_DELAY
         error: Exception | None = None

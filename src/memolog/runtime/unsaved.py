@@ -67,6 +67,8 @@ class Unsaved:
     def __init__(self) -> None:
         self.is_closed = False
         """The memory is closed: nothing more is taken."""
+        self.is_told = False
+        """The memory is closed, and whoever closed it was told what is lost."""
         self._held: dict[Held, None] = {}
 
     def __len__(self) -> int:
