@@ -6,10 +6,11 @@ import datetime as dt
 import math
 from collections import UserDict
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from acceptance.test_away import nowhere
 from acceptance.test_faults import RESOURCE, THREAD, Open, Story, unwritable
 from conftest import FakeClock
 from memolog import (
@@ -23,8 +24,11 @@ from memolog import (
     UserMessage,
 )
 from memolog.domain.errors import NotSaved
+from memolog.domain.message import parts_to_json
 from memolog.domain.run import Usage
+from memolog.runtime import away, contexts
 from memolog.runtime.events import Degraded
+from memolog.store import messages
 
 ODD_USAGE: dict[str, dict[str, Any]] = {
     "no tokens": {"input_tokens": None},
@@ -180,6 +184,53 @@ async def test_a_memory_that_is_closed_saves_what_stands_beside_an_odd_value(tel
     again = tell()
     rows = await (await again.store()).messages.after(RESOURCE, "another", 0)
     assert [row.text for row in rows] == ["three"]
+
+
+async def test_a_row_that_is_stored_already_is_shown(tell: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier release took a number for a tool's name, and bytes for a signature."""
+    story = tell()
+    parts = (
+        ToolResultPart(
+            call_id="c", content="found", name=cast("Any", 5), files=(FilePart(media_type=cast("Any", None)),)
+        ),
+        ReasoningPart(text="hm", signature=cast("Any", ["x"])),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(messages, "check_message", unchecked)
+        await (await story.store()).messages.save(
+            RESOURCE, THREAD, [NewMessage(role="tool", parts=parts[:1]), NewMessage(role="assistant", parts=parts[1:])]
+        )
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        context = await turn.prepare(UserMessage("hello"))
+    assert "found" in context.messages[0].text
+    assert context.messages[-1].text == "hello"
+    await story.memory.observe(THREAD, RESOURCE)
+    assert (await story.memory.status(THREAD, RESOURCE)).health == "ok"
+    assert not story.told(Degraded)
+
+
+def unchecked(message: NewMessage) -> str:
+    """Take a message as it is."""
+    return parts_to_json(message.parts)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_a_context_that_cannot_be_built(tell: Open, monkeypatch: pytest.MonkeyPatch, *, is_away: bool) -> None:
+    """The last resort builds nothing: the model is shown what was said."""
+
+    def broken(_: object) -> None:
+        raise TypeError("not today")
+
+    monkeypatch.setattr(contexts, "build", broken)
+    monkeypatch.setattr(away, "build", broken)
+    story = tell(instructions="Be brief.")
+    if is_away:
+        story.memory.address = nowhere()
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        context = await turn.prepare(UserMessage("one"), ephemeral=[UserMessage("once")])
+    assert context.system == "Be brief."
+    assert [message.text for message in context.messages] == ["one", "once"]
+    assert story.told(Degraded)
 
 
 async def test_a_conflict_is_given_up_alone(tell: Open) -> None:

@@ -257,7 +257,18 @@ def _field_to_json(name: str, value: object) -> object:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
+# What an earlier release took for a text without looking.
+_TEXTS: Final = ("name", "signature", "encrypted", "media_type", "url", "detail")
+
+
+def _with_texts(data: dict[str, object]) -> dict[str, object]:
+    """Return fields in which everything that should be a text is one: a stored row is shown, whatever it holds."""
+    odd = {name: dumps(data[name]) for name in _TEXTS if not isinstance(data.get(name), str | None)}
+    return {**data, **odd} if odd else data
+
+
 def _file_from_json(data: dict[str, object]) -> FilePart:
+    data = _with_texts({**data, "media_type": data.get("media_type") or ""})
     content = data.get("data")
     if isinstance(content, str):
         data = {**data, "data": base64.b64decode(content)}
@@ -266,12 +277,12 @@ def _file_from_json(data: dict[str, object]) -> FilePart:
 
 def _result_from_json(data: dict[str, object]) -> Part:
     files = cast("list[dict[str, object]]", data.get("files", []))
-    return ToolResultPart(**{**data, "files": tuple(_file_from_json(file) for file in files)})  # pyright: ignore[reportArgumentType]
+    return ToolResultPart(**{**_with_texts(data), "files": tuple(_file_from_json(file) for file in files)})  # pyright: ignore[reportArgumentType]
 
 
 _READERS: dict[str, Callable[[dict[str, object]], Part]] = {
     "text": lambda data: TextPart(**data),  # pyright: ignore[reportArgumentType]
-    "reasoning": lambda data: ReasoningPart(**data),  # pyright: ignore[reportArgumentType]
+    "reasoning": lambda data: ReasoningPart(**_with_texts(data)),  # pyright: ignore[reportArgumentType]
     "tool_call": lambda data: ToolCallPart(**data),  # pyright: ignore[reportArgumentType]
     "tool_result": _result_from_json,
     "file": _file_from_json,

@@ -3,12 +3,14 @@
 Knows what a record must hold so that the context can be built again: numbers and ids, no copies of what was said.
 """
 
+import logging
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memolog.config import Config
 from memolog.context import Context, GroupView, OtherThread, View, build, closed_cuts, is_compacted, working_memory_text
+from memolog.context.bare import bare
 from memolog.context.passages import Passage, passage_texts
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
@@ -26,6 +28,8 @@ from memolog.tasks.worth import edge_lines
 from memolog.tokens import TokenCounter, count_message
 
 __all__ = ["Contexts", "Made", "Shown", "as_message"]
+
+_log = logging.getLogger("memolog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +164,15 @@ class Contexts:
         read = snapshot.thread.last_seq if snapshot else 0
         known = tuple(m for m in snapshot.tail if m.state == "live") if snapshot else ()
         known += tuple(m for m in since if m.seq > read)
+        try:
+            return self._of_what_is_known(shown, known, unsaved)
+        except Exception:  # noqa: BLE001 - memory never breaks the agent
+            _log.exception("building a context failed in a way that it never should")
+            return Made(context=bare((*known, *unsaved), shown.ephemeral, self._instructions), record={})
+
+    def _of_what_is_known(self, shown: Shown, known: tuple[Message, ...], unsaved: Sequence[NewMessage]) -> Made:
+        snapshot = shown.snapshot
+        read = snapshot.thread.last_seq if snapshot else 0
         start = max((m.seq for m in known), default=read)
         fresh = tuple(as_message(m, start + i, shown.now, self._counter) for i, m in enumerate(unsaved, start=1))
         view = View(

@@ -227,7 +227,7 @@ class Turn:
             await self._degrade("preparing the context", error)
             said = self._said.not_saved(self._config)
             made = await self._without_saving(ephemeral, said)
-            if not self._config.read_only:
+            if made.record and not self._config.read_only:
                 missed = self._said.held.missed
                 missed.add(made.record, said, self.id, self.step, kit.clock.now(), self._model)
         return made
