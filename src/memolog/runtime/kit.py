@@ -40,6 +40,7 @@ class Kit:
 
     def __post_init__(self) -> None:
         self.rescue = Rescue(self.unsaved, self.store, self.core, clock=self.clock, book=self.book)
+        self.unsaved.rescue = self.rescue.begin
 
     async def factor(self, resource: str, model: str | None) -> float:
         """Return how many tokens the model counts for each of ours."""

@@ -4,7 +4,7 @@ Knows what of it is held, in which order it is saved, and what a repeated call m
 """
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 from memolog.config import Config
@@ -23,7 +23,7 @@ from memolog.store.scope import check_id
 from memolog.store.snapshot import Snapshot
 from memolog.store.usage import check_usage
 
-__all__ = ["Saying", "checked", "checked_usage"]
+__all__ = ["Saying", "checked_usage", "passed_along"]
 
 _LAST_DELAYS = (0.05, 0.2, 0.5)
 
@@ -77,7 +77,7 @@ class Saying:
         """Return messages with their ids and times, given now, so that a retry saves them once."""
         if self._repeatable is not None and messages and self._repeatable[0] == messages:
             return self._repeatable[1]
-        for message in checked(messages):
+        for message in _checked(messages):
             check_kinds(message)
         new_id = self.kit.store.new_id if self.kit else self._outside.new_id
         kept = [
@@ -191,7 +191,21 @@ def checked_usage(usage: Usage | None) -> None:
     check_usage(usage)
 
 
-def checked(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
+def passed_along(messages: NewMessage | Sequence[NewMessage]) -> tuple[NewMessage, ...]:
+    """Return what is shown in one request only, one message or several; refuses what could not be shown."""
+    several = (messages,) if isinstance(messages, NewMessage) else messages
+    if not isinstance(several, Iterable) or isinstance(several, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"`ephemeral` is a message or a list of them, not {type(messages).__name__}.",
+            then='Pass ephemeral=[UserMessage("…")].',
+        )
+    several = tuple(several)
+    for message in _checked(several):
+        check_kinds(message)
+    return several
+
+
+def _checked(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
     """Refuse what is no message."""
     for message in messages:
         if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]

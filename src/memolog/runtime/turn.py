@@ -24,7 +24,7 @@ from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit
 from memolog.runtime.opening import overridden
 from memolog.runtime.patience import in_time
-from memolog.runtime.saying import Saying, checked, checked_usage
+from memolog.runtime.saying import Saying, checked_usage, passed_along
 from memolog.runtime.status import outage_of, windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
@@ -63,7 +63,7 @@ class Turn:
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
-        self._is_over = False
+        self._is_begun = self._is_over = False
 
     @property
     def id(self) -> str:
@@ -76,6 +76,7 @@ class Turn:
 
     async def __aenter__(self) -> Self:
         await self._arrive()
+        self._is_begun = True
         return self
 
     async def _arrive(self) -> None:
@@ -95,7 +96,8 @@ class Turn:
 
     async def _still_away(self) -> Away | None:
         """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
-        if self._away is not None and self._away.is_time():
+        # Somebody else may have opened it meanwhile: then there is nothing to wait for.
+        if self._away is not None and (self._unsaved.rescue or self._away.is_time()):
             await self._arrive()
         return self._away
 
@@ -120,13 +122,13 @@ class Turn:
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
         finally:
             self._said.held.is_over = True
-            if self._away is None:
-                self._kit.rescue.begin()
+            if self._unsaved.rescue:
+                self._unsaved.rescue()
 
     # ------------------------------------------------------------ steps
 
     async def prepare(
-        self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
+        self, *messages: NewMessage, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
         """Save what is new and return what the model should see now.
 
@@ -137,7 +139,7 @@ class Turn:
         self.step += 1
         self._model = model or self._model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
-            away, shown = await self._still_away(), tuple(checked(ephemeral))
+            away, shown = await self._still_away(), passed_along(ephemeral)
             with self._said.saying(messages, self._config) as fresh:
                 if away:
                     return away.context(self._said.not_saved(self._config), shown)
@@ -197,7 +199,7 @@ class Turn:
     def _check_open(self, *, may_be_withdrawn: bool = False) -> None:
         if self._unsaved.is_closed:
             raise StoreClosed
-        if not self.id or self._is_over:
+        if not self._is_begun or self._is_over:
             raise InputError("This turn is not open.", then="Use it inside its `async with` block.")
         if self._said.held.is_withdrawn and not may_be_withdrawn:
             raise InputError(
