@@ -215,7 +215,8 @@ class Turn:
             self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, self._config)
             self._adopt_overrides(snapshot)
             if self._config.read_only:
-                snapshot = kit.contexts.including(snapshot, self._said.held.messages, self._shown(snapshot, ()))
+                held = self._said.held.messages
+                snapshot = await kit.contexts.including(snapshot, held, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
             if self._config.observe and not self._config.read_only:
                 snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
@@ -247,7 +248,7 @@ class Turn:
             self._snapshot = read = await in_time(self._said.read(self._kit, self._config))
             self._adopt_overrides(read)
             withdrawn = self._unsaved.withdrawn_of(self.resource, self.thread)
-            whole = contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn)
+            whole = await in_time(contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn))
             made = await in_time(contexts.build(self._shown(whole, ephemeral)))
             known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
             return replace(made, record={**made.record, "degraded": True, "shown": known})
