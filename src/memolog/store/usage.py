@@ -23,8 +23,8 @@ __all__ = ["Ledger", "UsageLine", "check_usage", "summing_spent"]
 q = load_queries("usage")
 
 _NANO = 1_000_000_000
-# Far above any request, and far below what a sum of millions of them could no longer hold.
-_MOST_TOKENS = 10**12
+# Far above any request, and far below what a sum of thousands of them could no longer hold.
+_MOST_TOKENS = 10**15
 _MOST_COST = 10**6
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
