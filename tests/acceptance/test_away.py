@@ -69,6 +69,19 @@ async def test_a_database_that_comes_back_within_a_turn(
         assert await stored(memory) == ["one", "two", "three"]
 
 
+async def test_a_database_that_somebody_else_opens_within_a_turn(address: str, clock: FakeClock) -> None:
+    """What the turn said is saved when it ends, however soon; nobody need close the memory for it."""
+    memory = Memory(nowhere(), clock=clock)
+    async with memory.turn("t1", "alice") as turn, memory.turn("t1", "alice") as unseen:
+        await turn.prepare(UserMessage("one"))
+        await unseen.prepare(UserMessage("two"))
+        memory.address = address
+        await memory.open()
+    async with memory:
+        assert sorted(await stored(memory)) == ["one", "two"]
+        assert (await memory.status("t1", "alice")).unsaved == 0
+
+
 async def test_a_discarded_turn_leaves_nothing(clock: FakeClock) -> None:
     """What was taken back is not saved later either."""
     memory = Memory(nowhere(), clock=clock)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.domain.run import Usage
 from memolog.runtime import patience, rescuing
 from memolog.runtime.events import Degraded
+from memolog.store import Store
+from memolog.testing import ScriptedModel
 
 HURRIED = replace(SMALL, busy_timeout=0.5)
 
@@ -151,6 +153,60 @@ async def test_the_next_turn_sees_what_is_not_saved(tell: Open) -> None:
     await story.recovers()
 
 
+@contextlib.contextmanager
+def mute(store: Store) -> Generator[None]:
+    """Let nothing be written, nor anything be read."""
+    read, store.engine.read = store.engine.read, failing
+    try:
+        with unwritable(store):
+            yield
+    finally:
+        store.engine.read = read
+
+
+async def failing(*_: object, **__: object) -> Any:
+    """Answer nothing."""
+    raise StoreUnavailable("The database answers nothing.", then="Try again.")
+
+
+@pytest.mark.parametrize("outage", [contextlib.nullcontext, unwritable, mute])
+async def test_what_is_said_again_is_shown_once(tell: Open, outage: Any) -> None:
+    """A message that was stored, and has grown since, looks the same whether the database can be written, read, or neither."""
+    story = tell()
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("asked", id="m1"))
+        await turn.record(AssistantMessage(["hello"], id="m2"))
+        await turn.prepare()
+        with outage(await story.store()):
+            again = AssistantMessage(["hello", "grown"], id="m2")
+            context = await turn.prepare(UserMessage("asked", id="m1"), again, UserMessage("more", id="m3"))
+            assert [message.text for message in context.messages] == ["asked", "hello\n\ngrown", "more"]
+            await turn.record(AssistantMessage(["yes"], id="m4"))
+            context = await turn.prepare(AssistantMessage(["yes", "no"], id="m4"))
+            assert [message.text for message in context.messages][-2:] == ["more", "yes\n\nno"]
+    await story.memory.settled()
+    assert await story.stored() == ["asked", "hello", "grown", "more", "yes", "no"]
+
+
+@pytest.mark.parametrize("outage", [contextlib.nullcontext, unwritable])
+async def test_what_the_log_covers_and_is_said_again_is_not_shown(tell: Open, outage: Any) -> None:
+    """It is told by the log; it does not stand after what is newer. What was shown can be built again."""
+    story = tell()
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("asked", id="m1"))
+        await turn.record(AssistantMessage("told", id="m2"))
+    await story.memory.observe(THREAD, RESOURCE)
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        with outage(await story.store()):
+            context = await turn.prepare(
+                UserMessage("asked", id="m1"), AssistantMessage("told", id="m2"), UserMessage("new")
+            )
+    assert [message.text for message in context.tail] == ["new"]
+    await story.memory.settled()
+    seen = await story.memory.seen(THREAD, RESOURCE, 2)
+    assert [message.text for message in seen.tail] == ["new"]
+
+
 async def test_what_is_left_is_saved_with_the_next_write(tell: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it failed before: any turn that can save shows that the database is there."""
     # The next try of its own is a long time away.
@@ -267,6 +323,42 @@ async def test_closing_a_locked_database_tells_what_is_lost(tell: Open, file: st
         await ask(story, "one")
         with pytest.raises(NotSaved, match="1 message could not be saved"):
             await story.memory.aclose()
+
+
+async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: Open) -> None:
+    """Also while an observer is waited for: neither what was said is lost, nor does anything stay behind."""
+    story = tell(model=ScriptedModel(seconds=60))
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("word " * 900))
+    story.said.append("word " * 900)
+    assert (await story.memory.status(THREAD, RESOURCE)).running
+    with unwritable(await story.store()):
+        await ask(story, "one", "one-a")
+    store = await story.store()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(story.memory.aclose(), 0.5)
+    with pytest.raises(StoreClosed):
+        await store.threads.get(RESOURCE, THREAD)
+    await story.memory.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert await tell().stored() == story.said
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_closing_that_is_cancelled_is_finished_by_the_next(tell: Open) -> None:
+    """It tells what is lost; the store is closed already, and the third one is harmless."""
+    story = tell()
+    await story.chat(1)
+    store = await story.store()
+    with unwritable(store):
+        await ask(story, "one")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(story.memory.aclose(), 0.1)
+    with pytest.raises(StoreClosed):
+        await store.threads.get(RESOURCE, THREAD)
+    with pytest.raises(NotSaved, match=r"1 message could not be saved.*closing was cut short"):
+        await story.memory.aclose()
+    await story.memory.aclose()
 
 
 async def test_the_error_of_a_block_comes_first(tell: Open) -> None:

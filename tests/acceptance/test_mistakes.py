@@ -36,6 +36,12 @@ async def _turn(memory: Memory, **options: object) -> None:
         await turn.prepare(UserMessage("hello"))
 
 
+async def _unentered(memory: Memory) -> None:
+    turn = memory.turn("t1", "alice")
+    turn.id = "mine"
+    await turn.prepare(UserMessage("hello"))
+
+
 def _made(make: Callable[[Any], NewMessage], content: object) -> NewMessage:
     return make(content)
 
@@ -58,6 +64,17 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
         InputError,
         "UserMessage",
     ),
+    "a number for this request only": (
+        lambda m: _prepare(m, UserMessage("hello"), ephemeral=5),
+        InputError,
+        "message or a list",
+    ),
+    "a role that is none for this request only": (
+        lambda m: _prepare(m, ephemeral=[NewMessage(role="bogus", parts=())]),  # pyright: ignore[reportArgumentType]
+        InputError,
+        "is not a role",
+    ),
+    "a turn outside of its block": (_unentered, InputError, "async with"),
     "usage as a dict": (lambda m: _record(m, {"input_tokens": 3}), InputError, "Usage"),
     "a zone that nobody knows": (lambda m: _turn(m, zone="Mars/Phobos"), InputError, "Europe/Lisbon"),
     "a setting that is fixed": (lambda m: _turn(m, settings={"durability": "full"}), ConfigError, "durability"),
@@ -112,6 +129,13 @@ async def test_a_mistake_is_refused_and_the_next_call_works(name: str) -> None:
         async with memory.turn("t1", "alice") as turn:
             context = await turn.prepare(UserMessage("and now"))
         assert context.messages[-1].text == "and now"
+
+
+async def test_one_message_for_this_request_only() -> None:
+    """It need not stand in a list."""
+    async with Memory(":memory:") as memory, memory.turn("t1", "alice") as turn:
+        context = await turn.prepare(UserMessage("hello"), ephemeral=UserMessage("once"))
+        assert [message.text for message in context.messages] == ["hello", "once"]
 
 
 def test_a_configuration_as_a_dict() -> None:

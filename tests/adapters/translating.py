@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from memolog import NewMessage
 from memolog.context import Block, Context, ContextMessage
-from memolog.domain.message import check_message, parts_from_json
+from memolog.domain.checking import check_message
+from memolog.domain.message import parts_from_json
 
 __all__ = ["JSON_VALUES", "context_of", "exact", "through_the_store"]
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import memolog.domain
 from conftest import FakeClock, counts, weigh
+from memolog.domain.checking import check_message
 from memolog.domain.codec import check_json, decode, dumps, encode, loads, object_text, pack, unpack
-from memolog.domain.message import NewMessage, Part, check_message, parts_from_json, parts_to_json
+from memolog.domain.message import NewMessage, Part, parts_from_json, parts_to_json
 from memolog.domain.moments import from_micros, to_micros
 from memolog.store import Store, rows
 from property.strategies import VALUES, ids, json_objects, json_values, moments, new_messages, parts, texts

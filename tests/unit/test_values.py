@@ -12,6 +12,7 @@ from typing import Any, get_args
 import pytest
 
 import memolog.domain
+from memolog.domain.checking import check_message
 from memolog.domain.codec import check_json, decode, dumps, encode, loads, object_text, pack, unpack
 from memolog.domain.errors import EmptyId, InputError, NotJson, UnknownRole
 from memolog.domain.message import (
@@ -29,7 +30,6 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
     UserMessage,
-    check_message,
     continues,
     pairs_of,
     parts_from_json,

@@ -314,7 +314,7 @@ def _notes(
         if isinstance(part, ToolResultPart) and (index, place) not in owners:
             is_second = part.call_id in names and (index, place) not in late
             words = REPEATED_RESULT if is_second else LATE_RESULT
-            tool = part.name or names.get(part.call_id) or f"call {part.call_id}"
+            tool = str(part.name or names.get(part.call_id) or f"call {part.call_id}")
             text = f"{words.format(tool=one_line(tool))}\n{_late_result(part, tool)}"
             yield replace(piece, role="user", parts=(TextPart(text=text), *part.files), synthetic=True)
 

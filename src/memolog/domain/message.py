@@ -8,12 +8,10 @@ import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from types import UnionType
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from memolog.domain.codec import JsonObject, JsonValue, check_json, dumps, loads, nothing, text_to_json
-from memolog.domain.errors import InputError, NotJson, UnknownRole
-from memolog.domain.zones import check_zone
+from memolog.domain.codec import JsonObject, JsonValue, dumps, loads, nothing, text_to_json
+from memolog.domain.errors import InputError, NotJson
 
 __all__ = [
     "ROLES",
@@ -32,7 +30,6 @@ __all__ = [
     "ToolResultPart",
     "UnknownPart",
     "UserMessage",
-    "check_message",
     "continues",
     "pairs_of",
     "parts_from_json",
@@ -260,7 +257,18 @@ def _field_to_json(name: str, value: object) -> object:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
+# What an earlier release took for a text without looking.
+_TEXTS: Final = ("name", "signature", "encrypted", "media_type", "url", "detail")
+
+
+def _with_texts(data: dict[str, object]) -> dict[str, object]:
+    """Return fields in which everything that should be a text is one: a stored row is shown, whatever it holds."""
+    odd = {name: dumps(data[name]) for name in _TEXTS if not isinstance(data.get(name), str | None)}
+    return {**data, **odd} if odd else data
+
+
 def _file_from_json(data: dict[str, object]) -> FilePart:
+    data = _with_texts({**data, "media_type": data.get("media_type") or ""})
     content = data.get("data")
     if isinstance(content, str):
         data = {**data, "data": base64.b64decode(content)}
@@ -269,12 +277,12 @@ def _file_from_json(data: dict[str, object]) -> FilePart:
 
 def _result_from_json(data: dict[str, object]) -> Part:
     files = cast("list[dict[str, object]]", data.get("files", []))
-    return ToolResultPart(**{**data, "files": tuple(_file_from_json(file) for file in files)})  # pyright: ignore[reportArgumentType]
+    return ToolResultPart(**{**_with_texts(data), "files": tuple(_file_from_json(file) for file in files)})  # pyright: ignore[reportArgumentType]
 
 
 _READERS: dict[str, Callable[[dict[str, object]], Part]] = {
     "text": lambda data: TextPart(**data),  # pyright: ignore[reportArgumentType]
-    "reasoning": lambda data: ReasoningPart(**data),  # pyright: ignore[reportArgumentType]
+    "reasoning": lambda data: ReasoningPart(**_with_texts(data)),  # pyright: ignore[reportArgumentType]
     "tool_call": lambda data: ToolCallPart(**data),  # pyright: ignore[reportArgumentType]
     "tool_result": _result_from_json,
     "file": _file_from_json,
@@ -289,53 +297,6 @@ def _part_from_json(data: dict[str, object]) -> Part:
 
 
 # ---------------------------------------------------------------- rules
-
-
-def check_message(message: NewMessage) -> str:
-    """Return the parts as JSON text; refuses an unknown role and values that JSON would change."""
-    if message.role not in ROLES:
-        raise UnknownRole(message.role, ROLES)
-    for name, value in (("speaker", message.speaker), ("zone", message.zone)):
-        if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"The {name} is a string, not {type(value).__name__}.", then="Pass its text, or None.")
-    if message.zone:
-        check_zone(message.zone)
-    for part in message.parts:
-        if not isinstance(part, _KINDS):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise NotJson("A part", f"{type(part).__name__} is no part")
-        if isinstance(part, ToolResultPart) and not all(isinstance(file, FilePart) for file in part.files):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise NotJson("A tool result", "one of its files is no FilePart")
-    # Encoding finds what is circular or too deep, so that the closer look after it always ends.
-    text = parts_to_json(message.parts)
-    for part in message.parts:
-        _check_part(part)
-    return text
-
-
-def _check_part(part: Part) -> None:
-    check_json("What a part carries as extra", part.extra)
-    match part:
-        case ToolCallPart():
-            _check_type("The id of a tool call", part.id, str)
-            _check_type("The name of a tool", part.name, str)
-            check_json("The arguments of a tool call", part.arguments)
-        case ToolResultPart():
-            _check_type("The call that a tool result answers", part.call_id, str)
-            check_json("The content of a tool result", part.content)
-            for file in part.files:
-                _check_part(file)
-        case UnknownPart():
-            check_json("An unknown part", part.data)
-        case FilePart():
-            _check_type("The data of a file", part.data, bytes | None)
-        case TextPart() | ReasoningPart():
-            _check_type("A text", part.text, str)
-
-
-def _check_type(where: str, value: object, kind: type[str] | UnionType) -> None:
-    # Text and bytes look alike in JSON: the wrong one of them would come back as the other.
-    if not isinstance(value, kind):
-        raise NotJson(where, f"{type(value).__name__} is not what it is made of")
 
 
 def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part, ...] | None:

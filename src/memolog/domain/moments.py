@@ -17,6 +17,11 @@ _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 def to_micros(moment: datetime) -> int:
     """Return the microseconds since 1970; refuses a moment without a zone, since it names no moment."""
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"A time is a datetime, not {type(moment).__name__}.",
+            then="Pass an aware datetime, for example datetime.now(timezone.utc).",
+        )
     if moment.tzinfo is None:
         raise InputError(
             f"The time {moment.isoformat()} has no zone.",

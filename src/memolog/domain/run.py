@@ -5,13 +5,14 @@ Knows which moves a run may make, in one table. Knows no clock: a lease ends at 
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from memolog.domain.codec import JsonObject, nothing
 from memolog.domain.observation import Span
 
 __all__ = [
     "RUN_MOVES",
+    "USAGE_KINDS",
     "Calibration",
     "KeptPrompt",
     "Lease",
@@ -25,6 +26,7 @@ __all__ = [
 RunKind: TypeAlias = Literal["observe", "reflect"]
 RunStatus: TypeAlias = Literal["running", "done", "failed", "abandoned"]
 UsageKind: TypeAlias = Literal["turn", "observe", "reflect", "other"]
+USAGE_KINDS: Final[tuple[str, ...]] = get_args(UsageKind)
 
 RUN_MOVES: Final[dict[RunStatus, frozenset[RunStatus]]] = {
     # A failed run may be tried again under the same row: its span and inputs are fixed.

@@ -5,11 +5,13 @@ it. Knows nothing of logs: without the database there is none to show.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from memolog.config import Config
 from memolog.context import Context, View, build
+from memolog.context.bare import bare
 from memolog.domain.clock import Clock
 from memolog.domain.errors import StoreError
 from memolog.domain.message import NewMessage
@@ -19,6 +21,8 @@ from memolog.runtime.unsaved import Held, Unsaved
 from memolog.tokens import TokenCounter
 
 __all__ = ["Away", "Outside", "dated"]
+
+_log = logging.getLogger("memolog")
 
 # Often enough for a database that restarts, seldom enough that an agent does not wait for one that is gone at every step.
 _RETRY_SECONDS = 5.0
@@ -77,6 +81,13 @@ class Away:
 
     def context(self, said: Sequence[NewMessage], ephemeral: Sequence[NewMessage]) -> Context:
         """Return what the model can be shown: what this process knows to have been said in the thread."""
+        try:
+            return self._built(said, ephemeral)
+        except Exception:  # noqa: BLE001 - memory never breaks the agent
+            _log.exception("building a context failed in a way that it never should")
+            return bare(said, ephemeral, self._outside.instructions)
+
+    def _built(self, said: Sequence[NewMessage], ephemeral: Sequence[NewMessage]) -> Context:
         now = self._outside.clock.now()
         counter = self._outside.counter
         tail = tuple(as_message(message, number, now, counter) for number, message in enumerate(said, start=1))

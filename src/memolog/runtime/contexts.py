@@ -3,12 +3,14 @@
 Knows what a record must hold so that the context can be built again: numbers and ids, no copies of what was said.
 """
 
+import logging
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memolog.config import Config
 from memolog.context import Context, GroupView, OtherThread, View, build, closed_cuts, is_compacted, working_memory_text
+from memolog.context.bare import bare
 from memolog.context.passages import Passage, passage_texts
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
@@ -19,6 +21,7 @@ from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
 from memolog.runtime.views import repeated_tokens
 from memolog.store import Store
+from memolog.store.growth import additions, grown_by_id
 from memolog.store.logs import OtherTail
 from memolog.store.snapshot import GroupRow, Snapshot
 from memolog.store.working_memory import Facts
@@ -26,6 +29,8 @@ from memolog.tasks.worth import edge_lines
 from memolog.tokens import TokenCounter, count_message
 
 __all__ = ["Contexts", "Made", "Shown", "as_message"]
+
+_log = logging.getLogger("memolog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +165,18 @@ class Contexts:
         read = snapshot.thread.last_seq if snapshot else 0
         known = tuple(m for m in snapshot.tail if m.state == "live") if snapshot else ()
         known += tuple(m for m in since if m.seq > read)
+        try:
+            return self._of_what_is_known(shown, known, unsaved)
+        except Exception:  # noqa: BLE001 - memory never breaks the agent
+            _log.exception("building a context failed in a way that it never should")
+            return Made(context=bare((*known, *unsaved), shown.ephemeral, self._instructions), record={})
+
+    def _of_what_is_known(self, shown: Shown, known: tuple[Message, ...], unsaved: Sequence[NewMessage]) -> Made:
+        snapshot = shown.snapshot
+        read = snapshot.thread.last_seq if snapshot else 0
         start = max((m.seq for m in known), default=read)
-        fresh = tuple(as_message(m, start + i, shown.now, self._counter) for i, m in enumerate(unsaved, start=1))
+        new = additions(grown_by_id(known), unsaved, "")
+        fresh = tuple(as_message(m, start + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
         view = View(
             scope=snapshot.scope if snapshot else shown.config.scope,
             thread=snapshot.thread.id if snapshot else "",
@@ -172,7 +187,7 @@ class Contexts:
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
-            repeated=snapshot.repeated if snapshot else (),
+            repeated=snapshot.repeated if snapshot and not _begins_anew(known + fresh) else (),
             repeated_tokens=shown.config.repeated_tokens,
             hints=snapshot.thread.hints if snapshot else Hints(),
             working_memory=working_memory_text(snapshot.facts.before) if snapshot else None,
@@ -186,7 +201,7 @@ class Contexts:
         # Another turn may save something in between before these are saved: each is named.
         return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
 
-    def including(
+    async def including(
         self,
         snapshot: Snapshot,
         unsaved: Sequence[NewMessage],
@@ -195,14 +210,12 @@ class Contexts:
         withdrawn: Container[str] = (),
     ) -> Snapshot:
         """Return a snapshot as it would be if these messages had been saved, and those of these ids taken back."""
-        last, stored = snapshot.thread.last_seq, {message.id for message in snapshot.tail}
-        new = [message for message in unsaved if message.id not in stored]
+        last, thread = snapshot.thread.last_seq, snapshot.thread.id
+        new = await self._store.messages.not_stored(snapshot.resource, thread, unsaved, withdrawn=withdrawn)
         fresh = tuple(as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
-        return replace(
-            snapshot,
-            tail=tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh,
-            repeated=tuple(m for m in snapshot.repeated if m.id not in withdrawn),
-        )
+        tail = tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh
+        repeated = tuple(m for m in snapshot.repeated if m.id not in withdrawn)
+        return replace(snapshot, tail=tail, repeated=() if _begins_anew(tail) else repeated)
 
     # ------------------------------------------------------------ again
 
@@ -292,6 +305,12 @@ def _view_of(group: GroupRow) -> GroupView:
 
 # From one request to the next the log is mostly the same, and so are the very groups that were read.
 _views_of = each_once(_view_of)
+
+
+def _begins_anew(tail: Sequence[Message]) -> bool:
+    """Tell whether a tail begins with a user: then it goes on from no request before it."""
+    first = next((message for message in tail if message.state == "live"), None)
+    return first is not None and first.role == "user"
 
 
 def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:

@@ -12,9 +12,9 @@ from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.model import Model
-from memolog.runtime.rescuing import Rescue
+from memolog.runtime.rescuing import Rescue, give_up, may_pass
 from memolog.runtime.runner import Runner
-from memolog.runtime.unsaved import Held, Unsaved
+from memolog.runtime.unsaved import Held, Spent, Unsaved
 from memolog.store import Store
 from memolog.tokens import learn
 
@@ -40,6 +40,7 @@ class Kit:
 
     def __post_init__(self) -> None:
         self.rescue = Rescue(self.unsaved, self.store, self.core, clock=self.clock, book=self.book)
+        self.unsaved.rescue = self.rescue.begin
 
     async def factor(self, resource: str, model: str | None) -> float:
         """Return how many tokens the model counts for each of ours."""
@@ -56,19 +57,29 @@ class Kit:
         self.factors[resource, model] = known.factor
 
     async def book(self, held: Held) -> None:
-        """Book what a turn's requests cost, and learn from it how their models count."""
+        """Book what a turn's requests cost, and learn from it how their models count.
+
+        What can never be booked is told and given up: nothing that was said may wait for it.
+        """
         while held.spent:
             spent = held.spent.pop(0)
-            usage = spent.usage
             try:
-                await self.store.ledger.add(held.resource, replace(usage, thread=usage.thread or held.thread))
-            except BaseException:
-                held.spent.insert(0, spent)
-                raise
-            self.unsaved.hold(held)
-            counted = spent.counted
-            reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-            if counted > 0 and reported > 0:
-                await self.calibrate(
-                    held.resource, usage.model, lambda known, c=counted, r=reported: learn(known, c, r)
+                await self.store.ledger.add(
+                    held.resource, replace(spent.usage, thread=spent.usage.thread or held.thread)
                 )
+            except BaseException as error:
+                if not isinstance(error, Exception) or may_pass(error):
+                    held.spent.insert(0, spent)
+                    raise
+                why = f"the usage of a request of thread {held.thread} cannot be booked: {error}"
+                await give_up(self.core, held, "booking what was spent", why, error)
+            else:
+                await self._learn(held.resource, spent)
+            finally:
+                self.unsaved.hold(held)
+
+    async def _learn(self, resource: str, spent: Spent) -> None:
+        usage, counted = spent.usage, spent.counted
+        reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        if counted > 0 and reported > 0:
+            await self.calibrate(resource, usage.model, lambda known: learn(known, counted, reported))

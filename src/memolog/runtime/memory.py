@@ -178,7 +178,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         """
         problem: Exception | None = await self._open_at_last()
         async with self._gate:
-            if self._unsaved.is_closed:
+            if self._unsaved.is_told:
                 return
             self._unsaved.is_closed = True
             if self._kit is not None:

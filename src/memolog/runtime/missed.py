@@ -42,6 +42,10 @@ class MissedContexts:
         ids = tuple(message.id for message in unsaved if message.id)
         self._waiting.append(_Missed(turn=turn, step=step, at=at, model=model, record=record, unsaved=ids))
 
+    def clear(self) -> None:
+        """Give the records up."""
+        self._waiting.clear()
+
     async def record(self, store: Store, resource: str, thread: str) -> None:
         """Record the contexts, now that their messages are saved."""
         while self._waiting:
@@ -52,7 +56,9 @@ class MissedContexts:
             except (MessageNotFound, ThreadNotFound):
                 self._waiting.pop(0)
                 continue
-            record = {**one.record, "shown": sorted({*one.record["shown"], *(row.seq for row in rows)})}
+            # What the log covers was not shown again because it was said again.
+            new = (row.seq for row in rows if row.seq > one.record["cursor"])
+            record = {**one.record, "shown": sorted({*one.record["shown"], *new})}
             await store.journal.add_context(
                 head.thread.pk, turn=one.turn, step=one.step, now=one.at, record=record, model=one.model
             )

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from memolog.domain.clock import Clock
-from memolog.domain.errors import InputError, MemologError, StoreBusy, StoreError, ThreadNotFound
+from memolog.domain.errors import MemologError, StoreBusy, StoreError, ThreadNotFound
 from memolog.domain.message import NewMessage
 from memolog.runtime.core import Core
 from memolog.runtime.events import Degraded, Withdrawn
@@ -20,7 +20,7 @@ from memolog.store import Store
 from memolog.store.messages import Saved
 from memolog.store.withdrawals import Withdrawn as WithdrawnRows
 
-__all__ = ["Rescue"]
+__all__ = ["Rescue", "give_up", "may_pass"]
 
 _log = logging.getLogger("memolog")
 
@@ -77,17 +77,21 @@ class Rescue:
             return error
         return None
 
-    async def try_now(self) -> None:
+    async def try_now(self, *, also_open: bool = False) -> None:
         """Try once, not for long; what is left after that is tried again in the background."""
-        if self._unsaved.waiting():
+        if self._unsaved.waiting(also_open=also_open):
             with contextlib.suppress(MemologError):
-                await in_time(self.save())
+                await in_time(self._tried(also_open=also_open))
 
-    async def at_last(self, patience: float) -> Exception | None:
-        """Save everything, also what open turns hold, trying for so long; returns what was in the way."""
+    async def stop(self) -> None:
+        """End what goes on in the background."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
+
+    async def at_last(self, patience: float) -> Exception | None:
+        """Save everything, also what open turns hold, trying for so long; returns what was in the way."""
+        await self.stop()
         loop = asyncio.get_running_loop()
         end, delay = loop.time() + patience, _FIRST_DELAY
         error: Exception | None = None
@@ -107,15 +111,15 @@ class Rescue:
 
     async def save(self, resource: str | None = None, thread: str | None = None, *, also_open: bool = False) -> None:
         """Save what turns left behind: all of it, or that of one thread, which comes before what is new."""
-        stuck: dict[tuple[str, str], StoreError] = {}
+        stuck: dict[tuple[str, str], Exception] = {}
         async with self._gate:
             for held in self._unsaved.waiting(resource, thread, also_open=also_open):
                 key = held.resource, held.thread
                 try:
                     if key not in stuck:
                         await self._save_one(held)
-                except StoreError as error:
-                    if error.retryable:
+                except Exception as error:
+                    if isinstance(error, StoreError) and error.retryable:
                         raise
                     # What is wrong with one thread must not keep the others from being saved.
                     stuck[key] = error
@@ -124,26 +128,51 @@ class Rescue:
 
     async def _save_one(self, held: Held) -> None:
         if held.is_withdrawn:
-            await self.withdraw(held)
+            try:
+                await self.withdraw(held)
+            except Exception as error:
+                if may_pass(error):
+                    raise
+                held.is_withdrawn = False
+                await self._give_up(held, f"what was said in thread {held.thread} cannot be taken back", error)
         if held.messages:
             await self.save_messages(held, tuple(held.messages))
         if held.spent:
             await self._book(held)
-        await held.missed.record(self._store, held.resource, held.thread)
+        await self._record_missed(held)
         self._unsaved.hold(held)
+
+    async def _record_missed(self, held: Held) -> None:
+        try:
+            await held.missed.record(self._store, held.resource, held.thread)
+        except Exception as error:
+            if may_pass(error):
+                raise
+            held.missed.clear()
+            await self._give_up(held, f"a context of thread {held.thread} cannot be recorded", error)
 
     async def save_messages(self, held: Held, messages: Sequence[NewMessage]) -> Saved:
         """Save what a call before could not. What can never be saved is told and given up: it must not be in the way."""
-        saved = Saved(messages=(), added=0)
         try:
             # Ids were given when it was said, so saving it twice is saving it once.
             saved = await self._store.messages.save(held.resource, held.thread, messages, turn=held.turn)
-        except InputError as error:
-            what = f"{len(messages)} messages of thread {held.thread} cannot be saved: {error}"
-            await self._tell(held, "saving what a turn left behind", what)
+        except Exception as error:
+            if may_pass(error):
+                raise
+            if len(messages) == 1:
+                await self._give_up(held, f"1 message of thread {held.thread} cannot be saved", error)
+                saved = Saved(messages=(), added=0)
+            else:
+                return await self._save_each(held, messages)
         held.drop(messages)
         self._unsaved.hold(held)
         return saved
+
+    async def _save_each(self, held: Held, messages: Sequence[NewMessage]) -> Saved:
+        """Save messages one by one, so that only the one that cannot be saved is given up."""
+        done = [await self.save_messages(held, (message,)) for message in messages]
+        rows = tuple(row for saved in done for row in saved.messages)
+        return Saved(messages=rows, added=sum(saved.added for saved in done))
 
     async def withdraw(self, held: Held) -> None:
         """Take back what a turn saved."""
@@ -169,6 +198,18 @@ class Rescue:
             )
         )
 
-    async def _tell(self, held: Held, what: str, error: str) -> None:
-        now = self._clock.now()
-        await self._core.tell(Degraded(at=now, resource=held.resource, thread=held.thread, what=what, error=error))
+    async def _give_up(self, held: Held, what: str, error: Exception) -> None:
+        await give_up(self._core, held, "saving what a turn left behind", f"{what}: {error}", error)
+
+
+def may_pass(error: Exception) -> bool:
+    """Tell whether time may mend this: what the database or the machine refuses now, and not what was said."""
+    return isinstance(error, StoreError | OSError | MemoryError)
+
+
+async def give_up(core: Core, held: Held, what: str, why: str, error: Exception) -> None:
+    """Tell that something will never be saved, and is no longer tried."""
+    if not isinstance(error, MemologError):
+        _log.error("%s failed in a way that it never should", what, exc_info=error)
+    now = core.clock.now()
+    await core.tell(Degraded(at=now, resource=held.resource, thread=held.thread, what=what, error=why))

@@ -4,13 +4,15 @@ Knows what of it is held, in which order it is saved, and what a repeated call m
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import takewhile
 
 from memolog.config import Config
+from memolog.domain.checking import check_kinds, check_message
+from memolog.domain.codec import object_text
 from memolog.domain.errors import InputError, StoreBusy, StoreError
-from memolog.domain.message import Message, NewMessage, check_message
+from memolog.domain.message import Message, NewMessage
 from memolog.domain.own import with_own_apart
 from memolog.domain.run import Usage
 from memolog.runtime.away import Outside, dated
@@ -18,9 +20,11 @@ from memolog.runtime.kit import Kit
 from memolog.runtime.patience import in_time
 from memolog.runtime.unsaved import Held, Spent
 from memolog.store.messages import Saved
+from memolog.store.scope import check_id
 from memolog.store.snapshot import Snapshot
+from memolog.store.usage import check_usage
 
-__all__ = ["Saying", "checked"]
+__all__ = ["Saying", "checked_usage", "passed_along"]
 
 _LAST_DELAYS = (0.05, 0.2, 0.5)
 
@@ -76,15 +80,26 @@ class Saying:
         """Return messages with their ids and times, given now, so that a retry saves them once."""
         if self._repeatable is not None and messages and self._repeatable[0] == messages:
             return self._repeatable[1]
-        if self.kit is None:
-            for message in checked(messages):
-                # What could never be saved is refused while somebody can mend it.
-                check_message(message)
+        for message in _checked(messages):
+            check_kinds(message)
         new_id = self.kit.store.new_id if self.kit else self._outside.new_id
-        return [
+        kept = [
             dated(message, new_id, self._outside.clock, self._zone)
-            for message in with_own_apart(checked(messages), self._own_calls)
+            for message in with_own_apart(messages, self._own_calls)
         ]
+        self._check(kept)
+        return kept
+
+    def _check(self, messages: Sequence[NewMessage]) -> None:
+        """Refuse what could never be saved while somebody can mend it, wherever saving does not find that out at once."""
+        if self.kit is None:
+            for message in messages:
+                check_message(message)
+                check_id("message", message.id)
+                object_text("The metadata", message.metadata)
+        elif self._unsaved.waiting(self._resource, self._thread, also_open=True):
+            # What waits is saved first, and that may fail before these are looked at.
+            self.kit.store.messages.ready(self._resource, self._thread, messages, self.held.turn)
 
     def not_saved(self, config: Config) -> Sequence[NewMessage]:
         """Return what was said in this thread and is only known here."""
@@ -179,7 +194,33 @@ def _newest(config: Config) -> int | None:
     return None if config.observe else 2 * config.last_messages
 
 
-def checked(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
+def checked_usage(usage: Usage | None) -> None:
+    """Refuse what is no usage, or none that can be booked."""
+    if usage is None:
+        return
+    if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"Usage is a Usage, not {type(usage).__name__}.",
+            then='Pass Usage(model="…", input_tokens=…, output_tokens=…).',
+        )
+    check_usage(usage)
+
+
+def passed_along(messages: NewMessage | Sequence[NewMessage]) -> tuple[NewMessage, ...]:
+    """Return what is shown in one request only, one message or several; refuses what could not be shown."""
+    several = (messages,) if isinstance(messages, NewMessage) else messages
+    if not isinstance(several, Iterable) or isinstance(several, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"`ephemeral` is a message or a list of them, not {type(messages).__name__}.",
+            then='Pass ephemeral=[UserMessage("…")].',
+        )
+    several = tuple(several)
+    for message in _checked(several):
+        check_kinds(message)
+    return several
+
+
+def _checked(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
     """Refuse what is no message."""
     for message in messages:
         if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -69,7 +69,9 @@ class SyncTurn:
         """Return the resource."""
         return self._turn.resource
 
-    def prepare(self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None) -> Context:
+    def prepare(
+        self, *messages: NewMessage, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
+    ) -> Context:
         """Save what is new and return what the model should see now."""
         return self._portal.call(self._turn.prepare(*messages, ephemeral=ephemeral, model=model))
 

@@ -24,7 +24,7 @@ from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit
 from memolog.runtime.opening import overridden
 from memolog.runtime.patience import in_time
-from memolog.runtime.saying import Saying, checked
+from memolog.runtime.saying import Saying, checked_usage, passed_along
 from memolog.runtime.status import outage_of, windows_of
 from memolog.runtime.telemetry import span
 from memolog.runtime.views import Asked
@@ -63,7 +63,7 @@ class Turn:
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
-        self._is_over = False
+        self._is_begun = self._is_over = False
 
     @property
     def id(self) -> str:
@@ -76,6 +76,7 @@ class Turn:
 
     async def __aenter__(self) -> Self:
         await self._arrive()
+        self._is_begun = True
         return self
 
     async def _arrive(self) -> None:
@@ -95,7 +96,8 @@ class Turn:
 
     async def _still_away(self) -> Away | None:
         """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
-        if self._away is not None and self._away.is_time():
+        # Somebody else may have opened it meanwhile: then there is nothing to wait for.
+        if self._away is not None and (self._unsaved.rescue or self._away.is_time()):
             await self._arrive()
         return self._away
 
@@ -120,13 +122,13 @@ class Turn:
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
         finally:
             self._said.held.is_over = True
-            if self._away is None:
-                self._kit.rescue.begin()
+            if self._unsaved.rescue:
+                self._unsaved.rescue()
 
     # ------------------------------------------------------------ steps
 
     async def prepare(
-        self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
+        self, *messages: NewMessage, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
         """Save what is new and return what the model should see now.
 
@@ -137,7 +139,7 @@ class Turn:
         self.step += 1
         self._model = model or self._model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
-            away, shown = await self._still_away(), tuple(checked(ephemeral))
+            away, shown = await self._still_away(), passed_along(ephemeral)
             with self._said.saying(messages, self._config) as fresh:
                 if away:
                     return away.context(self._said.not_saved(self._config), shown)
@@ -153,11 +155,7 @@ class Turn:
         them; None if that cannot be told, so that nothing is learned about counting.
         """
         self._check_open()
-        if usage is not None and not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"Usage is a Usage, not {type(usage).__name__}.",
-                then='Pass Usage(model="…", input_tokens=…, output_tokens=…).',
-            )
+        checked_usage(usage)
         self._model = model or (usage.model if usage else None) or self._model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             away = await self._still_away()
@@ -201,7 +199,7 @@ class Turn:
     def _check_open(self, *, may_be_withdrawn: bool = False) -> None:
         if self._unsaved.is_closed:
             raise StoreClosed
-        if not self.id or self._is_over:
+        if not self._is_begun or self._is_over:
             raise InputError("This turn is not open.", then="Use it inside its `async with` block.")
         if self._said.held.is_withdrawn and not may_be_withdrawn:
             raise InputError(
@@ -217,7 +215,8 @@ class Turn:
             self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, self._config)
             self._adopt_overrides(snapshot)
             if self._config.read_only:
-                snapshot = kit.contexts.including(snapshot, self._said.held.messages, self._shown(snapshot, ()))
+                held = self._said.held.messages
+                snapshot = await kit.contexts.including(snapshot, held, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
             if self._config.observe and not self._config.read_only:
                 snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
@@ -231,7 +230,7 @@ class Turn:
             await self._degrade("preparing the context", error)
             said = self._said.not_saved(self._config)
             made = await self._without_saving(ephemeral, said)
-            if not self._config.read_only:
+            if made.record and not self._config.read_only:
                 missed = self._said.held.missed
                 missed.add(made.record, said, self.id, self.step, kit.clock.now(), self._model)
         return made
@@ -249,7 +248,7 @@ class Turn:
             self._snapshot = read = await in_time(self._said.read(self._kit, self._config))
             self._adopt_overrides(read)
             withdrawn = self._unsaved.withdrawn_of(self.resource, self.thread)
-            whole = contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn)
+            whole = await in_time(contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn))
             made = await in_time(contexts.build(self._shown(whole, ephemeral)))
             known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
             return replace(made, record={**made.record, "degraded": True, "shown": known})

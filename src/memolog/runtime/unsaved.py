@@ -3,7 +3,7 @@
 Knows whose it is and in which order it was said. Knows no database: how it is saved is told in `rescuing`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from memolog.domain.message import NewMessage
@@ -64,6 +64,10 @@ class Unsaved:
     def __init__(self) -> None:
         self.is_closed = False
         """The memory is closed: nothing more is taken."""
+        self.is_told = False
+        """The memory is closed, and whoever closed it was told what is lost."""
+        self.rescue: Callable[[], None] | None = None
+        """Saves in the background what is left; None until the database was opened."""
         self._held: dict[Held, None] = {}
 
     def __len__(self) -> int:

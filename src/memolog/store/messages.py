@@ -7,26 +7,26 @@ id become a further row, other content is refused. Every call names its resource
 # Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from memolog.domain.checking import check_message
 from memolog.domain.clock import Clock
 from memolog.domain.codec import dumps, object_text, pack
-from memolog.domain.errors import MessageConflict, MessageNotFound, MessageTooLarge, ThreadNotFound
+from memolog.domain.errors import MessageNotFound, MessageTooLarge, ThreadNotFound
 from memolog.domain.message import (
     Message,
     NewMessage,
     Part,
-    check_message,
-    continues,
     pairs_of,
     parts_to_json,
 )
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Span
 from memolog.store.engine import Engine
+from memolog.store.growth import Grown, additions, grown_from, reading_grown
 from memolog.store.places import taking_place
 from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
@@ -179,7 +179,7 @@ class Messages:
         # The id is known: this is a repetition, a growth, or a mistake.
         rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
         stored = [message_from_row(row) for row in rows]
-        rest = _what_is_new(one.message, stored, thread)
+        rest = grown_from(stored).lacks(one.message, thread)
         if not rest:
             yield q.give_back(thread_pk=place.thread_pk, count=1)
             return tuple(message for message in stored if message.state != "withdrawn"), False
@@ -192,6 +192,18 @@ class Messages:
         }
         yield q.insert_messages.many([grown])
         return (_message(resource, thread, one, grown, place.task, rest),), True
+
+    async def not_stored(
+        self, resource: str, thread: str, messages: Sequence[NewMessage], *, withdrawn: Container[str] = ()
+    ) -> tuple[NewMessage, ...]:
+        """Return what saving these would add, once those of these ids are taken back; nothing is saved."""
+        offered = messages if self._clean is None else [self._clean(message) for message in messages]
+        ids = [message.id for message in offered if message.id is not None and message.id not in withdrawn]
+
+        def script() -> Script[dict[str, Grown]]:
+            return (yield from reading_grown(resource, thread, ids))
+
+        return tuple(additions(await self._engine.read(script) if ids else {}, offered, thread))
 
     # ------------------------------------------------------------ loading
 
@@ -341,22 +353,6 @@ def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool
         if (yield q.known_ids(resource=resource, thread=thread, ids=chunk)):
             return False
     return True
-
-
-def _what_is_new(offered: NewMessage, stored: Sequence[Message], thread: str) -> tuple[Part, ...]:
-    """Return the parts that are not stored yet; raises MessageConflict where the two disagree."""
-    if any(message.state == "forgotten" or message.pruned for message in stored):
-        # What was forgotten or pruned does not come back because someone imports it again.
-        return ()
-    live = [message for message in stored if message.state == "live"]
-    message_id = stored[0].id
-    if live and live[0].role != offered.role:
-        raise MessageConflict(message_id, thread, f"its role is {live[0].role}, not {offered.role}")
-    kept = tuple(part for message in live for part in message.parts)
-    rest = continues(kept, offered.parts)
-    if rest is None:
-        raise MessageConflict(message_id, thread, "its parts differ")
-    return rest
 
 
 def _pairs_text(parts: tuple[Part, ...]) -> str | None:

@@ -6,7 +6,6 @@ Knows what was spent by whom, on what. Prices are not its business: it keeps wha
 # Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,16 +13,20 @@ from datetime import datetime
 from memolog.domain.clock import Clock
 from memolog.domain.errors import InputError
 from memolog.domain.moments import to_micros
-from memolog.domain.run import Calibration, Usage, UsageTotal
+from memolog.domain.run import USAGE_KINDS, Calibration, Usage, UsageTotal
 from memolog.store.engine import Engine
-from memolog.store.scope import FIRST, check_id
+from memolog.store.scope import FIRST, check_id, check_number
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Ledger", "UsageLine", "summing_spent"]
+__all__ = ["Ledger", "UsageLine", "check_usage", "summing_spent"]
 
 q = load_queries("usage")
 
 _NANO = 1_000_000_000
+# Far above any request, and far below what a sum of thousands of them could no longer hold.
+_MOST_TOKENS = 10**15
+_MOST_COST = 10**6
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +47,7 @@ class Ledger:
     async def add(self, resource: str, usage: Usage) -> None:
         """Enter one model request."""
         check_id("resource", resource)
-        check_id("model", usage.model)
-        _check_filter(usage.thread, usage.task, usage.run)
-        if not math.isfinite(usage.cost):
-            raise InputError(f"A request cannot cost {usage.cost}.", then="Pass the cost in dollars, or leave it out.")
+        check_usage(usage)
         at = to_micros(usage.at or self._clock.now())
         step = q.add_usage(
             resource=resource,
@@ -133,6 +133,26 @@ class Ledger:
             return new
 
         return await self._engine.write(script, name="usage.calibrate")
+
+
+def check_usage(usage: Usage) -> None:
+    """Refuse what could never be entered."""
+    check_id("model", usage.model)
+    _check_filter(usage.thread, usage.task, usage.run)
+    for name in _COUNTS:
+        count = check_number(name, getattr(usage, name), then="Pass what the provider reported, or leave it out.")
+        if count > _MOST_TOKENS:
+            raise InputError(f"A request cannot have {count!r:.40} tokens.", then=f"Pass its own {name} alone.")
+    cost: object = getattr(usage, "cost")  # noqa: B009 - whatever stands there
+    # What is no number is neither above nor below.
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not -_MOST_COST <= cost <= _MOST_COST:
+        raise InputError(f"A request cannot cost {cost!r:.40}.", then="Pass the cost in dollars, or leave it out.")
+    if usage.kind not in USAGE_KINDS:
+        raise InputError(
+            f"{usage.kind!r:.40} is no kind of usage.", then=f"Use one of {', '.join(USAGE_KINDS)}, or leave it out."
+        )
+    if usage.at is not None:
+        to_micros(usage.at)
 
 
 def summing_spent() -> Script[float]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from memolog.adapters.agent_framework import from_agent_framework, to_agent_framework
 from memolog.adapters.agent_framework.messages import said_in, usage_of
+from memolog.domain.checking import check_message
 from memolog.domain.message import (
     AssistantMessage,
     FilePart,
@@ -21,7 +22,6 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
     UserMessage,
-    check_message,
     parts_from_json,
 )
 

@@ -19,6 +19,7 @@ from langchain_core.messages import (
 
 from memolog.adapters.langchain import from_langchain, to_langchain
 from memolog.adapters.langchain.messages import usage_of
+from memolog.domain.checking import check_message
 from memolog.domain.message import (
     AssistantMessage,
     FilePart,
@@ -29,7 +30,6 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
     UserMessage,
-    check_message,
     parts_from_json,
 )
 

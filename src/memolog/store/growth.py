@@ -1,0 +1,90 @@
+"""What saving a message adds to those that are stored: all of it, the parts it has grown by, or nothing.
+
+Knows that stored messages never change, and what does not come back. Writes nothing.
+"""
+
+# Scripts are made at every call; their annotations need not be evaluated each time.
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memolog.domain.errors import MessageConflict
+from memolog.domain.message import Message, NewMessage, Part, Role, continues
+from memolog.store.rows import message_from_row
+from memolog.store.sql import Script, load_queries
+
+__all__ = ["Grown", "additions", "grown_by_id", "grown_from", "reading_grown"]
+
+q = load_queries("messages")
+
+_IDS_A_QUERY = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grown:
+    """A message as far as it has grown."""
+
+    id: str
+    role: Role | None
+    """None where nothing of it is left."""
+    parts: tuple[Part, ...]
+    is_final: bool = False
+    """What was forgotten or pruned does not come back because someone imports it again."""
+
+    def lacks(self, offered: NewMessage, thread: str) -> tuple[Part, ...]:
+        """Return the parts that are not here yet; raises MessageConflict where the two disagree."""
+        if self.is_final:
+            return ()
+        if self.role is not None and self.role != offered.role:
+            raise MessageConflict(self.id, thread, f"its role is {self.role}, not {offered.role}")
+        rest = continues(self.parts, offered.parts)
+        if rest is None:
+            raise MessageConflict(self.id, thread, "its parts differ")
+        return rest
+
+
+def grown_from(rows: Sequence[Message]) -> Grown:
+    """Return a message from its rows, of which there is one at least."""
+    live = [row for row in rows if row.state == "live"]
+    return Grown(
+        id=rows[0].id,
+        role=live[0].role if live else None,
+        parts=tuple(part for row in live for part in row.parts),
+        is_final=any(row.state == "forgotten" or row.pruned for row in rows),
+    )
+
+
+def grown_by_id(rows: Iterable[Message]) -> dict[str, Grown]:
+    """Return the messages that these rows are."""
+    together: dict[str, list[Message]] = {}
+    for row in rows:
+        together.setdefault(row.id, []).append(row)
+    return {name: grown_from(some) for name, some in together.items()}
+
+
+def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread: str) -> Iterator[NewMessage]:
+    """Yield what saving these, one after the other, would add; what would be refused adds nothing."""
+    now = dict(known)
+    for message in offered:
+        before = now.get(message.id or "")
+        try:
+            rest = tuple(message.parts) if before is None else before.lacks(message, thread)
+        except MessageConflict:
+            continue
+        if before is None or rest:
+            yield message if before is None else replace(message, parts=rest)
+        if message.id is not None and not (before and before.is_final):
+            parts = (*before.parts, *rest) if before else rest
+            now[message.id] = Grown(id=message.id, role=message.role, parts=parts)
+
+
+def reading_grown(resource: str, thread: str, ids: Sequence[str]) -> Script[dict[str, Grown]]:
+    """Return those of these messages that are stored."""
+    found: dict[str, Grown] = {}
+    for start in range(0, len(ids), _IDS_A_QUERY):
+        known = yield q.known_ids(resource=resource, thread=thread, ids=list(ids[start : start + _IDS_A_QUERY]))
+        for name in dict.fromkeys(row[0] for row in known):
+            rows = yield q.by_id(resource=resource, thread=thread, id=name)
+            found[name] = grown_from([message_from_row(row) for row in rows])
+    return found
