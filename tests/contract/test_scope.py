@@ -195,6 +195,7 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.messages.save(r, "secret", UserMessage("x", id="m1"), create=False),
         lambda s, r, _: s.messages.save(r, "new", UserMessage("other words", id="m1")),
     ],
+    "messages.not_stored": [lambda s, r, _: s.messages.not_stored(r, "secret", UserMessage("x", id="m1"))],
     "messages.after": [lambda s, r, _: s.messages.after(r, "secret")],
     "messages.span": [lambda s, r, _: s.messages.span(r, "secret", Span(first=1, last=2))],
     "messages.get": [

@@ -194,10 +194,18 @@ class Messages:
         return (_message(resource, thread, one, grown, place.task, rest),), True
 
     async def not_stored(
-        self, resource: str, thread: str, messages: Sequence[NewMessage], *, withdrawn: Container[str] = ()
+        self,
+        resource: str,
+        thread: str,
+        messages: NewMessage | Sequence[NewMessage],
+        *,
+        withdrawn: Container[str] = (),
     ) -> tuple[NewMessage, ...]:
         """Return what saving these would add, once those of these ids are taken back; nothing is saved."""
-        offered = messages if self._clean is None else [self._clean(message) for message in messages]
+        check_id("resource", resource)
+        check_id("thread", thread)
+        given = [messages] if isinstance(messages, NewMessage) else messages
+        offered = given if self._clean is None else [self._clean(message) for message in given]
         ids = [message.id for message in offered if message.id is not None and message.id not in withdrawn]
 
         def script() -> Script[dict[str, Grown]]:
