@@ -293,6 +293,14 @@ def test_what_is_repeated_fills_half_of_the_tail_at_most() -> None:
     assert isinstance(decide(full, config, NOW), Trim)
 
 
+def test_a_run_that_leaves_no_room_is_waited_for() -> None:
+    """A message was taken back, and with it what was buffered before a run: nothing else can be begun until that ends."""
+    config = CONFIG.with_overrides({"observation.parallel": 1})
+    decision = decide(state(weights(40, 1_000), flights=(running(5, 8),)), config, NOW)
+    assert isinstance(decision, Observe)
+    assert (decision.run, decision.spans) == ("r5", ())
+
+
 def test_a_lease_from_a_clock_that_was_set_back() -> None:
     """It is nobody's once nobody has prolonged it for a while, and lasts until then."""
     for is_silent in (False, True):

@@ -135,8 +135,11 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
     for flight in under_way:
         if flight.span is not None and (flight.thread, flight.span.first) in heads:
             return Observe(run=flight.id, spans=(), reason=reason)
-    if _is_resting(state, now) or len(under_way) >= config.observation.parallel:
+    if _is_resting(state, now):
         return None
+    if len(under_way) >= config.observation.parallel:
+        # A message was taken back, and what is left before these runs finds no place: the first that ends makes room.
+        return Observe(run=under_way[0].id, spans=(), reason=reason)
     spans = _pick(_stretches(state), config.threshold)
     return Observe(run=None, spans=spans, reason=reason) if spans else None
 
