@@ -69,8 +69,11 @@ class Machine(RuleBasedStateMachine):
 
     def _listen(self, event: Event) -> None:
         """Note what failed. Who died may hold a run until its lease ends: to wait for that in vain is as it should be."""
-        # A model that fails again and again is asked about part by part, and what it never answers is told.
-        is_told = isinstance(event, Degraded) and event.what == "observing a part of the conversation"
+        # A model that fails again and again is asked about part by part or stood in for, and that is told.
+        is_told = isinstance(event, Degraded) and event.what in {
+            "observing a part of the conversation",
+            "condensing the log",
+        }
         is_late = isinstance(event, Degraded) and self.has_crashed and event.what == "waiting for the model"
         if isinstance(event, Degraded) and not (is_told or is_late):
             self.degraded.append(event)
