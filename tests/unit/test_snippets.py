@@ -17,6 +17,7 @@ FAR = "and so on " * 100
     [
         ("red car", "car. red things. red things. ", "the fast «red» «car» to town"),
         ("state of the art", "the art of state. state, art. ", "a «state-of-the-art» thing"),
+        ("login schema", "schema. login things. ", "call «login_schema» at once"),
         ("Café Noir", "noir, cafe, my ", "at the «café» «Noir» again"),
         ("東京都", "京都と東京。", "来週«東京都»に行きます"),
     ],

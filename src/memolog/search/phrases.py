@@ -1,4 +1,4 @@
-"""Whether phrases stand in a text.
+"""Whether phrases stand in a text, and where.
 
 Knows words in their order, and how to see quickly that they do not stand there. Knows not where texts come from.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from memolog.search.query import phrase_of
 from memolog.search.words import folded, normal
 
-__all__ = ["stand_in"]
+__all__ = ["among_ascii", "stand_in"]
 
 _REMEMBERED: Final = 512
 _BEGINS_A_WORD: Final = re.compile(r"\w")
@@ -23,7 +23,7 @@ def stand_in(text: str, phrases: Sequence[str]) -> bool:
     plain = folded(normal(text))
     if text.isascii():
         # Two spaces: a lone accent stood between them.
-        return all("  " not in phrase and _among_ascii(phrase).search(plain) for phrase in phrases)
+        return all("  " not in phrase and among_ascii(phrase).search(plain) for phrase in phrases)
     if not all(_roughly(phrase).search(plain) for phrase in phrases):
         return False
     words = phrase_of(text)
@@ -31,7 +31,7 @@ def stand_in(text: str, phrases: Sequence[str]) -> bool:
 
 
 @lru_cache(_REMEMBERED)
-def _among_ascii(phrase: str) -> re.Pattern[str]:
+def among_ascii(phrase: str) -> re.Pattern[str]:
     """Return where a phrase stands in a plain text of ASCII: there only letters and digits make words."""
     words = r"[^a-z0-9]+".join(map(re.escape, phrase.split()))
     return re.compile(rf"(?<![a-z0-9]){words}(?![a-z0-9])")

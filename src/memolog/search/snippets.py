@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from memolog.search.english import IRREGULAR, stem
+from memolog.search.phrases import among_ascii
 from memolog.search.query import phrase_of
 from memolog.search.words import (
     Word,
@@ -232,8 +233,7 @@ def _moved(hits: Sequence[_Hit], worths: Mapping[str, float], by: int, size: int
 def _in_ascii(words: Sequence[str], plain: str) -> Iterator[tuple[int, int]]:
     """Yield where a phrase stands in an ASCII text of small letters."""
     if all(word in plain for word in words):
-        between = r"[^a-z0-9_]+".join(map(re.escape, words))
-        yield from (hit.span() for hit in re.finditer(rf"(?<![a-z0-9_]){between}(?![a-z0-9_])", plain))
+        yield from (hit.span() for hit in among_ascii(" ".join(words)).finditer(plain))
 
 
 def _in_parts(words: Sequence[str], parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:

@@ -133,7 +133,7 @@ def _wholes(word: Word) -> Iterator[str]:
     # In `os.WriteFile` or `provider_test.go` there stands a name that is asked for alone.
     for segment in _SEGMENTS.split(word)[:_MOST_PARTS]:
         if "_" in segment or (segment != segment.lower() and _PART.fullmatch(segment) is None):
-            yield f"={folded(segment)[:LONGEST_WORD]}"
+            yield whole_of(segment)
 
 
 def _ends(word: Word) -> Iterator[str]:

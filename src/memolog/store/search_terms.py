@@ -78,9 +78,10 @@ class Terms:
                 known = found.get(listed.term)
                 if known is None or known.weight < listed.weight:
                     found[listed.term] = listed
-        chosen = _affordable(found.values(), _MOST_ROWS)
         if self._is_narrow or len(wishes) == 1:
             chosen = yield from self._read_further(found.values())
+        else:
+            chosen = _affordable(found.values(), _MOST_ROWS)
         # Most of the work is reading lists: those of terms that are too common are not looked into.
         postings = yield from self._read_out(chosen)
         too_common = found.keys() - {posting.term for posting in postings}
