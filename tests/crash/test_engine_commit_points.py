@@ -249,13 +249,17 @@ async def test_the_conversation_comes_by_every_point(tmp_path: Path) -> None:
     assert set(reached) == set(POINTS)
 
 
+WRITES = ("write", "write_and_read")
+
+
 def test_every_write_of_the_store_is_killed() -> None:
     """Whoever adds a write to the store adds it here, or to the operations of the foundation."""
     folder = Path(str(memolog.store.__file__)).parent
     found: set[str] = set()
-    for path in folder.glob("*.py"):
+    # An engine passes on the names that it is given.
+    for path in set(folder.glob("*.py")) - {folder / "engine.py", folder / "sqlite.py"}:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "write":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES:
                 names = [keyword.value for keyword in node.keywords if keyword.arg == "name"]
                 assert len(names) == 1, f"a write without a name in {path.name}, line {node.lineno}"
                 assert isinstance(names[0], ast.Constant), f"a name that nobody knows in {path.name}"

@@ -40,6 +40,15 @@ class Engine(ABC):
         run again with a fresh script. `name` is the commit point's name.
         """
 
+    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str) -> tuple[T, R]:
+        """Write, and read what is there after it at one moment.
+
+        A transaction that writes sees what others commit meanwhile, from one statement to the next, unless an engine lets
+        only one write at a time: so what must fit together is read in another.
+        """
+        written = await self.write(writing, name=name)
+        return written, await self.read(reading)
+
     @abstractmethod
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from memolog.domain.clock import Clock
@@ -25,7 +26,7 @@ from memolog.store.lines import reading_lines, reading_observations
 from memolog.store.recent import Recent
 from memolog.store.rows import message_from_row
 from memolog.store.scope import LAST, check_id
-from memolog.store.snapshot import GroupRow, Snapshot, group_row, reading_snapshot
+from memolog.store.snapshot import GroupRow, Snapshot, completing_log, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import applying, present_versions
 
@@ -86,13 +87,14 @@ class Logs:
         check_id("resource", resource)
         check_id("thread", thread)
         now = self._now()
-        new_id = self._new_id if create else None
 
-        def script() -> Script[Snapshot]:
-            return reading_snapshot(resource, thread, scope, new_id, now, self._recent, newest=newest)
+        def reading() -> Script[Snapshot]:
+            return reading_snapshot(resource, thread, scope, now, self._recent, newest=newest)
 
-        read = self._engine.write(script, name="logs.snapshot") if create else self._engine.read(script)
-        snapshot = await read
+        snapshot = await self._engine.read(reading)
+        if create and not snapshot.is_complete:
+            completing = partial(completing_log, resource, thread, scope, self._new_id, now)
+            _, snapshot = await self._engine.write_and_read(completing, reading, name="logs.snapshot")
         snapshot.keep(self._recent)
         return snapshot
 

@@ -42,6 +42,7 @@ __all__ = [
     "RunRow",
     "Snapshot",
     "ThreadHead",
+    "completing_log",
     "ensure_log",
     "group_row",
     "reading_snapshot",
@@ -52,6 +53,8 @@ messages = load_queries("messages")
 
 # More of other threads' rows than this are left for the next decision: they are observed oldest first anyway.
 _OTHER_ROWS = 4_000
+# Where a thread stands in a log that knows nothing of it yet, and its alias there.
+_NO_CURSOR = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,8 @@ class Snapshot:
     """The working memory, as it was when the generation began and as it is."""
     known: Known
     """The rows of the tail that need not be read again."""
+    is_complete: bool
+    """Whether the log is there, and every thread has its place in it."""
 
     def keep(self, recent: Recent) -> None:
         """Remember what the next snapshot need not read again. Only once this one is committed."""
@@ -84,27 +89,18 @@ class Snapshot:
 
 
 def reading_snapshot(
-    resource: str,
-    thread: str,
-    scope: Scope,
-    new_id: Callable[[], str] | None,
-    now: int,
-    recent: Recent,
-    *,
-    newest: int | None = None,
+    resource: str, thread: str, scope: Scope, now: int, recent: Recent, *, newest: int | None = None
 ) -> Script[Snapshot]:
-    """Read the snapshot; makes the log and the cursor where there are none yet, if it is given ids for them.
+    """Read the snapshot; a log or a cursor that is not there yet looks empty.
 
     `newest` reads no more than that many messages of the tail, for who keeps no log.
     """
     head = yield from _thread_head(resource, thread)
     owner = head.pk if scope == "thread" else None
-    if new_id is None:
-        rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
-        log = log_head(rows[0]) if rows else no_log(now)
-    else:
-        log = yield from ensure_log(resource, owner, new_id, now)
-    cursor, alias = yield from _cursor(log.pk, head.pk, create=new_id is not None)
+    rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
+    log = log_head(rows[0]) if rows else no_log(now)
+    cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
+    cursor, alias = cursors[0] if cursors else _NO_CURSOR
     # Who keeps no log is shown the newest messages, whether or not a log that was kept before covers them.
     start = cursor if newest is None else max(0, head.last_seq - newest)
     known = recent.tails.get(_tail_key(log, head)) or {}
@@ -117,8 +113,6 @@ def reading_snapshot(
     others: Any = ()
     if scope == "resource":
         others = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=_OTHER_ROWS)
-        if new_id is not None and not all(row[9] for row in others):
-            yield q.create_cursors(resource=resource, log_pk=log.pk)
     return Snapshot(
         resource=resource,
         scope=scope,
@@ -134,7 +128,17 @@ def reading_snapshot(
         others=tuple(map(other_row, others)),
         facts=facts,
         known=known,
+        is_complete=bool(rows and cursors) and all(row[9] for row in others),
     )
+
+
+def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:
+    """Make the log of a thread, and its place in it, where there are none yet."""
+    head = yield from _thread_head(resource, thread)
+    log = yield from ensure_log(resource, head.pk if scope == "thread" else None, new_id, now)
+    yield q.create_cursor(log_pk=log.pk, thread_pk=head.pk, seq=0)
+    if scope == "resource":
+        yield q.create_cursors(resource=resource, log_pk=log.pk)
 
 
 def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
@@ -197,13 +201,3 @@ def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
         created_at=row[11],
         has_tasks=row[12] is not None,
     )
-
-
-def _cursor(log_pk: int, thread_pk: int, *, create: bool) -> Script[tuple[int, int]]:
-    rows = yield q.get_cursor(log_pk=log_pk, thread_pk=thread_pk)
-    if not rows and not create:
-        return 0, 1
-    if not rows:
-        yield q.create_cursor(log_pk=log_pk, thread_pk=thread_pk, seq=0)
-        rows = yield q.get_cursor(log_pk=log_pk, thread_pk=thread_pk)
-    return rows[0][0], rows[0][1]

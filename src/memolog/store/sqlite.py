@@ -35,6 +35,7 @@ from memolog.store.sqlite_errors import (
 __all__ = ["SqliteEngine", "SqliteOptions", "is_memory"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 Change: TypeAlias = Callable[[sqlite3.Connection], None]
 
 # A caller that saves in a tight loop lets others run this often.
@@ -207,6 +208,14 @@ class SqliteEngine(Engine):
                 await self._breathe(started)
                 return done[0]
         return await self._write_elsewhere(work, name)
+
+    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str) -> tuple[T, R]:
+        """Write and read in one transaction: nobody else writes meanwhile."""
+
+        def script() -> Script[tuple[T, R]]:
+            return (yield from writing()), (yield from reading())
+
+        return await self.write(script, name=name)
 
     async def _elsewhere(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, call)

@@ -35,7 +35,6 @@ from memolog.store.recent import Recent
 from memolog.store.runs import Runs
 from memolog.store.searching import Searching
 from memolog.store.snapshot import Snapshot, reading_snapshot
-from memolog.store.sql import Script
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
 from memolog.store.sqlite_schema import migrate_sqlite, refuse_foreign_file
 from memolog.store.task_blocking import TaskLinks
@@ -125,17 +124,15 @@ class Store:
         scope: Scope,
         newest: int | None = None,
     ) -> tuple[Saved, Snapshot]:
-        """Save messages and read all that the next decision needs, in one transaction."""
+        """Save messages and read all that the next decision needs, as it is once they are saved."""
         ready, now = self.messages.ready(resource, thread, messages, turn)
-
-        def script() -> Script[tuple[Saved, Snapshot]]:
-            saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
-            snapshot = yield from reading_snapshot(
-                resource, thread, scope, self.new_id, now, self._recent, newest=newest
-            )
-            return saved, snapshot
-
-        saved, snapshot = await self.engine.write(script, name="store.save_and_snapshot")
+        saved, snapshot = await self.engine.write_and_read(
+            lambda: self.messages.saving(resource, thread, ready, now, create=True),
+            lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest),
+            name="store.save_and_snapshot",
+        )
+        if not snapshot.is_complete:
+            return saved, await self.logs.snapshot(resource, thread, scope, newest=newest)
         snapshot.keep(self._recent)
         return saved, snapshot
 

@@ -1,0 +1,67 @@
+"""A snapshot is of one moment, whatever others do while it is read: a context made of it shows every message exactly once."""
+
+import asyncio
+
+import pytest
+
+from conftest import FakeClock, OpenStore
+from contract.test_recent import RESOURCE, THREAD, Author
+from memolog.domain.message import UserMessage
+from memolog.store import Store
+from memolog.store.snapshot import Snapshot
+
+ROUNDS = 40
+
+pytestmark = pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+
+
+class Reader:
+    """Reads snapshots for as long as somebody writes, and says what does not fit together."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.is_over = store, False
+        self.read, self.torn = 0, list[str]()
+
+    async def snapshots(self) -> None:
+        """Read without saying anything."""
+        while not self.is_over:
+            self.look_at(await self.store.logs.snapshot(RESOURCE, THREAD, "thread"))
+            await asyncio.sleep(0)
+
+    async def turns(self) -> None:
+        """Say something and read in one call."""
+        while not self.is_over:
+            said = UserMessage(f"beside {self.read}")
+            saved, seen = await self.store.save_and_snapshot(RESOURCE, THREAD, [said], turn="beside", scope="thread")
+            self.look_at(seen)
+            assert {message.id for message in saved.messages} <= {message.id for message in seen.tail} or seen.cursor
+            await asyncio.sleep(0)
+
+    def look_at(self, seen: Snapshot) -> None:
+        """Compare what the log covers with where the tail begins, and what is under way with what failed."""
+        self.read += 1
+        covered = max((group.span.last for group in seen.groups if group.span), default=0)
+        if covered != seen.cursor:
+            self.torn.append(f"the log covers {covered}, the tail begins after {seen.cursor}")
+        if any(run.status == "failed" for run in seen.runs) and not seen.log.failures:
+            self.torn.append("a run has failed, and nobody counts it")
+        ahead = [group.span.last for group in seen.buffered if group.span and group.span.last <= seen.cursor]
+        if ahead:
+            self.torn.append(f"{ahead} is buffered, and in the log up to {seen.cursor}")
+
+
+@pytest.mark.parametrize("way", ["snapshots", "turns"])
+async def test_a_snapshot_is_of_one_moment(open_a_store: OpenStore, clock: FakeClock, way: str) -> None:
+    """Two processes: one observes and activates, the other reads as often as it can."""
+    one, other = await open_a_store(), await open_a_store()
+    author, reader = Author(7, clock), Reader(other)
+    await author.save(one)
+    reading = asyncio.create_task(getattr(reader, way)())
+    for _ in range(ROUNDS):
+        await author.save(one)
+        await author.observe(one)
+        await asyncio.sleep(0)
+    reader.is_over = True
+    await reading
+    assert reader.read > ROUNDS / 4
+    assert not reader.torn, f"{len(reader.torn)} of {reader.read}: {reader.torn[:5]}"
