@@ -167,7 +167,7 @@ class Conversation:
 
     async def _stall(self, number: int) -> None:
         """Say more than a turn waits for, without patience."""
-        async with self._turn(settings={"observation.deadline": 0}) as turn:
+        async with self._turn(settings={"observation.deadline": 0.001}) as turn:
             await self._say(turn, number, "slow and long " * 260)
 
     async def _slow(self, number: int) -> None:

@@ -123,6 +123,8 @@ class Core:
         """Decide and perform until there is nothing to do; returns the state to build a context from."""
         resource, thread = snapshot.resource, snapshot.thread.id
         waited, names = 0.0, list[str]()
+        # A deadline is for turns. Who asks by hand waits for the answer.
+        deadline = None if asked.by_hand else config.observation.deadline
         decision: Decision = Wait(reason="too many rounds")
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
@@ -135,16 +137,17 @@ class Core:
             if isinstance(decision, Wait | Trim):
                 break
             started = asyncio.get_running_loop().time()
-            is_in_time = await self._perform(decision, snapshot, config, config.observation.deadline - waited)
+            patience = None if deadline is None else deadline - waited
+            is_in_time = await self._perform(decision, snapshot, config, patience)
             if isinstance(decision, Observe) or (isinstance(decision, Reflect) and decision.wait):
                 waited += asyncio.get_running_loop().time() - started
-                is_done = not is_in_time or waited >= config.observation.deadline
-                asked = replace(asked, may_wait=not is_done, by_hand=asked.by_hand)
+                is_late = not is_in_time or (deadline is not None and waited >= deadline)
+                asked = replace(asked, may_wait=not is_late)
             asked = asked.after(decision)
             snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
 
-    async def _perform(self, decision: Decision, snapshot: Snapshot, config: Config, patience: float) -> bool:
+    async def _perform(self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
         """Perform one decision; returns False if a wait ended without a result. A lost race is simply decided again."""
         try:
             match decision:
@@ -341,14 +344,14 @@ class Core:
                     return True
         return False
 
-    async def _observe(self, decision: Observe, snapshot: Snapshot, config: Config, patience: float) -> bool:
+    async def _observe(self, decision: Observe, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
         run = decision.run
         if run is None:
             job = await self._start(decision.spans, snapshot, config)
             run = job.claims[0].run
         return await self._join(run, snapshot, config, patience)
 
-    async def _reflect(self, decision: Reflect, snapshot: Snapshot, config: Config, patience: float) -> bool:
+    async def _reflect(self, decision: Reflect, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
         run = decision.run
         if run is None:
             inputs = {"groups": list(decision.groups), "generation": snapshot.log.generation, "mode": config.mode}
@@ -359,13 +362,16 @@ class Core:
             run = job.claims[0].run
         return not decision.wait or await self._join(run, snapshot, config, patience)
 
-    async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float) -> bool:
-        """Wait for a run of this process or of another; False if patience ran out, which the next turns remember."""
+    async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
+        """Wait for a run of this process or of another; False if patience ran out, which the next turns remember.
+
+        Without a limit, another's run is looked at for as long as a lease: then it goes on, or nobody is at it any more.
+        """
         loop = asyncio.get_running_loop()
-        end = loop.time() + max(0.0, patience)
+        end = loop.time() + (config.lease if patience is None else max(0.0, patience))
         job = self.runner.job(run)
         if job is not None:
-            await asyncio.wait({job.task}, timeout=max(0.0, patience))
+            await asyncio.wait({job.task}, timeout=None if patience is None else max(0.0, patience))
             if job.task.done():
                 return True
         else:
@@ -374,7 +380,8 @@ class Core:
                 current = await self.store.runs.get(snapshot.resource, run)
                 if current is None or current.status != "running":
                     return True
-        await self._note_stall(run, snapshot, config)
+        if patience is not None and config.observation.deadline:
+            await self._note_stall(run, snapshot, config)
         return False
 
     async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:

@@ -300,7 +300,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         await self._by_hand(thread, resource, "buffer")
 
     async def observe(self, thread: str, resource: str) -> Status:
-        """Observe all that is left and move it into the log, waiting for it."""
+        """Observe all that is left and move it into the log, and wait for it, however long: the deadline is for turns."""
         before = None
         for _ in range(100):
             await self._by_hand(thread, resource, "observe", may_wait=True)
@@ -323,7 +323,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         return await self.status(thread, resource)
 
     async def reflect(self, thread: str, resource: str) -> Status:
-        """Condense the log now, waiting for it."""
+        """Condense the log now, and wait for it, however long."""
         await self._by_hand(thread, resource, "reflect", may_wait=True)
         return await self.status(thread, resource)
 

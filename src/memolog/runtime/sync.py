@@ -172,7 +172,7 @@ class SyncMemory:
         self._portal.call(self._memory.buffer(thread, resource))
 
     def observe(self, thread: str, resource: str) -> Status:
-        """Observe all that is left and move it into the log, waiting for it."""
+        """Observe all that is left and move it into the log, and wait for it, however long: the deadline is for turns."""
         return self._portal.call(self._memory.observe(thread, resource))
 
     def activate(self, thread: str, resource: str) -> Status:
@@ -180,7 +180,7 @@ class SyncMemory:
         return self._portal.call(self._memory.activate(thread, resource))
 
     def reflect(self, thread: str, resource: str) -> Status:
-        """Condense the log now, waiting for it."""
+        """Condense the log now, and wait for it, however long."""
         return self._portal.call(self._memory.reflect(thread, resource))
 
     def finalize(self, thread: str, resource: str, *, compact: bool = False) -> Status:

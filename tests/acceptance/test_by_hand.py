@@ -1,0 +1,77 @@
+"""What is asked for by hand is waited for, whatever the deadline of turns says."""
+
+import asyncio
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, UserMessage
+from memolog.runtime.events import Degraded, Event
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.testing import ScriptedModel
+
+CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}, "lease": 0.4, "heartbeat": 0.1})
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Name the engines that two memories can share."""
+    return request.param
+
+
+class Slow(ScriptedModel):
+    """A model that takes a moment for each answer, longer than a lease if asked to."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        await asyncio.sleep(self.seconds)
+        return await super().complete(request)
+
+
+async def chat(memory: Memory, clock: FakeClock, turns: int) -> None:
+    """Hold some turns."""
+    for number in range(turns):
+        clock.advance(seconds=1)
+        async with memory.turn("t", "alice") as turn:
+            await turn.prepare(UserMessage(f"question {number} " + "about the weather " * 10))
+            await turn.record(AssistantMessage("it will rain " * 10))
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.6])
+async def test_observe_waits_where_turns_never_do(address: str, clock: FakeClock, seconds: float) -> None:
+    """All of it is observed when the call returns, and no wait in vain is held against the model."""
+    events: list[Event] = []
+    async with Memory(address, model=Slow(seconds), clock=clock, config=CONFIG) as memory:
+        memory.subscribe(events.append)
+        await chat(memory, clock, 6)
+        status = await memory.observe("t", "alice")
+    assert (status.health, status.running, status.failed, status.cursor) == ("ok", 0, 0, status.last_seq)
+    assert not [event for event in events if isinstance(event, Degraded)]
+
+
+async def test_observe_waits_for_the_run_of_another_memory(address: str, clock: FakeClock) -> None:
+    """It lasts longer than a lease, which is prolonged: nobody is asked twice."""
+    theirs, ours = Slow(1.0), ScriptedModel()
+    async with Memory(address, model=theirs, clock=clock, config=CONFIG) as busy:
+        await chat(busy, clock, 6)
+        await busy.buffer("t", "alice")
+        async with Memory(address, model=ours, clock=clock, config=CONFIG) as memory:
+            status = await memory.observe("t", "alice")
+        assert (status.health, status.running, status.failed, status.cursor) == ("ok", 0, 0, status.last_seq)
+        first = [request.text for request in theirs.requests if request.purpose == "observe"]
+        assert len(first) == len(set(first))
+        assert not {request.text for request in ours.requests} & set(first)
+
+
+async def test_reflect_waits_where_turns_never_do(address: str, clock: FakeClock) -> None:
+    """The log is condensed when the call returns."""
+    async with Memory(address, model=Slow(0.05), clock=clock, config=CONFIG) as memory:
+        await chat(memory, clock, 12)
+        before = await memory.observe("t", "alice")
+        assert before.generation == 0
+        status = await memory.reflect("t", "alice")
+    assert (status.generation, status.failed) == (1, 0)
