@@ -5,10 +5,14 @@ import asyncio
 import pytest
 
 from conftest import FakeClock, OpenStore
+from contract.meanwhile import Scribe
 from contract.test_recent import RESOURCE, THREAD, Author
+from memolog.config import Config
 from memolog.domain.message import UserMessage
+from memolog.runtime.contexts import Contexts, Shown
 from memolog.store import Store
 from memolog.store.snapshot import Snapshot
+from memolog.tokens import HeuristicCounter
 
 ROUNDS = 40
 
@@ -65,3 +69,19 @@ async def test_a_snapshot_is_of_one_moment(open_a_store: OpenStore, clock: FakeC
     await reading
     assert reader.read > ROUNDS / 4
     assert not reader.torn, f"{len(reader.torn)} of {reader.read}: {reader.torn[:5]}"
+
+
+async def test_a_context_shows_other_threads_from_where_its_log_ends(open_a_store: OpenStore, clock: FakeClock) -> None:
+    """What the shared log takes over after it was read is shown as it was said: it is not out of sight for a request."""
+    store = await open_a_store()
+    for thread in (THREAD, "t2"):
+        await store.messages.save(RESOURCE, thread, UserMessage(f"what was said in {thread}"))
+    scribe = Scribe(store, clock, "resource")
+    await scribe.observe("t2", "a line about t2")
+    seen = await store.logs.snapshot(RESOURCE, THREAD, "resource")
+    await scribe.activate("t2")
+    contexts, config = Contexts(store, HeuristicCounter()), Config(scope="resource")
+    for snapshot in (seen, await store.logs.snapshot(RESOURCE, THREAD, "resource")):
+        made = await contexts.build(Shown(snapshot=snapshot, config=config, now=clock.now()))
+        assert ("what was said in t2" in str(made.context)) is (snapshot is seen)
+        assert ("text of g1" in str(made.context)) is (snapshot is not seen)

@@ -94,7 +94,8 @@ class Contexts:
             tail = _newest(tail, config.last_messages)
         others: tuple[OtherTail, ...] = ()
         if config.observe and snapshot.others:
-            others = await self._store.logs.others(snapshot.resource, snapshot.log.pk, snapshot.thread.pk)
+            where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
+            others = await self._store.logs.others(*where, snapshot.ends)
         repeated = snapshot.repeated if config.observe else ()
         shown = replace(shown, task_lines=await self._task_lines(shown, snapshot))
         view = self._view(

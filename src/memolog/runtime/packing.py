@@ -109,7 +109,8 @@ async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Seque
     if not snapshots:
         return []
     snapshot = snapshots[0]
-    others = await store.logs.others(snapshot.resource, snapshot.log.pk, snapshot.thread.pk, threads=_THREADS)
+    where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
+    others = await store.logs.others(*where, snapshot.ends, threads=_THREADS)
     tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others}}
     spoken = [_conversation(one, snapshot, tails.get(one.id, ())) for one in threads]
     return [*spoken, Conversation(thread=None, groups=await _groups(store, snapshot))]

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from memolog.config import Config
 from memolog.domain.codec import unpack
-from memolog.domain.errors import InputError, StoreError
+from memolog.domain.errors import InputError, StoreError, ThreadNotFound
 from memolog.domain.message import Message
 from memolog.domain.moments import from_micros
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
@@ -287,8 +287,12 @@ def _of_message(one: Scored, message: Message, rank: int, score: float, marker: 
 async def _with_neighbours(store: Store, resource: str, result: SearchResult, count: int) -> SearchResult:
     if result.thread is None or result.seq is None:
         return result
-    before = await _nearest(store, resource, result.thread, count, before=result.seq)
-    after = await _nearest(store, resource, result.thread, count, after=result.seq)
+    try:
+        before = await _nearest(store, resource, result.thread, count, before=result.seq)
+        after = await _nearest(store, resource, result.thread, count, after=result.seq)
+    except ThreadNotFound:
+        # It was deleted since it was found, and what stood around it too.
+        return result
     return replace(result, before=before, after=after)
 
 

@@ -59,7 +59,7 @@ class Copies:
 
 def cloning_log(resource: str, source_pk: int, target_pk: int, up_to: int, new_id: NewId, now: int) -> Script[bool]:
     """Copy a thread's own log to its clone; False if the clone ends before the log does, or there is no log."""
-    found = yield q.log_of_thread(resource=resource, thread_pk=source_pk)
+    found = yield q.take_log_of_thread(resource=resource, thread_pk=source_pk)
     if not found:
         return False
     log_pk, generation, next_handle = found[0]
@@ -87,13 +87,15 @@ def cloning_share(
     An empty group holds the place, so that the span of every message is known, and its run names the thread it comes from.
     """
     found = yield logs.find_log(resource=resource, thread_pk=0)
-    rows = (yield logs.get_cursor(log_pk=found[0][0], thread_pk=source_pk)) if found else ()
+    if not found:
+        return
+    log_pk = found[0][0]
+    _, generation = (yield logs.touch_version(log_pk=log_pk))[0]
+    rows = yield logs.get_cursor(log_pk=log_pk, thread_pk=source_pk)
     covered: int = rows[0][0] if rows else 0
     last = min(covered, up_to)
     if last <= 0:
         return
-    log_pk = found[0][0]
-    _, generation = (yield logs.touch_version(log_pk=log_pk))[0]
     run = yield q.insert_run_copy(
         id=new_id(),
         log_pk=log_pk,
@@ -141,8 +143,9 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[M
     A thread that the shared log has observed by itself stays as it is: nothing is ever in a log twice.
     """
     shared = yield from ensure_log(resource, None, new_id, now)
-    yield logs.touch_version(log_pk=shared.pk)
-    entries = [group_row(row) for row in (yield logs.active_groups(log_pk=shared.pk, generation=shared.generation))]
+    _, present = (yield logs.touch_version(log_pk=shared.pk))[0]
+    yield q.take_thread_logs(resource=resource)
+    entries = [group_row(row) for row in (yield logs.active_groups(log_pk=shared.pk, generation=present))]
     order = [group.pk for group in entries]
     before = sum(group.tokens for group in entries)
     rows = yield q.handle_of(log_pk=shared.pk)
@@ -167,7 +170,7 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[M
         merged.append(name)
     if merged:
         yield q.set_next_handle(log_pk=shared.pk, next_handle=handle)
-        yield from new_generation(shared.pk, shared.generation + 1, "merge", order, now, before=before, after=after)
+        yield from new_generation(shared.pk, present + 1, "merge", order, now, before=before, after=after)
     return Merged(threads=tuple(merged), left=tuple(left))
 
 

@@ -17,11 +17,12 @@ from memolog.domain.moments import to_micros
 from memolog.store.compactions import undoing_compactions
 from memolog.store.engine import Engine, Work
 from memolog.store.extracts import deleting_extracts
+from memolog.store.indexing import reading_scope
 from memolog.store.rederiving import Loss, rederiving
-from memolog.store.reindexing import clearing_index, resetting_index
+from memolog.store.reindexing import clearing_index, resetting_index, taking_index
 from memolog.store.scope import check_id
 from memolog.store.sql import Script, load_queries
-from memolog.store.withdrawals import Render, ranges
+from memolog.store.withdrawals import Render, ranges, taking_logs
 
 __all__ = ["Forgetting", "told", "work_of"]
 
@@ -99,6 +100,7 @@ class Forgetting:
         at = self._now()
 
         def script() -> Script[Forgotten]:
+            yield from taking_index(resource)
             rows = yield threads.lock_thread(resource=resource, thread=thread)
             if not rows:
                 raise ThreadNotFound(thread)
@@ -126,6 +128,9 @@ class Forgetting:
         self, resource: str, places: Sequence[tuple[str, int]], render: Render, at: int
     ) -> Script[Forgotten]:
         gone = Forgotten(resource=resource)
+        if not places:
+            return gone
+        yield from taking_index(resource)
         lines: dict[int, dict[int, str]] = {}
         # In one order, so that two writers cannot wait for each other.
         for thread in sorted({thread for thread, _ in places}):
@@ -133,13 +138,12 @@ class Forgetting:
             if not rows:
                 continue
             thread_pk = rows[0][0]
+            yield from taking_logs(thread_pk)
             for first, last in ranges(sorted(seq for name, seq in places if name == thread)):
                 where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
                 gone += yield from _forgetting_range(resource, where, at)
                 for pk, name, log_pk in (yield q.citing(**where)):
                     lines.setdefault(log_pk, {})[pk] = name
-            for row in (yield logs.logs_of_thread(thread_pk=thread_pk)):
-                yield logs.touch_version(log_pk=row[0])
         if not gone.messages:
             return gone
         for log_pk, found in sorted(lines.items()):
@@ -152,6 +156,7 @@ class Forgetting:
     def _forgetting_thread(
         self, resource: str, thread: str, thread_pk: int, render: Render, at: int
     ) -> Script[Forgotten]:
+        yield from taking_logs(thread_pk)
         gone = yield from _counting_thread(resource, thread, thread_pk)
         prompts = yield q.delete_prompts(thread_pk=thread_pk, first_seq=0)
         yield q.clear_group_hints(thread_pk=thread_pk, first_seq=0)
@@ -241,6 +246,8 @@ def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgo
 
 def _forgetting_resource(resource: str) -> Script[Forgotten]:
     gone = Forgotten(resource=resource)
+    is_indexed = (yield from reading_scope(resource)) is not None
+    yield from taking_index(resource)
     names = [row[0] for row in (yield q.threads_of_resource(resource=resource))]
     for name in names:
         rows = yield threads.lock_thread(resource=resource, thread=name)
@@ -250,7 +257,7 @@ def _forgetting_resource(resource: str) -> Script[Forgotten]:
     for row in (yield q.logs_of_resource(resource=resource)):
         lines += [line[0] for line in (yield q.lines_of_log(log_pk=row[0]))]
     tasks, events, usage, versions, prompts, others = (yield q.counts_of_resource(resource=resource))[0]
-    if not (names or lines or tasks or events or versions or others):
+    if not (names or lines or tasks or events or versions or others or is_indexed):
         raise NotFound("There is nothing of this resource.", then="Check its id.")
     index = (yield from clearing_index(resource)).index - gone.index
     yield q.delete_tasks(resource=resource)

@@ -17,6 +17,7 @@ from memolog.search.keys import OBSERVATION, TASK, fits, key_of_message, key_of_
 from memolog.search.texts import Redact, kind_of, text_of_parts, text_of_task
 from memolog.search.words import folded, grams, normal, words_of
 from memolog.store.engine import Engine
+from memolog.store.reindexing import taking_index
 from memolog.store.scope import check_id
 from memolog.store.sql import Row, Script, load_queries
 
@@ -61,6 +62,8 @@ class _Changed:
     first: int
     last: int
     document: _Document | None
+    source: tuple[object, ...] = ()
+    """The columns that it was analysed from, and the labels; of a message none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +189,19 @@ def _changed_message(row: Row, redact: Redact) -> _Changed:
     )
 
 
-def _changed_other(kind: int, pk: int, version: int, document: _Document | None) -> _Changed:
+def _changed_other(
+    kind: int, pk: int, version: int, document: _Document | None, source: tuple[object, ...]
+) -> _Changed:
     last = key_of_other(pk, 0, kind)
-    name = "task" if kind == TASK else "observation"
-    return _Changed(kind=name, source_pk=pk, version=version, first=last - 255, last=last, document=document)
+    return _Changed(
+        kind="task" if kind == TASK else "observation",
+        source_pk=pk,
+        version=version,
+        first=last - 255,
+        last=last,
+        document=document,
+        source=source,
+    )
 
 
 def _other(kind: int, pk: int, at: int, source: str, thread_pk: int | None, text: str) -> _Document | None:
@@ -215,37 +227,76 @@ def _changed_observation(row: Row, redact: Redact) -> _Changed:
         texts = (unpack(text) or "", unpack(verbatim) or "", *map(str, loads(files)))
         source = "reflection" if group_kind == "reflection" else "observation"
         document = _other(OBSERVATION, pk, at, source, thread_pk, redact("\n".join(filter(None, texts))))
-    return _changed_other(OBSERVATION, pk, version, document)
+    return _changed_other(OBSERVATION, pk, version, document, tuple(row[:-1]))
 
 
 def _changed_task(row: Row, labels: Iterable[Row], redact: Redact) -> _Changed:
     pk, at, title, description, summary, version = row
-    named = [unpack(label) or "" for task_pk, label in labels if task_pk == pk]
+    packed = _labels(labels, pk)
+    named = [unpack(label) or "" for label in packed]
     text = text_of_task(unpack(title) or "", unpack(description) or "", unpack(summary), named)
-    return _changed_other(TASK, pk, version, _other(TASK, pk, at, "task", None, redact(text)))
+    document = _other(TASK, pk, at, "task", None, redact(text))
+    return _changed_other(TASK, pk, version, document, (*row[:-1], packed))
+
+
+def _labels(labels: Iterable[Row], pk: int) -> tuple[str, ...]:
+    return tuple(label for task_pk, label in labels if task_pk == pk)
 
 
 # ---------------------------------------------------------------- writing
 
 
 def _writing(resource: str, waiting: _Waiting) -> Script[None]:
-    yield q.create_scope(resource=resource)
-    scope_pk = yield from reading_scope(resource)
+    scope_pk = yield from taking_index(resource)
     documents: list[_Document] = []
     for stretch in waiting.stretches:
         claimed = yield q.claim_thread(thread_pk=stretch.thread_pk, from_seq=stretch.from_seq, up_to=stretch.up_to)
         if claimed:
             documents += stretch.documents
             yield q.thread_is_indexed(thread_pk=stretch.thread_pk)
-    for changed in waiting.changed:
-        step = q.claim_queued(kind=changed.kind, source_pk=changed.source_pk, version=changed.version)
-        if (yield step):
-            yield q.remove_docs(first=changed.first, last=changed.last)
-            documents += [changed.document] if changed.document else []
+    for changed in (yield from _claiming(resource, waiting.changed)):
+        yield q.remove_docs(first=changed.first, last=changed.last)
+        documents += [changed.document] if changed.document else []
     documents = yield from _still_so(documents)
-    if documents and scope_pk is not None:
+    if documents:
         yield q.add_doc.many([_scoped(document.values, scope_pk) for document in documents])
         yield from _writing_words(scope_pk, documents)
+
+
+def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Changed]]:
+    """Take rows off the queue; returns those that are still what was analysed. The others wait again.
+
+    A row that another process indexed and somebody changed since waits under the number that it had before: its number alone
+    does not say that it is the same. Once it is taken, whoever changes it lets it wait again behind us.
+    """
+    taken: list[_Changed] = []
+    for one in changed:
+        rows = yield q.claim_queued(kind=one.kind, source_pk=one.source_pk, version=one.version)
+        taken += [one] if rows else []
+    now = yield from _reading_sources(taken)
+    same: list[_Changed] = []
+    for one in taken:
+        source = now.get((one.kind, one.source_pk))
+        if source is None or source == one.source:
+            same.append(one)
+        else:
+            yield q.wait_again(kind=one.kind, source_pk=one.source_pk, resource=resource)
+    return same
+
+
+def _reading_sources(taken: Iterable[_Changed]) -> Script[dict[tuple[str, int], tuple[object, ...]]]:
+    """Return what observations and tasks are indexed from, as it is now."""
+    lines = [one.source_pk for one in taken if one.kind == "observation"]
+    plans = [one.source_pk for one in taken if one.kind == "task"]
+    found: dict[tuple[str, int], tuple[object, ...]] = {}
+    if lines:
+        rows = yield q.observations_now(pks=lines)
+        found |= {("observation", row[0]): tuple(row) for row in rows}
+    if plans:
+        rows = yield q.tasks_now(pks=plans)
+        labels = yield q.labels_of(tasks=plans)
+        found |= {("task", row[0]): (*row, _labels(labels, row[0])) for row in rows}
+    return found
 
 
 def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:

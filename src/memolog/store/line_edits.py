@@ -19,7 +19,7 @@ from memolog.store.engine import Engine
 from memolog.store.forgetting import told, work_of
 from memolog.store.lines import reading_observations
 from memolog.store.rederiving import Loss, copying_line, reading_groups, rederiving, rewriting
-from memolog.store.reindexing import resetting_index
+from memolog.store.reindexing import resetting_index, taking_index
 from memolog.store.scope import check_id
 from memolog.store.sql import Script, load_queries
 from memolog.store.withdrawals import Render
@@ -160,6 +160,7 @@ class LineEdits:
         at = self._now()
 
         def script() -> Script[Forgotten]:
+            yield from taking_index(resource)
             line = yield from _finding(resource, observation)
             _refuse(line, {"deleted"})
             loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="deleted", kind="forget", by_hand=True)
@@ -193,17 +194,21 @@ def _refuse(line: _Line, states: set[str]) -> None:
 
 
 def _finding(resource: str, observation: str) -> Script[_Line]:
+    line = yield from _looking_up(resource, observation)
+    # Whoever changes a log takes its row first, so that two changes of one line do not both find it as it was. Who waited for
+    # it may find that its thread was deleted.
+    yield logs.touch_version(log_pk=line.log_pk)
+    return (yield from _looking_up(resource, observation))
+
+
+def _looking_up(resource: str, observation: str) -> Script[_Line]:
     rows = yield q.find_line(resource=resource, observation=observation)
     if not rows:
         raise NotFound(f"There is no observation {observation}.", then="Check its id: search and recall show ids.")
-    # Whoever changes a log takes its row first, so that two changes of one line do not both find it as it was.
-    yield logs.touch_version(log_pk=rows[0][5])
-    return _Line(*(yield q.find_line(resource=resource, observation=observation))[0])
+    return _Line(*rows[0])
 
 
 def _reading(resource: str, observation: str) -> Script[Observation]:
-    rows = yield q.find_line(resource=resource, observation=observation)
-    if not rows:
-        raise NotFound(f"There is no observation {observation}.", then="Check its id: search and recall show ids.")
-    found = yield from reading_observations(rows[0][5], [rows[0][4]])
-    return next(line for line in found if line.id == observation)
+    line = yield from _looking_up(resource, observation)
+    found = yield from reading_observations(line.log_pk, [line.group])
+    return next(one for one in found if one.id == observation)

@@ -6,16 +6,16 @@ decides again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from memolog.domain.clock import Clock
-from memolog.domain.codec import decode, dumps, loads, pack, unpack
+from memolog.domain.codec import decode, dumps, loads, pack
 from memolog.domain.errors import Conflict, InputError, ThreadNotFound
-from memolog.domain.message import Message
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Generation, Observation, Scope
 from memolog.domain.thread import Hints
@@ -23,9 +23,9 @@ from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_lines, reading_observations
+from memolog.store.other_tails import OtherTail, reading_others
 from memolog.store.recent import Recent
-from memolog.store.rows import message_from_row
-from memolog.store.scope import LAST, check_id
+from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, Snapshot, completing_log, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import applying, present_versions
@@ -33,7 +33,6 @@ from memolog.store.working_memory import applying, present_versions
 __all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
 
 q = load_queries("logs")
-messages = load_queries("messages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +42,6 @@ class Rendered:
     id: str
     text: str
     tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherTail:
-    """What the log does not cover of another thread: its newest messages."""
-
-    thread: str
-    alias: int
-    title: str | None
-    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,22 +137,23 @@ class Logs:
         return await self._engine.read(script)
 
     async def others(
-        self, resource: str, log_pk: int, thread_pk: int, *, threads: int = 8, newest: int = 30
+        self,
+        resource: str,
+        log_pk: int,
+        thread_pk: int,
+        ends: Mapping[str, int] = MappingProxyType({}),
+        *,
+        threads: int = 8,
+        newest: int = 30,
     ) -> tuple[OtherTail, ...]:
-        """Return the newest uncovered messages of the resource's other threads, the latest active thread first."""
+        """Return the newest uncovered messages of the resource's other threads, the latest active thread first.
+
+        `ends` says where the log of a snapshot ends in them: what was activated since is not in what it shows.
+        """
         check_id("resource", resource)
-
-        def script() -> Script[tuple[OtherTail, ...]]:
-            found: list[OtherTail] = []
-            rows = yield q.other_threads(resource=resource, log_pk=log_pk, thread_pk=thread_pk, limit=threads)
-            for _, name, cursor, alias, title, hinted_title in rows:
-                step = messages.before(resource=resource, thread=name, before=LAST, limit=newest)
-                tail = tuple(m for m in map(message_from_row, reversed((yield step))) if m.seq > cursor)
-                shown = unpack(title) or unpack(hinted_title)
-                found.append(OtherTail(thread=name, alias=alias, title=shown, messages=tail))
-            return tuple(found)
-
-        return await self._engine.read(script)
+        return await self._engine.read(
+            lambda: reading_others(resource, log_pk, thread_pk, ends, threads=threads, newest=newest)
+        )
 
     async def hints_of(self, log_pk: int, thread_pk: int, last_seq: int) -> Hints:
         """Return the hints that the group with this end brought to its thread."""
@@ -199,6 +189,7 @@ class Logs:
         at = to_micros(now)
 
         def script() -> Script[tuple[Activated, ...]]:
+            yield q.lock_threads(log_pk=log_pk, groups=[group.id for group in groups])
             generation = yield from _take(log_pk, version)
             rows = yield q.last_position(log_pk=log_pk, generation=generation)
             position = rows[0][0]
@@ -223,6 +214,7 @@ class Logs:
         rest = [group for group in snapshot.groups if group.id not in set(covers)]
 
         def script() -> Script[Generation | None]:
+            yield q.lock_threads(log_pk=log.pk, groups=[rendered.id])
             yield from _take(log.pk, log.version)
             if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
                 yield q.set_group_state(group_pk=group_pk, state="void")

@@ -45,8 +45,12 @@ Connection = Any
 _ATTEMPTS = 8
 _LOCK_KEY = 0x6D656D6F6C6F67  # "memolog": keeps two migrating processes apart
 
-# Run again, it may succeed. A cached plan is outdated after another process has migrated.
-_RACES = (pg.SerializationError, pg.DeadlockDetectedError, pg.UniqueViolationError, pg.InvalidCachedStatementError)
+# Run again, it may succeed. What a row refers to may have been deleted since it was read; a cached plan is outdated after
+# another process has migrated.
+_RACES = (
+    *(pg.SerializationError, pg.DeadlockDetectedError, pg.UniqueViolationError, pg.ForeignKeyViolationError),
+    pg.InvalidCachedStatementError,
+)
 # Only a transaction pooler makes our prepared statements vanish, or shows us those of others.
 _POOLED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
 _REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)

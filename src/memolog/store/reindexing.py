@@ -9,13 +9,23 @@ from __future__ import annotations
 from memolog.domain.forgetting import Forgotten
 from memolog.store.sql import Script, load_queries
 
-__all__ = ["clearing_index", "resetting_index"]
+__all__ = ["clearing_index", "resetting_index", "taking_index"]
 
 q = load_queries("reindexing")
 
 
+def taking_index(resource: str) -> Script[int]:
+    """Let nobody else write to a resource's index until this transaction ends; returns the key that it has there.
+
+    Whoever takes threads or logs too takes the index first, so that two writers do not wait for each other.
+    """
+    rows = yield q.take_scope(resource=resource)
+    return rows[0][0]
+
+
 def clearing_index(resource: str) -> Script[Forgotten]:
     """Take a resource out of the index; returns how many documents and words that were."""
+    yield from taking_index(resource)
     documents = yield q.delete_docs_of(resource=resource)
     words = yield q.delete_words_of(resource=resource)
     yield q.delete_grams_of(resource=resource)

@@ -106,16 +106,19 @@ class Runs:
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[str]:
+            # In one order, threads before their log, so that two writers do not wait for each other.
+            keys = dict[str | None, int]()
+            for name in sorted({run.thread for run in runs if run.thread is not None}):
+                rows = yield threads.lock_thread(resource=resource, thread=name)
+                if not rows:
+                    raise Conflict(f"Thread {name} is gone.", then="Decide again.")
+                keys[name] = rows[0][0]
             taken = yield q.take_log(resource=resource, log_pk=log_pk, version=version)
             if not taken:
                 raise Conflict("The log has changed.", then="Read it again and decide again.")
             for run in runs:
-                thread_pk = None
-                if run.thread is not None:
-                    rows = yield threads.lock_thread(resource=resource, thread=run.thread)
-                    if not rows:
-                        raise Conflict(f"Thread {run.thread} is gone.", then="Decide again.")
-                    thread_pk = rows[0][0]
+                thread_pk = keys.get(run.thread)
+                if thread_pk is not None:
                     # Each thread of a shared log has a cursor of its own, from its first run on.
                     yield logs.create_cursor(log_pk=log_pk, thread_pk=thread_pk, seq=0)
                 yield q.start_run(
@@ -169,6 +172,7 @@ class Runs:
         usage = made.usage
 
         def script() -> Script[tuple[str, int]]:
+            yield q.take_log_of(id=claim.run)
             ended = yield q.end_run(
                 resource=resource,
                 id=claim.run,
@@ -203,6 +207,7 @@ class Runs:
         text = pack(error[:2000])
 
         def script() -> Script[int | None]:
+            yield q.take_log_of(id=claim.run)
             rows = yield q.fail_run(
                 resource=resource,
                 id=claim.run,
@@ -216,8 +221,7 @@ class Runs:
                 yield _usage_step(resource, usage, claim.run, at)
             if not rows:
                 return None
-            noted = yield q.note_failure(log_pk=rows[0][0], error=text, now=at, retry_at=retry)
-            return noted[0][0]
+            return (yield q.note_failure(log_pk=rows[0][0], error=text, now=at, retry_at=retry))[0][0]
 
         return await self._engine.write(script, name="runs.fail")
 
@@ -235,6 +239,7 @@ class Runs:
         """Give a run up for good, so that its span is free again; False if it is no longer this owner's."""
 
         def script() -> Script[bool]:
+            yield q.take_log_of(id=claim.run)
             rows = yield q.abandon_run(
                 id=claim.run, owner=claim.owner, fence=claim.fence, now=to_micros(now), error=pack(why)
             )
@@ -315,8 +320,7 @@ class Runs:
 def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[tuple[str, int]]:
     """Store what a run made, out of sight; returns the log and the version that this made of it."""
     run_pk, log_pk, thread_pk, first_seq, last_seq, _ = ended
-    rows = yield logs.next_handle(log_pk=log_pk, now=at)
-    next_handle, log_id, version = rows[0]
+    next_handle, log_id, version = (yield logs.next_handle(log_pk=log_pk, now=at))[0]
     moments = sorted(to_micros(o.said_at) for o in made.observations if o.said_at is not None)
     groups = yield logs.insert_group(
         id=made.group,

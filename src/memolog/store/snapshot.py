@@ -82,6 +82,11 @@ class Snapshot:
     is_complete: bool
     """Whether the log is there, and every thread has its place in it."""
 
+    @property
+    def ends(self) -> dict[str, int]:
+        """Return up to where the log covers each of the other threads that it does not cover to their end."""
+        return {row.thread: row.cursor for row in self.others}
+
     def keep(self, recent: Recent) -> None:
         """Remember what the next snapshot need not read again. Only once this one is committed."""
         recent.tails.put(_tail_key(self.log, self.thread), self.known)

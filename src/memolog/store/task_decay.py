@@ -75,14 +75,16 @@ def decaying(resource: str, now: int, *, limit: int) -> Script[Decayed]:
         before = now - _AFTER_DAYS[level] * _DAY
         rows = yield q.due_to_decay(resource=resource, level=level - 1, before=before, limit=limit)
         for row in rows:
-            put_away = yield q.decay(task_pk=row[0], level=level, old_level=level - 1, **_left(row, level))
+            put_away = yield q.decay(
+                task_pk=row[0], level=level, old_level=level - 1, version=row[8], **_left(row, level)
+            )
             done.extend(changed[0] for changed in put_away)
     return Decayed(summarised=tuple(summarised), archived=tuple(archived))
 
 
 def _left(row: Row, level: int) -> dict[str, object]:
     """Return what is left of a task at a level, and the rest as it is put away."""
-    _, _, _, summary, metadata, description, archive, _ = row
+    _, _, _, summary, metadata, description, archive, _, _ = row
     whole = archive or dumps({"summary": summary, "metadata": metadata, "description": description})
     if level == 1:
         return {"summary": summary, "metadata": "{}", "description": "", "archive": whole}

@@ -24,7 +24,7 @@ from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, group_row
 from memolog.store.sql import Script, load_queries
 
-__all__ = ["Render", "Withdrawals", "Withdrawn", "ranges", "reading_alias", "taking_out"]
+__all__ = ["Render", "Withdrawals", "Withdrawn", "ranges", "reading_alias", "taking_logs", "taking_out"]
 
 q = load_queries("logs")
 threads = load_queries("threads")
@@ -71,6 +71,7 @@ class Withdrawals:
             if not rows:
                 raise ThreadNotFound(thread)
             thread_pk = rows[0][0]
+            yield from taking_logs(thread_pk)
             rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=after)
             more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
             gone = sorted(row[0] for row in (*rows, *more))
@@ -84,8 +85,6 @@ class Withdrawals:
                 yield from deleting_extracts(where)
                 groups += [row[0] for row in (yield q.void_groups_over(**where))]
                 observations += yield from _forget_activated(where, at, render)
-            for row in (yield q.logs_of_thread(thread_pk=thread_pk)):
-                yield q.touch_version(log_pk=row[0])
             return Withdrawn(
                 messages=tuple(gone), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
             )
@@ -104,16 +103,21 @@ def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
+def taking_logs(thread_pk: int) -> Script[None]:
+    """Take the logs that know a thread, before anything of them is read: nobody else changes one until this ends."""
+    for row in (yield q.logs_of_thread(thread_pk=thread_pk)):
+        yield q.touch_version(log_pk=row[0])
+
+
 def taking_out(thread_pk: int, at: int) -> Script[None]:
     """Take a thread that is about to be deleted out of the logs that it shares with others."""
+    yield from taking_logs(thread_pk)
     for log_pk, _, owner in (yield q.logs_of_thread(thread_pk=thread_pk)):
         if owner is not None:
             continue
         rows = yield q.groups_of_thread(log_pk=log_pk, thread_pk=thread_pk)
         if rows:
             yield from _rewrite(log_pk, {row[0]: row[1] for row in rows}, at, None)
-        else:
-            yield q.touch_version(log_pk=log_pk)
 
 
 def _forget_activated(where: dict[str, int], at: int, render: Render) -> Script[list[str]]:

@@ -1,5 +1,10 @@
--- log_of_thread --
-SELECT l.pk, l.generation, l.next_handle FROM logs l WHERE l.resource = :resource AND l.thread_pk = :thread_pk
+-- take_log_of_thread --
+-- Whoever copies a log takes its row first: nothing is activated, reflected or corrected there until the copy is made.
+UPDATE logs SET version = version WHERE resource = :resource AND thread_pk = :thread_pk
+RETURNING pk, generation, next_handle
+
+-- take_thread_logs --
+UPDATE logs SET version = version WHERE resource = :resource AND thread_pk IS NOT NULL
 
 -- groups_of_log --
 -- What is or was part of the log: a copy keeps what its reflections stand for.

@@ -108,7 +108,6 @@ SELECT (SELECT COUNT(*) FROM tasks WHERE resource = :resource),
     WHERE d.resource = :resource AND d.thread_pk IS NULL),
   (SELECT COUNT(*) FROM run_prompts p JOIN runs r ON r.pk = p.run_pk JOIN logs l ON l.pk = r.log_pk WHERE l.resource = :resource),
   (SELECT COUNT(*) FROM leases WHERE resource = :resource) + (SELECT COUNT(*) FROM calibrations WHERE resource = :resource)
-    + (SELECT COUNT(*) FROM search_scopes WHERE resource = :resource)
 
 -- delete_tasks --
 DELETE FROM tasks WHERE resource = :resource

@@ -57,9 +57,10 @@ ORDER BY t.pk, m.seq
 LIMIT :limit
 
 -- other_threads --
+-- Those that the log does not cover, and those that it did not when it was read.
 SELECT t.pk, t.id, COALESCE(c.seq, 0), COALESCE(c.alias, 0), t.title, t.hinted_title
 FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
-WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0)
+WHERE t.resource = :resource AND t.pk <> :thread_pk AND (t.last_seq > COALESCE(c.seq, 0) OR t.id IN (:ends[]))
 ORDER BY t.updated_at DESC, t.pk DESC
 LIMIT :limit
 
@@ -84,6 +85,12 @@ SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.lease_until, r.r
 FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk
 WHERE r.log_pk = :log_pk AND r.status IN ('running', 'failed')
 ORDER BY r.pk
+
+-- lock_threads --
+-- The threads that some groups are about and, for a reflection, the one whose log it is: they are taken before the log.
+UPDATE threads SET updated_at = updated_at
+WHERE pk IN (SELECT COALESCE(g.thread_pk, l.thread_pk) FROM groups g JOIN logs l ON l.pk = g.log_pk
+  WHERE g.log_pk = :log_pk AND g.id IN (:groups[]))
 
 -- take_version --
 -- Compare and swap: who read an older version decides again.
@@ -289,6 +296,7 @@ UPDATE groups SET text = :text, tokens = :tokens WHERE pk = :group_pk
 
 -- logs_of_thread --
 SELECT l.pk, l.resource, l.thread_pk FROM cursors c JOIN logs l ON l.pk = c.log_pk WHERE c.thread_pk = :thread_pk
+ORDER BY l.pk
 
 -- set_last_request --
 UPDATE threads SET last_request_at = :now, last_model = COALESCE(:model, last_model) WHERE pk = :thread_pk

@@ -1,3 +1,8 @@
+-- take_scope --
+-- Whoever writes to the index of a resource takes this row first: what one adds, another that takes all away has seen.
+INSERT INTO search_scopes (resource) VALUES (:resource) ON CONFLICT (resource) DO UPDATE SET resource = excluded.resource
+RETURNING pk
+
 -- delete_docs_of --
 DELETE FROM search_docs WHERE scope_pk IN (SELECT pk FROM search_scopes WHERE resource = :resource)
 RETURNING doc
@@ -32,9 +37,12 @@ ON CONFLICT (thread_pk) DO NOTHING
 DELETE FROM search_queue WHERE resource = :resource
 
 -- wait_for_observations --
+-- Others may have let some of them wait meanwhile.
 INSERT INTO search_queue (kind, source_pk, resource)
 SELECT 'observation', o.pk, l.resource FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 WHERE l.resource = :resource
+ON CONFLICT (kind, source_pk) DO UPDATE SET version = search_queue.version + 1
 
 -- wait_for_tasks --
 INSERT INTO search_queue (kind, source_pk, resource) SELECT 'task', pk, resource FROM tasks WHERE resource = :resource
+ON CONFLICT (kind, source_pk) DO UPDATE SET version = search_queue.version + 1

@@ -3,6 +3,10 @@
 UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version AND resource = :resource
 RETURNING id
 
+-- take_log_of --
+-- Whoever ends a run takes its log first, as those do who end the runs of a log.
+UPDATE logs SET version = version WHERE pk = (SELECT r.log_pk FROM runs r WHERE r.id = :id)
+
 -- start_run --
 -- The unique index over live spans refuses a second run over the same messages.
 INSERT INTO runs (id, log_pk, kind, thread_pk, first_seq, last_seq, owner, lease_until, heartbeat_at, started_at, inputs)

@@ -1,9 +1,6 @@
 -- get_scope --
 SELECT pk FROM search_scopes WHERE resource = :resource
 
--- create_scope --
-INSERT INTO search_scopes (resource) VALUES (:resource) ON CONFLICT (resource) DO NOTHING
-
 -- any_behind --
 -- Whether anything of a resource waits to be indexed.
 SELECT EXISTS (SELECT 1 FROM search_behind WHERE resource = :resource),
@@ -35,17 +32,33 @@ FROM search_queue q JOIN messages m ON m.pk = q.source_pk JOIN threads t ON t.pk
 WHERE q.resource = :resource AND q.kind = 'message' AND m.seq <= t.indexed_seq
 LIMIT :limit
 
+-- select_lines --
+-- What an observation is indexed from.
+SELECT o.pk, COALESCE(o.said_at, g.created_at), o.state, o.text, o.verbatim, o.files, g.kind, g.thread_pk
+
 -- observations_queued --
-SELECT o.pk, COALESCE(o.said_at, g.created_at), o.state, o.text, o.verbatim, o.files, g.kind, g.thread_pk, q.version
+{select_lines}, q.version
 FROM search_queue q JOIN observations o ON o.pk = q.source_pk JOIN groups g ON g.pk = o.group_pk
 WHERE q.resource = :resource AND q.kind = 'observation'
 LIMIT :limit
 
+-- observations_now --
+{select_lines}
+FROM observations o JOIN groups g ON g.pk = o.group_pk WHERE o.pk IN (:pks[])
+
+-- select_plans --
+-- What a task is indexed from, besides its labels.
+SELECT k.pk, k.created_at, k.title, k.description, k.summary
+
 -- tasks_queued --
-SELECT k.pk, k.created_at, k.title, k.description, k.summary, q.version
+{select_plans}, q.version
 FROM search_queue q JOIN tasks k ON k.pk = q.source_pk
 WHERE q.resource = :resource AND q.kind = 'task'
 LIMIT :limit
+
+-- tasks_now --
+{select_plans}
+FROM tasks k WHERE k.pk IN (:pks[])
 
 -- labels_of --
 SELECT task_pk, label FROM task_labels WHERE task_pk IN (:tasks[]) ORDER BY task_pk, label
@@ -63,6 +76,10 @@ WHERE thread_pk = :thread_pk AND EXISTS (SELECT 1 FROM threads WHERE pk = :threa
 -- A row that changed again since it was read has another version, and stays.
 DELETE FROM search_queue WHERE kind = :kind AND source_pk = :source_pk AND version = :version
 RETURNING source_pk
+
+-- wait_again --
+INSERT INTO search_queue (kind, source_pk, resource) VALUES (:kind, :source_pk, :resource)
+ON CONFLICT (kind, source_pk) DO UPDATE SET version = search_queue.version + 1
 
 -- unchanged --
 -- The messages among these that are still what was analysed.

@@ -1,0 +1,128 @@
+"""Lets something else happen in the middle of a transaction: what a slow network does to two processes on one PostgreSQL."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog.domain.observation import Observation, Source, Span
+from memolog.domain.run import RunKind
+from memolog.store import Store
+from memolog.store import postgres as engine
+from memolog.store.logs import Rendered
+from memolog.store.runs import Made, NewRun
+from memolog.store.snapshot import GroupRow
+
+__all__ = ["Scribe", "meanwhile", "said"]
+
+RESOURCE = "alice"
+_PATIENCE = 0.4
+_EXECUTE = "_execute"
+
+
+async def meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+    slow: Coroutine[Any, Any, Any],
+    after: str,
+    other: Awaitable[Any],
+    *,
+    times: int = 1,
+) -> tuple[Any, Any]:
+    """Run `slow` until a statement of this name has ended so many times, then `other`, then the rest; return what both did.
+
+    Where `other` waits for a row that `slow` has taken, it comes to its end after it.
+    """
+    left = times
+    there, go_on = asyncio.Event(), asyncio.Event()
+    execute = getattr(engine, _EXECUTE)
+
+    async def executing(connection: Any, step: Any) -> Any:
+        nonlocal left
+        rows = await execute(connection, step)
+        left -= step.statement.name == after
+        if left == 0 and not there.is_set():
+            there.set()
+            await go_on.wait()
+        return rows
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, _EXECUTE, executing)
+        first = asyncio.ensure_future(slow)
+        waiting = asyncio.ensure_future(there.wait())
+        await asyncio.wait({first, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        assert there.is_set(), f"nothing named {after} was run: {first}"
+        second = asyncio.ensure_future(other)
+        await asyncio.wait({second}, timeout=_PATIENCE)
+        go_on.set()
+        done = await asyncio.gather(first, second, return_exceptions=True)
+    return done[0], done[1]
+
+
+def said(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
+    """Render a group as what its lines say."""
+    del alias
+    return f"{group.handle}: {', '.join(line.text for line in observations)}", 1
+
+
+class Scribe:
+    """Observes threads of one resource, in their own logs or in the one that they share."""
+
+    def __init__(self, store: Store, clock: FakeClock, scope: Any = "thread") -> None:
+        self.store, self.clock, self.scope = store, clock, scope
+
+    async def observe(self, thread: str, *texts: str) -> str:
+        """Bring a line for each text, about all that is not observed yet; out of sight. Returns the group."""
+        seen = await self.store.logs.snapshot(RESOURCE, thread, self.scope)
+        held = max((g.span.last for g in seen.buffered if g.span and g.thread == thread), default=seen.cursor)
+        span = Span(first=held + 1, last=seen.thread.last_seq)
+        sources = (Source(thread=thread, span=span),)
+        return await self._run("observe", thread, span, {}, [(text, sources, ()) for text in texts])
+
+    async def reflect(self, thread: str, text: str) -> None:
+        """Let one line take the place of the whole log."""
+        seen = await self.store.logs.snapshot(RESOURCE, thread, self.scope)
+        covers = [group.id for group in seen.groups]
+        lines = await self.store.logs.observations(seen.log.pk, covers)
+        sources = tuple(source for line in lines for source in line.sources)
+        line = (text, sources, tuple(line.id for line in lines))
+        group = await self._run("reflect", thread, None, {"groups": covers}, [line])
+        seen = await self.store.logs.snapshot(RESOURCE, thread, self.scope)
+        (buffered,) = [row for row in seen.buffered if row.id == group]
+        shown = Rendered(id=group, text=text, tokens=1)
+        await self.store.logs.activate_reflection(seen, buffered.pk, covers, shown, now=self.clock.now())
+
+    async def _run(self, kind: RunKind, thread: str, span: Span | None, inputs: Any, lines: Sequence[Any]) -> str:
+        store, now = self.store, self.clock.now()
+        seen = await store.logs.snapshot(RESOURCE, thread, self.scope)
+        name = store.new_id()
+        run = NewRun(id=name, kind=kind, thread=thread if span else None, span=span, inputs=inputs)
+        (claim,) = await store.runs.start(RESOURCE, seen.log.pk, seen.log.version, [run], owner="o", now=now, lease=30)
+        made = tuple(
+            Observation(
+                id=store.new_id(),
+                group=name,
+                ordinal=number,
+                priority="medium",
+                text=text,
+                sources=sources,
+                merges=merges,
+            )
+            for number, (text, sources, merges) in enumerate(lines, start=1)
+        )
+        result = Made(group=name, observations=made, hints=None, tokens=5, model="m", prompt_version="1")
+        await store.runs.finish(RESOURCE, claim, result, now=now)
+        return name
+
+    async def activate(self, thread: str) -> None:
+        """Let the log take over what was observed."""
+        seen = await self.store.logs.snapshot(RESOURCE, thread, self.scope)
+        shown = [Rendered(id=group.id, text=f"text of {group.handle}", tokens=5) for group in seen.buffered]
+        await self.store.logs.activate(seen.log.pk, seen.log.version, shown, now=self.clock.now())
+
+    async def lines(self, thread: str) -> list[Observation]:
+        """Return the lines of the log that are not gone."""
+        seen = await self.store.logs.snapshot(RESOURCE, thread, self.scope)
+        lines = await self.store.logs.observations(seen.log.pk, [group.id for group in seen.groups])
+        return [line for line in lines if line.state not in {"deleted", "retracted"}]

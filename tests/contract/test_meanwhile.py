@@ -1,0 +1,238 @@
+"""What one process reads stays true until it has written what follows from it, whatever another does meanwhile.
+
+On PostgreSQL alone: on SQLite nobody else writes as long as one does.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock, OpenStore
+from contract.meanwhile import RESOURCE, Scribe, meanwhile, said
+from contract.raw_sql import run_sql
+from memolog.config import Config
+from memolog.domain.errors import NotFound
+from memolog.domain.message import AssistantMessage, UserMessage
+from memolog.domain.observation import Scope
+from memolog.domain.task import NewTask
+from memolog.runtime.searching import Wanted, search_memory
+from memolog.store import Store
+
+on_postgres = pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+
+
+async def say(store: Store, thread: str, *texts: str) -> None:
+    """Save some messages whose ids are what they say."""
+    await store.messages.save(RESOURCE, thread, [UserMessage(text, id=text) for text in texts], turn=f"turn-{texts[0]}")
+
+
+async def expect_whole(store: Store, thread: str, scope: Scope) -> None:
+    """Expect that a log covers what its cursor says, and that the doctor finds nothing."""
+    seen = await store.logs.snapshot(RESOURCE, thread, scope)
+    covered = max((g.span.last for g in seen.groups if g.span and g.thread_pk == seen.thread.pk), default=0)
+    assert covered == seen.cursor
+    found = await store.doctor.examine(RESOURCE, count=lambda _: 5, redact=str)
+    assert not [(one.finding.kind, one.finding.explanation) for one in found if one.finding.kind != "tokens"]
+
+
+# ---------------------------------------------------------------- copies of logs
+
+
+@pytest.mark.parametrize("after", ["get_cursor", "groups_of_log"])
+@on_postgres
+async def test_a_clone_is_of_one_moment(
+    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """Its log covers what its cursor says, also when the original's takes over more while it is copied."""
+    one, other = await open_a_store(), await open_a_store()
+    scribe = Scribe(other, clock)
+    await say(other, "t1", "a", "b")
+    await scribe.observe("t1", "first")
+    await scribe.activate("t1")
+    await say(other, "t1", "c", "d")
+    await scribe.observe("t1", "second")
+    done = await meanwhile(monkeypatch, one.threads.clone(RESOURCE, "t1", "t2"), after, scribe.activate("t1"))
+    assert not [error for error in done if isinstance(error, BaseException)]
+    await expect_whole(other, "t1", "thread")
+    await expect_whole(other, "t2", "thread")
+
+
+@pytest.mark.parametrize("after", ["thread_logs", "groups_of_log"])
+@on_postgres
+async def test_a_merge_is_of_one_moment(
+    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """The shared log covers what its cursor says, also when a thread's own log takes over more while it is merged."""
+    one, other = await open_a_store(), await open_a_store()
+    scribe = Scribe(other, clock)
+    await say(other, "t1", "a", "b")
+    await scribe.observe("t1", "first")
+    await scribe.activate("t1")
+    await say(other, "t1", "c", "d")
+    await scribe.observe("t1", "second")
+    merge = one.copies.merge(RESOURCE, now=clock.now(), render=said)
+    done = await meanwhile(monkeypatch, merge, after, scribe.activate("t1"))
+    assert not [error for error in done if isinstance(error, BaseException)]
+    await expect_whole(other, "t1", "resource")
+
+
+# ---------------------------------------------------------------- lines that are corrected while they are forgotten
+
+
+@pytest.mark.parametrize("what", ["message", "thread"])
+@on_postgres
+async def test_what_is_forgotten_does_not_stay_in_a_correction(
+    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Somebody corrects a line while the message that it comes from is forgotten: nothing of it stays."""
+    one, other = await open_a_store(), await open_a_store()
+    scribe = Scribe(other, clock, "resource")
+    await say(other, "t1", "a")
+    await say(other, "t2", "b")
+    for thread in ("t1", "t2"):
+        await scribe.observe(thread, f"secret of {thread}")
+        await scribe.activate(thread)
+    (line,) = [line for line in await scribe.lines("t2") if line.text == "secret of t1"]
+    await scribe.reflect("t2", "secrets of both")
+    forget = (
+        one.forgetting.message(RESOURCE, "a", render=said)
+        if what == "message"
+        else one.forgetting.thread(RESOURCE, "t1", render=said)
+    )
+    edit = other.line_edits.edit(RESOURCE, line.id, "the very secret of t1", tokens=3, render=said)
+    forgotten, _ = await meanwhile(monkeypatch, forget, "citing", edit)
+    assert not isinstance(forgotten, BaseException), forgotten
+    seen = await other.logs.snapshot(RESOURCE, "t2", "resource")
+    assert not [group.text for group in seen.groups if "secret of t1" in group.text]
+    texts = [row[0] for row in await run_sql(other, "SELECT text FROM observations WHERE state <> 'deleted'")]
+    assert texts == ["secret of t2"] * 2
+
+
+@on_postgres
+async def test_what_is_withdrawn_does_not_stay_in_a_correction(
+    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn is taken back while somebody corrects a line about it: nothing of it stays."""
+    one, other = await open_a_store(), await open_a_store()
+    scribe = Scribe(other, clock)
+    await say(other, "t1", "a")
+    await scribe.observe("t1", "the secret")
+    await scribe.activate("t1")
+    (line,) = await scribe.lines("t1")
+    edit = one.line_edits.edit(RESOURCE, line.id, "the very secret", tokens=3, render=said)
+    withdraw = other.withdrawals.withdraw(RESOURCE, "t1", "turn-a", after=0, now=clock.now(), render=said)
+    _, withdrawn = await meanwhile(monkeypatch, edit, "set_state", withdraw)
+    assert not isinstance(withdrawn, BaseException), withdrawn
+    assert not await scribe.lines("t1")
+    seen = await other.logs.snapshot(RESOURCE, "t1", "thread")
+    assert not [group.text for group in seen.groups if "secret" in group.text]
+
+
+# ---------------------------------------------------------------- rows that go while others refer to them
+
+
+@on_postgres
+async def test_a_thread_that_goes_is_in_nobodys_way(
+    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else makes the shared log, keeps an event and enters costs while a thread is deleted."""
+    one, other = await open_a_store(), await open_a_store()
+    await say(other, "t1", "a")
+    await say(other, "t2", "b")
+    snapshot = other.logs.snapshot(RESOURCE, "t2", "resource")
+    deleted, seen = await meanwhile(monkeypatch, one.threads.delete(RESOURCE, "t1"), "delete_thread", snapshot)
+    assert deleted == 1
+    assert not isinstance(seen, BaseException), seen
+
+
+# ---------------------------------------------------------------- the index
+
+
+@on_postgres
+async def test_an_index_that_is_started_over_is_whole_again(
+    open_a_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message is forgotten while another process indexes another thread: all of the rest can be found afterwards."""
+    one, other = await open_a_store(), await open_a_store()
+    await say(other, "t1", "common words")
+    await other.messages.save(RESOURCE, "t1", AssistantMessage("forgettable words", id="m"))
+    await other.indexing.catch_up(RESOURCE, str)
+    await say(other, "t2", "lasting words")
+    forget = other.forgetting.message(RESOURCE, "m", render=said)
+    done = await meanwhile(monkeypatch, one.indexing.catch_up(RESOURCE, str), "add_doc", forget)
+    assert not [error for error in done if isinstance(error, BaseException)]
+    await other.indexing.catch_up(RESOURCE, str)
+    rows = await run_sql(other, "SELECT s.resource FROM search_docs d LEFT JOIN search_scopes s ON s.pk = d.scope_pk")
+    assert rows == [(RESOURCE,)] * 2
+
+
+@on_postgres
+async def test_a_task_is_found_as_it_is(open_a_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes index a task, and it is edited between them: the slower one does not write what it was before."""
+    one, other = await open_a_store(), await open_a_store()
+    task = await other.tasks.create(RESOURCE, NewTask(title="paint the fence"), who="me")
+
+    async def indexing_and_editing() -> None:
+        await other.indexing.catch_up(RESOURCE, str)
+        await other.tasks.edit(RESOURCE, task.id, {"title": "mend the roof"}, who="me")
+
+    done = await meanwhile(monkeypatch, one.indexing.catch_up(RESOURCE, str), "labels_of", indexing_and_editing())
+    assert not [error for error in done if isinstance(error, BaseException)]
+    await other.indexing.catch_up(RESOURCE, str)
+    ((terms,),) = await run_sql(other, "SELECT CAST(terms AS TEXT) FROM search_docs")
+    assert "roof" in terms
+    assert "fence" not in terms
+
+
+# ---------------------------------------------------------------- tasks
+
+
+@on_postgres
+async def test_what_is_edited_while_a_task_decays_is_kept(
+    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed task is put away as it is, not as it was a moment before somebody edited it."""
+    one, other = await open_a_store(), await open_a_store()
+    task = await other.tasks.create(RESOURCE, NewTask(title="roof", description="old"), who="me")
+    await other.task_claims.close(RESOURCE, task.id, "completed", "done", session="s", who="me")
+    clock.advance(days=31)
+    edit = other.tasks.edit(RESOURCE, task.id, {"description": "new"}, who="me")
+    await meanwhile(monkeypatch, one.task_decay.decay(RESOURCE), "due_to_decay", edit, times=2)
+    whole = await other.task_decay.restore(RESOURCE, task.id)
+    assert whole.description == "new"
+
+
+@on_postgres
+async def test_a_line_that_goes_with_its_thread_is_not_found(
+    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who corrects a line while its thread is deleted is told that there is no such line."""
+    one, other = await open_a_store(), await open_a_store()
+    scribe = Scribe(other, clock)
+    await say(other, "t1", "a")
+    await scribe.observe("t1", "a line")
+    await scribe.activate("t1")
+    (line,) = await scribe.lines("t1")
+    edit = other.line_edits.edit(RESOURCE, line.id, "another line", tokens=3, render=said)
+    _, edited = await meanwhile(monkeypatch, one.threads.delete(RESOURCE, "t1"), "delete_thread", edit)
+    assert isinstance(edited, NotFound), edited
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_thread_that_goes_while_it_is_found_has_no_neighbours(
+    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that shows what stands around a result is not broken off because somebody deletes its thread."""
+    store = await open_a_store()
+    await say(store, "t1", "the roof", "leaks")
+    reading = store.searching.rows
+
+    async def reading_and_deleting(resource: str, keys: Sequence[int]) -> Any:
+        rows = await reading(resource, keys)
+        await store.threads.delete(RESOURCE, "t1")
+        return rows
+
+    monkeypatch.setattr(store.searching, "rows", reading_and_deleting)
+    answer = await search_memory(store, Config(), "roof", RESOURCE, Wanted(context=1), clock.now())
+    assert [(result.id, result.before, result.after) for result in answer.results] == [("the roof", (), ())]
