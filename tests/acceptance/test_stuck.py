@@ -193,9 +193,9 @@ def test_an_exit_is_noted_and_goes_through(tmp_path: Path, error: BaseException)
     address = str(tmp_path / "exit.db")
     with pytest.raises(type(error)):
         asyncio.run(until_exit())
-    assert [text.split(":")[0] for text in asyncio.run(after())] == [f"failed {type(error).__name__}"]
     # A program that ends takes its threads along; this one goes on.
     asyncio.run(stores[0].close())
+    assert [text.split(":")[0] for text in asyncio.run(after())] == [f"failed {type(error).__name__}"]
 
 
 async def test_a_way_that_is_broken_for_a_while(tell: Open) -> None:

@@ -194,9 +194,11 @@ class Runner:
         try:
             return await self._thinker.think(job.resource, job.thread, job.claims, job.config)
         except (KeyboardInterrupt, SystemExit) as stop:
-            # It ends the loop at once, and nobody else comes to note it.
-            with contextlib.suppress(MemologError):
-                await self._fail(job, job.claims, f"{type(stop).__name__}: {stop}", None)
+            # It ends the loop, which cancels all that is under way, this too; and nobody else comes to note it.
+            noting = asyncio.ensure_future(self._fail(job, job.claims, f"{type(stop).__name__}: {stop}", None))
+            while not noting.done():
+                with contextlib.suppress(asyncio.CancelledError, MemologError):
+                    await asyncio.shield(noting)
             raise
 
     async def _beat(self, job: Job) -> None:
