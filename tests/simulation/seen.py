@@ -233,7 +233,8 @@ class Seen:
     def _check_extends(self, where: str, context: Context, request: Request, pk: int, record: dict[str, Any]) -> None:
         """Until the log changes, each context begins with the last one, byte for byte."""
         gone = self._checker.rows("SELECT COUNT(*) FROM messages WHERE thread_pk = ? AND state <> 'live'", pk)[0][0]
-        key = (pk, record["generation"], record["entries"], record["cursor"], gone)
+        # Where a hard limit leaves no other way, messages are shown in part: that is a cut, as `trimmed` is.
+        key = (pk, record["generation"], record["entries"], record["cursor"], gone, context.shortened)
         text = context.render_without_edge()
         last = self._last.get((request.resource, request.thread))
         opened = frozenset(
