@@ -101,6 +101,27 @@ async def test_operators(memory: Memory) -> None:
     assert len(await found(memory, "role:nobody apple")) == 5
 
 
+async def test_exclusions_of_beginnings_and_parts(memory: Memory) -> None:
+    """Every word that begins like this, or contains this, is kept away; what stands for too many is named."""
+    await say(memory, "t", "The Lean Startup", "a lean starter kit", "lean restarting", "lean meat")
+    assert set(await found(memory, "lean -start*")) == {"lean restarting", "lean meat"}
+    assert await found(memory, "lean -*start*") == ["lean meat"]
+    assert set(await found(memory, "lean -zebra*")) == set(await found(memory, "lean"))
+    assert await found(memory, "lean -start* -*star* -mea*") == []
+    assert (await memory.search("lean -*st*", RESOURCE)).left_out == ("-*st*",)
+
+
+async def test_a_question_beside_a_long_paste(memory: Memory) -> None:
+    """Its words are looked for wherever it stands; what is not read is named."""
+    await say(memory, "t", "The argon2 limit is 64 MiB", "nothing to do with it")
+    paste = "\n".join(f"12:00:{n % 60:02} host{n} service{n}.worker request{n} took {n} ms" for n in range(900))
+    for query in (f"What is the argon2 limit?\n\n{paste}", f"{paste}\n\nWhat is the argon2 limit?"):
+        answer = await memory.search(query, RESOURCE)
+        assert "=argon2" in answer.terms
+        assert answer.results[0].content == "The argon2 limit is 64 MiB"
+        assert f"{len(query) - 10_000:,} characters in the middle" in answer.left_out
+
+
 async def test_a_quoted_title_in_a_question(memory: Memory) -> None:
     """In a question quotes name something: who holds the words in this order comes first, and others follow."""
     await say(memory, "t", "I read The Lean Startup", "a startup that is lean, read about it", "a cat")

@@ -23,7 +23,9 @@ from memolog.search.words import Word, folded, normal, parts_in_order, plain_of,
 __all__ = ["MOST_WORDS", "Query", "Wish", "parse", "phrase_of"]
 
 MOST_WORDS: Final = 256
-"""More words than any question has. Of a longer text, say a log that was pasted before the question, the longest are taken."""
+"""More words than any question has. Of a longer text, say a log that was pasted before the question, the longest are taken,
+and those at its two ends: one of them is what somebody wrote."""
+_AT_THE_ENDS = 32
 _MOST_CHARACTERS = 10_000
 _MOST_SPECIAL = 8
 _MOST_WITHOUT = 64
@@ -112,11 +114,11 @@ class Query:
 
 
 def parse(text: str, now: datetime) -> Query:
-    """Return what a text asks for. Never raises; what lies beyond ten thousand characters is not read."""
-    text = normal(text[:_MOST_CHARACTERS])
+    """Return what a text asks for. Never raises; of more than ten thousand characters the middle is not read."""
     found = _Found(now)
-    for piece in _PIECE.finditer(text):
-        found.take(piece)
+    for stretch in _read(text):
+        for piece in _PIECE.finditer(normal(stretch)):
+            found.take(piece)
     # Questions are short: in a long text the words say what is wanted, not the way it is put.
     plain = " ".join(found.plain)[:_LOOKED_AT]
     said = tuple(folded(word) for word in words_of(plain))
@@ -124,11 +126,14 @@ def parse(text: str, now: datetime) -> Query:
     asks_about_phrases = bool(phrases) and bool(_QUESTION.search(" ".join(found.unquoted)[:_LOOKED_AT]))
     chosen, left = _chosen(found, plain)
     return Query(
-        wishes=(*map(_wish, chosen), *_special(found)),
-        unread=(*left, *_too_many(found)),
+        wishes=(*map(_wish, chosen), *_starred(found.prefixes, found.insides)),
+        unread=(*left, *_too_many(found), *_skipped(text)),
         phrases=() if asks_about_phrases else phrases,
         named=phrases if asks_about_phrases else (),
-        without=tuple(_wish(word) for word in found.without[:_MOST_WITHOUT]),
+        without=(
+            *(_wish(word) for word in found.without[:_MOST_WITHOUT]),
+            *_starred(found.not_starting, found.not_inside),
+        ),
         without_phrases=tuple(found.without_phrases[:_MOST_WITHOUT]),
         without_roles=frozenset(found.excluded["role"]),
         without_threads=frozenset(found.excluded["thread"]),
@@ -161,6 +166,8 @@ class _Found:
         self.without_phrases: list[str] = []
         self.prefixes: list[str] = []
         self.insides: list[str] = []
+        self.not_starting: list[str] = []
+        self.not_inside: list[str] = []
         self.excluded: dict[str, list[str]] = {"role": [], "thread": [], "source": []}
         self.values: dict[str, list[str]] = {"role": [], "thread": [], "task": [], "source": []}
         self.after: list[datetime] = []
@@ -178,17 +185,24 @@ class _Found:
         if piece["key"] and self._filter(piece["key"].lower(), piece["quoted"] or piece["value"] or "", piece["minus"]):
             return
         plain = piece["plain"] or piece[0]
-        if piece["minus"] and not _OPTION.match(plain):
-            self.without += [word for word in words_of(plain) if word not in self.without]
-        elif len(plain) > 2 and plain.startswith("*") and plain.endswith("*"):  # noqa: PLR2004
-            self.insides += map(plain_of, words_of(plain))
+        is_excluded = bool(piece["minus"]) and not _OPTION.match(plain)
+        if len(plain) > 2 and plain.startswith("*") and plain.endswith("*"):  # noqa: PLR2004
+            (self.not_inside if is_excluded else self.insides).extend(map(plain_of, words_of(plain)))
         elif len(plain) > 1 and plain.endswith("*"):
             *others, last = words_of(plain) or [""]
-            self.plain += others
-            self.prefixes += [plain_of(last)] if last else []
+            self._say(others, is_excluded=is_excluded)
+            (self.not_starting if is_excluded else self.prefixes).extend([plain_of(last)] if last else [])
+        elif is_excluded:
+            self._say(words_of(plain), is_excluded=True)
         else:
             self.plain.append(plain)
             self.unquoted.append(plain)
+
+    def _say(self, words: list[Word], *, is_excluded: bool) -> None:
+        if is_excluded:
+            self.without += [word for word in words if word not in self.without]
+        else:
+            self.plain += words
 
     def _filter(self, key: str, value: str, minus: str | None) -> bool:
         """Take a filter; False if its value makes no sense: then it is words like any others."""
@@ -231,8 +245,22 @@ def _chosen(found: _Found, plain: str) -> tuple[list[Word], list[Word]]:
     chosen = telling or words
     if len(chosen) <= MOST_WORDS:
         return chosen, []
-    longest = frozenset(sorted(chosen, key=len, reverse=True)[:MOST_WORDS])
-    return [word for word in chosen if word in longest], [word for word in chosen if word not in longest]
+    at_the_end = list(dict.fromkeys(word for text in reversed(found.plain) for word in reversed(words_of(text))))
+    at_the_end = [word for word in at_the_end if word in frozenset(chosen)]
+    best = dict.fromkeys((*at_the_end[:_AT_THE_ENDS], *chosen[:_AT_THE_ENDS], *sorted(chosen, key=len, reverse=True)))
+    taken = frozenset(list(best)[:MOST_WORDS])
+    return [word for word in chosen if word in taken], [word for word in chosen if word not in taken]
+
+
+def _read(text: str) -> tuple[str, ...]:
+    """Return what is read of a text: all of it, or its two ends."""
+    half = _MOST_CHARACTERS // 2
+    return (text,) if len(text) <= _MOST_CHARACTERS else (text[:half], text[-half:])
+
+
+def _skipped(text: str) -> Iterator[str]:
+    if len(text) > _MOST_CHARACTERS:
+        yield f"{len(text) - _MOST_CHARACTERS:,} characters in the middle"
 
 
 def _sources(found: _Found) -> frozenset[str]:
@@ -246,11 +274,13 @@ def _too_many(found: _Found) -> Iterator[str]:
     yield from (f"*{inside}*" for inside in found.insides[_MOST_SPECIAL:])
     yield from (f'"{phrase.strip()}"' for phrase in found.phrases[_MOST_SPECIAL:])
     yield from (f"-{word}" for word in found.without[_MOST_WITHOUT:])
+    yield from (f"-{prefix}*" for prefix in found.not_starting[_MOST_SPECIAL:])
+    yield from (f"-*{inside}*" for inside in found.not_inside[_MOST_SPECIAL:])
     yield from (f'-"{phrase.strip()}"' for phrase in found.without_phrases[_MOST_WITHOUT:])
 
 
-def _special(found: _Found) -> Iterator[Wish]:
-    for prefix in found.prefixes[:_MOST_SPECIAL]:
+def _starred(prefixes: list[str], insides: list[str]) -> Iterator[Wish]:
+    for prefix in prefixes[:_MOST_SPECIAL]:
         yield Wish(word=prefix, terms=terms_of_word(prefix), prefix=prefix)
-    for inside in found.insides[:_MOST_SPECIAL]:
+    for inside in insides[:_MOST_SPECIAL]:
         yield Wish(word=inside, terms=terms_of_word(inside), inside=inside)

@@ -36,6 +36,8 @@ _MOST_LOOKED_UP = 1_024
 _MOST_SCORED = 512
 _TERMS_A_QUERY = 16
 _MOST_EXPANDED = 200
+# What must not be there is looked for further: who excludes it does not expect some of it.
+_MOST_UNWANTED = 2_000
 # So many words that do not occur are looked for inside others: in a long text most of those that do not occur never will.
 _MOST_INSIDE = 8
 _SHORTEST_INSIDE = 3
@@ -188,21 +190,59 @@ class Terms:
         return found
 
 
-def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[set[int]]:
-    """Return the keys of documents that hold a word that must not be there."""
-    unwanted: set[int] = set()
+def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[tuple[set[int], list[str]]]:
+    """Return the keys of documents that hold a word that must not be there, and what stands for too many words."""
+    unwanted, cut = set[int](), list[str]()
     for wish in wishes:
-        # A word of a script without spaces stands where all of its pairs do; any other is known by its first term.
-        terms = list(_weighed(wish)) if is_unspaced(wish.word) else wish.terms[:1]
-        holding: set[int] | None = None
-        for start in range(0, len(terms), _TERMS_A_QUERY):
-            some = [_quoted(scope_pk, term) for term in terms[start : start + _TERMS_A_QUERY]]
-            for _, keys in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST)):
-                holding = set(keys_in(keys)) if holding is None else holding.intersection(keys_in(keys))
-            if not holding:
-                break
-        unwanted |= holding or set()
-    return unwanted
+        is_starred = not (wish.prefix is wish.inside is None)
+        if is_unspaced(wish.word):
+            # A word of a script without spaces stands where all of its pairs do; any other is known by its first term.
+            unwanted |= yield from _holding_all(scope_pk, list(_weighed(wish)))
+        elif not is_starred:
+            unwanted |= yield from _holding_all(scope_pk, wish.terms[:1])
+        else:
+            words = yield from _words_like(scope_pk, wish)
+            if words is None or len(words) > _MOST_UNWANTED:
+                cut.append(f"-{wish.prefix}*" if wish.prefix is not None else f"-*{wish.inside}*")
+            terms = list(dict.fromkeys(term for word in words or () for term in _first(word)))
+            unwanted |= yield from _holding_any(scope_pk, terms)
+    return unwanted, cut
+
+
+def _words_like(scope_pk: int, wish: Wish) -> Script[list[str] | None]:
+    """Return the words that begin or go on like a wish; None where it is too short to be looked up."""
+    if wish.prefix is not None:
+        last = f"{wish.prefix}\U0010ffff"
+        where = {"scope_pk": scope_pk, "first": wish.prefix, "last": last, "limit": _MOST_UNWANTED + 1}
+        return [row[0] for row in (yield q.words_with_prefix(**where))]
+    piece = wish.inside or ""
+    if len(piece) < _SHORTEST_INSIDE:
+        return None
+    wanted = sorted(grams(piece))
+    rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=_MOST_UNWANTED + 1)
+    return [row[0] for row in rows if piece in row[0]]
+
+
+def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
+    """Return the keys of documents that hold all of some terms."""
+    holding: set[int] | None = None
+    for start in range(0, len(terms), _TERMS_A_QUERY):
+        some = [_quoted(scope_pk, term) for term in terms[start : start + _TERMS_A_QUERY]]
+        for _, keys in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST)):
+            holding = set(keys_in(keys)) if holding is None else holding.intersection(keys_in(keys))
+        if not holding:
+            break
+    return holding or set()
+
+
+def _holding_any(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
+    """Return the keys of documents that hold one of some terms."""
+    holding: set[int] = set()
+    for start in range(0, len(terms), _TERMS_A_QUERY):
+        some = [_quoted(scope_pk, term) for term in terms[start : start + _TERMS_A_QUERY]]
+        for _, keys in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST)):
+            holding.update(keys_in(keys))
+    return holding
 
 
 def keys_in(listed: str | None) -> list[int]:

@@ -100,7 +100,7 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
     speakers = yield from _named_speakers(scope_pk, query)
     terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
     postings, left_out = yield from terms.reading(_without_names(query, speakers))
-    unwanted = yield from reading_unwanted(scope_pk, query.without)
+    unwanted, too_many = yield from reading_unwanted(scope_pk, query.without)
     allowed = None
     if query.sources == _TASKS and stats.documents.get(OBSERVATION):
         postings = [_of_tasks(posting) for posting in postings]
@@ -115,7 +115,7 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
     threads = yield from _thread_lengths(found)
     scored = rank(found, query, details, threads, speakers, explain=explain)
-    return Found(scored=scored, terms=found.idf, left_out=(*left_out, *query.unread))
+    return Found(scored=scored, terms=found.idf, left_out=(*left_out, *too_many, *query.unread))
 
 
 # ---------------------------------------------------------------- terms
