@@ -56,10 +56,11 @@ async def test_observe_waits_where_turns_never_do(address: str, clock: FakeClock
 async def test_observe_waits_for_the_run_of_another_memory(address: str, clock: FakeClock) -> None:
     """It lasts longer than a lease, which is prolonged: nobody is asked twice."""
     theirs, ours = Slow(1.0), ScriptedModel()
-    async with Memory(address, model=theirs, clock=clock, config=CONFIG) as busy:
+    # By a clock that goes on: whoever prolongs a lease is known to be at work.
+    async with Memory(address, model=theirs, config=CONFIG) as busy:
         await chat(busy, clock, 6)
         await busy.buffer("t", "alice")
-        async with Memory(address, model=ours, clock=clock, config=CONFIG) as memory:
+        async with Memory(address, model=ours, config=CONFIG) as memory:
             status = await memory.observe("t", "alice")
         assert (status.health, status.running, status.failed, status.cursor) == ("ok", 0, 0, status.last_seq)
         first = [request.text for request in theirs.requests if request.purpose == "observe"]
@@ -75,3 +76,35 @@ async def test_reflect_waits_where_turns_never_do(address: str, clock: FakeClock
         assert before.generation == 0
         status = await memory.reflect("t", "alice")
     assert (status.generation, status.failed) == (1, 0)
+
+
+async def test_who_goes_on_talking_is_not_waited_for(address: str, clock: FakeClock) -> None:
+    """All that was said when the call began is observed, and it does not run after what is said meanwhile."""
+    model = Slow(0.1)
+    async with Memory(address, model=model, clock=clock, config=CONFIG) as memory:
+        await chat(memory, clock, 2)
+        await memory.settled()
+        begun = (await memory.status("t", "alice")).last_seq
+
+        async def talk() -> None:
+            while True:
+                await chat(memory, clock, 1)
+                await asyncio.sleep(0.02)
+
+        talking = asyncio.create_task(talk())
+        status = await asyncio.wait_for(memory.observe("t", "alice"), 20)
+        talking.cancel()
+        await asyncio.wait({talking})
+    assert begun <= status.cursor < status.last_seq
+
+
+async def test_a_full_tail_does_not_take_the_place_of_a_reflection(address: str, clock: FakeClock) -> None:
+    """What is due comes first, and then what was asked for."""
+    quick = CONFIG.with_overrides({"observation.deadline": 30})
+    async with Memory(address, model=Slow(0.05), clock=clock, config=quick) as memory:
+        await chat(memory, clock, 12)
+        await memory.observe("t", "alice")
+        kit = await memory.open()
+        await kit.store.messages.save("alice", "t", [UserMessage("about the weather " * 400, id="long")])
+        status = await memory.reflect("t", "alice")
+    assert status.generation == 1

@@ -17,6 +17,7 @@ from memolog.domain.errors import ConfigError, InputError, StoreClosed
 from memolog.domain.run import Usage
 from memolog.runtime.events import Activated, Event
 from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.sync import SyncMemory, SyncTurn
 from memolog.runtime.sync_tasks import SyncTasks
 from memolog.runtime.sync_working_memory import SyncWorkingMemory
@@ -250,3 +251,31 @@ def test_the_differences_are_real() -> None:
     for name in OTHER_PARAMETERS:
         assert parameters(getattr(SyncMemory, name)) != parameters(getattr(Memory, name))
     assert set(inspect.signature(SyncMemory).parameters) == {"address", "options"}
+
+
+def test_a_model_that_ends_the_program_holds_nobody_up(address: str, clock: FakeClock) -> None:
+    """It ends in the background, where nobody waits for it: the turns go on, and the run has failed."""
+
+    class Leaving(ScriptedModel):
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            raise SystemExit(3)
+
+    with SyncMemory(address, model=Leaving(), config=SMALL, clock=clock) as memory:
+        chat(memory, 12)
+        status = memory.observe(THREAD, RESOURCE)
+    assert (status.health, status.last_seq) == ("failing", 24)
+    assert "SystemExit" in str(status.last_error)
+
+
+def test_a_listener_that_ends_the_program_ends_the_call(address: str, clock: FakeClock) -> None:
+    """Whoever waits for the call gets the exit, and can close the memory."""
+
+    def leave(event: Event) -> None:
+        raise SystemExit(4)
+
+    with make(address, clock) as memory:
+        unsubscribe = memory.subscribe(leave)
+        with pytest.raises(SystemExit), memory.turn(THREAD, RESOURCE) as turn:
+            turn.prepare(UserMessage("hello"))
+        unsubscribe()
+        chat(memory, 1)

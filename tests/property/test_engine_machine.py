@@ -30,6 +30,9 @@ RESOURCE = "alice"
 CONFIG = Config(
     observation=ObservationConfig(message_tokens=300, previous_tokens=100, deadline=2),
     reflection=ReflectionConfig(observation_tokens=200, keep_recent=KeepRecent(hours=0, observations=3)),
+    # Who asks by hand waits for a lease of somebody who died to end, and the clock stands still meanwhile.
+    lease=1,
+    heartbeat=0.3,
 )
 TAKEN_BACK = "swordfish"
 

@@ -98,7 +98,7 @@ class Core:
         for event in events:
             self.bus.emit(event)
             if isinstance(event, Degraded):
-                _log.warning("%s failed, and the turn goes on without: %s", event.what, event.error)
+                _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
         # Every request waits, and its record says why; what failed is often the store itself.
         kept = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
         if not kept or self.store.options.read_only:

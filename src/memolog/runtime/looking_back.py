@@ -47,7 +47,7 @@ class LookingBack(ABC):
 
     @abstractmethod
     async def observe(self, thread: str, resource: str) -> Status:
-        """Observe all that is left and move it into the log, and wait for it, however long: the deadline is for turns."""
+        """Observe all that was said by now and move it into the log; waits for it, however long: the deadline is for turns."""
 
     @abstractmethod
     async def _open_to_write(self) -> Kit: ...

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from memolog.domain.ids import IdMaker
 from memolog.domain.thread import Thread
 from memolog.runtime.asking import spent_of
 from memolog.runtime.away import Outside
+from memolog.runtime.catching_up import catch_up
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.runtime.closing import close_parts, tell_loss
 from memolog.runtime.compacting import Compacting
@@ -50,8 +52,6 @@ from memolog.tokens import HeuristicCounter, TokenCounter, count_message
 __all__ = ["Memory"]
 
 _log = logging.getLogger("memolog")
-
-_POLL_SECONDS = 0.05
 
 
 class Memory(LookingBack, Forgetting, Transferring):
@@ -117,7 +117,7 @@ class Memory(LookingBack, Forgetting, Transferring):
 
     def _tell(self, event: Degraded) -> None:
         self._bus.emit(event)
-        _log.warning("%s failed, and the turn goes on without: %s", event.what, event.error)
+        _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
 
     async def _open(self) -> Kit:
         store = await open_store(
@@ -300,21 +300,11 @@ class Memory(LookingBack, Forgetting, Transferring):
         await self._by_hand(thread, resource, "buffer")
 
     async def observe(self, thread: str, resource: str) -> Status:
-        """Observe all that is left and move it into the log, and wait for it, however long: the deadline is for turns."""
-        before = None
-        for _ in range(100):
-            await self._by_hand(thread, resource, "observe", may_wait=True)
-            await self._by_hand(thread, resource, "activate")
-            status = await self.status(thread, resource)
-            # A run may end between the two calls: only what no further round changes is all that can be done.
-            left = (status.cursor, status.messages.tokens, status.backlog_tokens, status.buffered_groups)
-            is_waiting = status.running > 0 and status.backlog_tokens > 0
-            if left == before and not is_waiting:
-                return status
-            if left == before:
-                # The observer rests, or another process is at it: there is nothing to do but to look again.
-                await asyncio.sleep(_POLL_SECONDS)
-            before = left
+        """Observe all that was said by now and move it into the log; waits for it, however long: the deadline is for turns."""
+        act = partial(self._by_hand, thread, resource)
+        await catch_up(
+            partial(self._look, thread, resource), partial(act, "observe", may_wait=True), partial(act, "activate")
+        )
         return await self.status(thread, resource)
 
     async def activate(self, thread: str, resource: str) -> Status:

@@ -4,6 +4,7 @@ Knows how to call and how to end. Knows nothing of memory.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -15,6 +16,8 @@ __all__ = ["Portal"]
 
 T = TypeVar("T")
 
+_log = logging.getLogger("memolog")
+
 
 class Portal:
     """An event loop on a thread of its own, which ends with `close`."""
@@ -22,8 +25,16 @@ class Portal:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         # A script that forgets to close must still end: the thread is drained by `close`, which is also called at exit.
-        self._thread = threading.Thread(target=self._loop.run_forever, name="memolog-portal", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="memolog-portal", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        """Run the loop until it is stopped. An exit or an interrupt in it reaches whoever waits for that call, and no other."""
+        while True:
+            try:
+                return self._loop.run_forever()
+            except (KeyboardInterrupt, SystemExit) as stop:
+                _log.error("A model or a listener raised %s. The memory goes on without it.", type(stop).__name__)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for it."""

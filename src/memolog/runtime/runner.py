@@ -118,8 +118,14 @@ class Runner:
             self._jobs[claim.run] = job
         job.task = asyncio.get_running_loop().create_task(self._carry_out(job), name=f"memolog-run-{claims[0].run}")
         self._tasks.add(job.task)
-        job.task.add_done_callback(self._tasks.discard)
+        job.task.add_done_callback(self._ended)
         return job
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # Only an exit or an interrupt comes this far: it has gone through the loop already.
+            task.exception()
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Do something else in the background; it is waited for like a run."""
@@ -187,8 +193,11 @@ class Runner:
         except LeaseLost as lost:
             await self._refused(job, job.claims[0], str(lost))
         finally:
-            await _stop(work)
-            await _stop(beat)
+            # Stopping the first raises what ended the program in it.
+            try:
+                await _stop(work)
+            finally:
+                await _stop(beat)
 
     async def _think(self, job: Job) -> tuple[Thought, ...]:
         try:

@@ -172,7 +172,7 @@ class SyncMemory:
         self._portal.call(self._memory.buffer(thread, resource))
 
     def observe(self, thread: str, resource: str) -> Status:
-        """Observe all that is left and move it into the log, and wait for it, however long: the deadline is for turns."""
+        """Observe all that was said by now and move it into the log; waits for it, however long: the deadline is for turns."""
         return self._portal.call(self._memory.observe(thread, resource))
 
     def activate(self, thread: str, resource: str) -> Status:

@@ -53,11 +53,18 @@ class Asked:
         """Return what is still asked for by hand: a wish is done once, and what was made by it is activated too."""
         if isinstance(decision, ActivateReflection):
             # A reflection that was ready is what was asked for.
-            return replace(self, by_hand=self.by_hand - {"reflect", "activate_reflection"})
-        if not self.by_hand or not isinstance(decision, Buffer | Observe | Reflect):
+            done = {"reflect", "activate_reflection"}
+        elif isinstance(decision, Buffer | Observe):
+            done = {"buffer", "observe"}
+        else:
+            done = {"reflect"} if isinstance(decision, Reflect) else set[str]()
+        done &= self.by_hand
+        if not done:
             return self
-        follows = {_FOLLOWS[what] for what in self.by_hand if what in _FOLLOWS}
-        return replace(self, by_hand=self.by_hand - {"buffer", "observe", "reflect"} | follows)
+        follows = {_FOLLOWS[what] for what in done if what in _FOLLOWS and not isinstance(decision, ActivateReflection)}
+        by_hand = self.by_hand - done | follows
+        # Who asked by hand waits for that, and for nothing that becomes due meanwhile.
+        return replace(self, by_hand=by_hand, may_wait=self.may_wait and not by_hand.isdisjoint(_FOLLOWS))
 
 
 def cache_seconds(config: Config, model: str | None) -> float | None:

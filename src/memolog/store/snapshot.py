@@ -35,6 +35,7 @@ from memolog.store.sql import Script, load_queries
 from memolog.store.working_memory import Facts, present_versions, reading_facts
 
 __all__ = [
+    "OTHER_ROWS",
     "BufferedRow",
     "GroupRow",
     "LogHead",
@@ -52,7 +53,7 @@ q = load_queries("logs")
 messages = load_queries("messages")
 
 # More of other threads' rows than this are left for the next decision: they are observed oldest first anyway.
-_OTHER_ROWS = 4_000
+OTHER_ROWS = 4_000
 # Where a thread stands in a log that knows nothing of it yet, and its alias there.
 _NO_CURSOR = 0, 1
 
@@ -117,7 +118,7 @@ def reading_snapshot(
     facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
     others: Any = ()
     if scope == "resource":
-        others = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=_OTHER_ROWS)
+        others = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=OTHER_ROWS)
     return Snapshot(
         resource=resource,
         scope=scope,

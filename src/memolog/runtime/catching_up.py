@@ -1,0 +1,74 @@
+"""Catching up: observing by hand until all is in the log that was said when it was asked for.
+
+Knows what is left, and when nothing more can be done about it. Who goes on talking meanwhile is not waited for.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import NamedTuple
+
+from memolog.config import Config
+from memolog.store.snapshot import OTHER_ROWS, Snapshot
+
+__all__ = ["catch_up"]
+
+_POLL_SECONDS = 0.05
+# A process that died is known by then, and what it was at is taken over.
+_LEASES = 2
+
+
+async def catch_up(
+    look: Callable[[], Awaitable[tuple[Config, Snapshot]]],
+    observe: Callable[[], Awaitable[None]],
+    activate: Callable[[], Awaitable[None]],
+) -> None:
+    """Observe and activate until the log covers what was there at the beginning, or nothing more can be done."""
+    loop = asyncio.get_running_loop()
+    _, snapshot = await look()
+    wanted = _wanted(snapshot)
+    before: object = None
+    changed = loop.time()
+    while True:
+        await observe()
+        await activate()
+        config, snapshot = await look()
+        left = _left(snapshot, wanted)
+        if not left:
+            return
+        under_way = [run for run in snapshot.runs if run.status == "running" and run.kind == "observe"]
+        beats = [(run.id, run.fence, run.beat_at) for run in under_way]
+        now = (snapshot.cursor, left, len(snapshot.buffered), len(snapshot.groups), beats)
+        if now != before:
+            before, changed = now, loop.time()
+        elif not under_way or loop.time() - changed > _LEASES * config.lease:
+            # The observer rests, a call is still without its result, or whoever is at it does not come to an end.
+            return
+        else:
+            # Another process is at it: there is nothing to do but to look again.
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+class _Wanted(NamedTuple):
+    """Up to which message each thread is to be observed."""
+
+    ends: dict[str, float]
+    others: float
+    """The same for threads that were not read."""
+
+    def is_missing(self, thread: str, seq: int, state: str) -> bool:
+        """Tell whether a message that the log does not cover is wanted."""
+        return state == "live" and seq <= self.ends.get(thread, self.others)
+
+
+def _wanted(snapshot: Snapshot) -> _Wanted:
+    # Where there is more than was read, all of it is wanted.
+    is_cut = len(snapshot.others) >= OTHER_ROWS
+    ends = {row.thread: inf if is_cut else row.seq for row in snapshot.others}
+    return _Wanted(ends | {snapshot.thread.id: snapshot.thread.last_seq}, inf if is_cut else 0)
+
+
+def _left(snapshot: Snapshot, wanted: _Wanted) -> int:
+    """Return how many of the wanted messages the log does not cover."""
+    own = (wanted.is_missing(snapshot.thread.id, message.seq, message.state) for message in snapshot.tail)
+    return sum(own) + sum(wanted.is_missing(row.thread, row.seq, row.state) for row in snapshot.others)
