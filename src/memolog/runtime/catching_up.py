@@ -56,9 +56,9 @@ class _Wanted(NamedTuple):
     others: float
     """The same for threads that were not read."""
 
-    def is_missing(self, thread: str, seq: int, state: str) -> bool:
+    def is_missing(self, thread: str, seq: int) -> bool:
         """Tell whether a message that the log does not cover is wanted."""
-        return state == "live" and seq <= self.ends.get(thread, self.others)
+        return seq <= self.ends.get(thread, self.others)
 
 
 def _wanted(snapshot: Snapshot) -> _Wanted:
@@ -70,5 +70,5 @@ def _wanted(snapshot: Snapshot) -> _Wanted:
 
 def _left(snapshot: Snapshot, wanted: _Wanted) -> int:
     """Return how many of the wanted messages the log does not cover."""
-    own = (wanted.is_missing(snapshot.thread.id, message.seq, message.state) for message in snapshot.tail)
-    return sum(own) + sum(wanted.is_missing(row.thread, row.seq, row.state) for row in snapshot.others)
+    own = sum(wanted.is_missing(snapshot.thread.id, message.seq) for message in snapshot.tail)
+    return own + sum(wanted.is_missing(row.thread, row.seq) for row in snapshot.others)
