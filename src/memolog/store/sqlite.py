@@ -31,6 +31,7 @@ from memolog.store.sqlite_errors import (
     mapped_errors,
     not_a_database,
 )
+from memolog.store.sqlite_journal import keep_journal
 
 __all__ = ["SqliteEngine", "SqliteOptions", "is_memory"]
 
@@ -171,7 +172,7 @@ class SqliteEngine(Engine):
         if self._memory:
             return
         if not read_only:
-            connection.execute("PRAGMA journal_mode = WAL")
+            keep_journal(connection, timeout=self.options.busy_timeout)
             synchronous = "FULL" if self.options.durability == "full" else "NORMAL"
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # Checkpoints wait for the disk; a worker thread makes them.
