@@ -15,12 +15,11 @@ _RETRY_SECONDS = 0.01
 
 def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:
     """Write ahead into a journal; waits for others for so many seconds."""
-    end = time.perf_counter() + timeout
-    while True:
+    for left in range(int(timeout / _RETRY_SECONDS), -1, -1):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if code_of(error) not in BUSY or time.perf_counter() >= end:
+            if code_of(error) not in BUSY or not left:
                 raise
             time.sleep(_RETRY_SECONDS)
         else:
