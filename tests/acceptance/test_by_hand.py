@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from acceptance.test_clocks import chat
 from conftest import FakeClock
-from memolog import AssistantMessage, Config, UserMessage
+from memolog import Config, UserMessage
 from memolog.runtime.events import Degraded, Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
@@ -30,15 +31,6 @@ class Slow(ScriptedModel):
     async def complete(self, request: ModelRequest) -> ModelReply:
         await asyncio.sleep(self.seconds)
         return await super().complete(request)
-
-
-async def chat(memory: Memory, clock: FakeClock, turns: int) -> None:
-    """Hold some turns."""
-    for number in range(turns):
-        clock.advance(seconds=1)
-        async with memory.turn("t", "alice") as turn:
-            await turn.prepare(UserMessage(f"question {number} " + "about the weather " * 10))
-            await turn.record(AssistantMessage("it will rain " * 10))
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.6])
@@ -108,3 +100,20 @@ async def test_a_full_tail_does_not_take_the_place_of_a_reflection(address: str,
         await kit.store.messages.save("alice", "t", [UserMessage("about the weather " * 400, id="long")])
         status = await memory.reflect("t", "alice")
     assert status.generation == 1
+
+
+async def test_more_threads_than_are_read_at_once(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a shared log all threads are observed, also those that the first look did not reach."""
+    for place in ("memolog.store.snapshot", "memolog.runtime.catching_up"):
+        monkeypatch.setattr(f"{place}.OTHER_ROWS", 3)
+    config = CONFIG.with_overrides({"scope": "resource", "observation.message_tokens": 10_000})
+    async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:
+        kit = await memory.open()
+        for number in range(5):
+            said = [UserMessage(f"about the weather {n}") for n in range(4)]
+            await kit.store.messages.save("alice", f"t{number}", said)
+        await memory.observe("t0", "alice")
+        threads = [await memory.status(f"t{number}", "alice") for number in range(5)]
+    assert [status.cursor for status in threads] == [4] * 5

@@ -36,6 +36,17 @@ async def expect_whole(store: Store, thread: str, scope: Scope) -> None:
     assert not [(one.finding.kind, one.finding.explanation) for one in found if one.finding.kind != "tokens"]
 
 
+async def half_observed(store: Store, clock: FakeClock) -> Scribe:
+    """Save four messages: two are in the log, the others wait to be activated; returns who does that."""
+    scribe = Scribe(store, clock)
+    await say(store, "t1", "a", "b")
+    await scribe.observe("t1", "first")
+    await scribe.activate("t1")
+    await say(store, "t1", "c", "d")
+    await scribe.observe("t1", "second")
+    return scribe
+
+
 # ---------------------------------------------------------------- copies of logs
 
 
@@ -46,12 +57,7 @@ async def test_a_clone_is_of_one_moment(
 ) -> None:
     """Its log covers what its cursor says, also when the original's takes over more while it is copied."""
     one, other = await open_a_store(), await open_a_store()
-    scribe = Scribe(other, clock)
-    await say(other, "t1", "a", "b")
-    await scribe.observe("t1", "first")
-    await scribe.activate("t1")
-    await say(other, "t1", "c", "d")
-    await scribe.observe("t1", "second")
+    scribe = await half_observed(other, clock)
     done = await meanwhile(monkeypatch, one.threads.clone(RESOURCE, "t1", "t2"), after, scribe.activate("t1"))
     assert not [error for error in done if isinstance(error, BaseException)]
     await expect_whole(other, "t1", "thread")
@@ -65,12 +71,7 @@ async def test_a_merge_is_of_one_moment(
 ) -> None:
     """The shared log covers what its cursor says, also when a thread's own log takes over more while it is merged."""
     one, other = await open_a_store(), await open_a_store()
-    scribe = Scribe(other, clock)
-    await say(other, "t1", "a", "b")
-    await scribe.observe("t1", "first")
-    await scribe.activate("t1")
-    await say(other, "t1", "c", "d")
-    await scribe.observe("t1", "second")
+    scribe = await half_observed(other, clock)
     merge = one.copies.merge(RESOURCE, now=clock.now(), render=said)
     done = await meanwhile(monkeypatch, merge, after, scribe.activate("t1"))
     assert not [error for error in done if isinstance(error, BaseException)]
@@ -136,7 +137,7 @@ async def test_what_is_withdrawn_does_not_stay_in_a_correction(
 async def test_a_thread_that_goes_is_in_nobodys_way(
     open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else makes the shared log, keeps an event and enters costs while a thread is deleted."""
+    """Somebody else makes the shared log, with a place for each thread, while a thread is deleted."""
     one, other = await open_a_store(), await open_a_store()
     await say(other, "t1", "a")
     await say(other, "t2", "b")

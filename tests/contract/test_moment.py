@@ -38,7 +38,8 @@ class Reader:
             said = UserMessage(f"beside {self.read}")
             saved, seen = await self.store.save_and_snapshot(RESOURCE, THREAD, [said], turn="beside", scope="thread")
             self.look_at(seen)
-            assert {message.id for message in saved.messages} <= {message.id for message in seen.tail} or seen.cursor
+            shown = {message.seq for message in seen.tail}
+            assert all(message.seq in shown or message.seq <= seen.cursor for message in saved.messages)
             await asyncio.sleep(0)
 
     def look_at(self, seen: Snapshot) -> None:

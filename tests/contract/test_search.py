@@ -109,6 +109,23 @@ async def test_exclusions_of_beginnings_and_parts(memory: Memory) -> None:
     assert set(await found(memory, "lean -zebra*")) == set(await found(memory, "lean"))
     assert await found(memory, "lean -start* -*star* -mea*") == []
     assert (await memory.search("lean -*st*", RESOURCE)).left_out == ("-*st*",)
+    many = " ".join(f"-word{number}*" for number in range(9))
+    assert (await memory.search(f"lean {many}", RESOURCE)).left_out == ("-word8*",)
+
+
+@pytest.mark.parametrize("excluded", ["-star*", "-*tar*"])
+async def test_exclusions_that_stand_for_too_many_words(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, excluded: str
+) -> None:
+    """What could be looked up is kept away, and the rest is named."""
+    monkeypatch.setattr("memolog.store.search_terms._MOST_UNWANTED", 2)
+    await say(memory, "t", "lean start", "lean starch", "lean starling", "lean meat")
+    answer = await memory.search(f"lean {excluded}", RESOURCE)
+    assert answer.left_out == (excluded,)
+    assert answer.total < 4
+    monkeypatch.setattr("memolog.store.search_terms._MOST_UNWANTED", 3)
+    answer = await memory.search(f"lean {excluded}", RESOURCE)
+    assert ([result.content for result in answer.results], answer.left_out) == (["lean meat"], ())
 
 
 async def test_a_question_beside_a_long_paste(memory: Memory) -> None:

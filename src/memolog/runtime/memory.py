@@ -313,7 +313,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         return await self.status(thread, resource)
 
     async def reflect(self, thread: str, resource: str) -> Status:
-        """Condense the log now, and wait for it, however long."""
+        """Condense the log now, and wait for it; for a reflection of another process no longer than a lease."""
         await self._by_hand(thread, resource, "reflect", may_wait=True)
         return await self.status(thread, resource)
 

@@ -180,7 +180,7 @@ class SyncMemory:
         return self._portal.call(self._memory.activate(thread, resource))
 
     def reflect(self, thread: str, resource: str) -> Status:
-        """Condense the log now, and wait for it, however long."""
+        """Condense the log now, and wait for it; for a reflection of another process no longer than a lease."""
         return self._portal.call(self._memory.reflect(thread, resource))
 
     def finalize(self, thread: str, resource: str, *, compact: bool = False) -> Status:

@@ -33,6 +33,12 @@ __all__ = ["Asked", "cache_seconds", "repeated_tokens", "state_of"]
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
 _DEFAULT_CACHE_SECONDS = 300.0
 _FOLLOWS = {"observe": "activate", "reflect": "activate_reflection"}
+_DONE_BY: dict[type[object], frozenset[str]] = {
+    Buffer: frozenset({"buffer", "observe"}),
+    Observe: frozenset({"buffer", "observe"}),
+    Reflect: frozenset({"reflect"}),
+    ActivateReflection: frozenset({"reflect", "activate_reflection"}),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +57,14 @@ class Asked:
 
     def after(self, decision: Decision) -> "Asked":
         """Return what is still asked for by hand: a wish is done once, and what was made by it is activated too."""
-        if isinstance(decision, ActivateReflection):
-            # A reflection that was ready is what was asked for.
-            done = {"reflect", "activate_reflection"}
-        elif isinstance(decision, Buffer | Observe):
-            done = {"buffer", "observe"}
-        else:
-            done = {"reflect"} if isinstance(decision, Reflect) else set[str]()
-        done &= self.by_hand
+        done = self.by_hand & _DONE_BY.get(type(decision), frozenset())
         if not done:
             return self
-        follows = {_FOLLOWS[what] for what in done if what in _FOLLOWS and not isinstance(decision, ActivateReflection)}
-        by_hand = self.by_hand - done | follows
+        # A reflection that was ready is what was asked for: no other follows.
+        follows = (
+            () if isinstance(decision, ActivateReflection) else (_FOLLOWS[what] for what in done & _FOLLOWS.keys())
+        )
+        by_hand = (self.by_hand - done).union(follows)
         # Who asked by hand waits for that, and for nothing that becomes due meanwhile.
         return replace(self, by_hand=by_hand, may_wait=self.may_wait and not by_hand.isdisjoint(_FOLLOWS))
 

@@ -245,9 +245,10 @@ def _chosen(found: _Found, plain: str) -> tuple[list[Word], list[Word]]:
     chosen = telling or words
     if len(chosen) <= MOST_WORDS:
         return chosen, []
-    at_the_end = list(dict.fromkeys(word for text in reversed(found.plain) for word in reversed(words_of(text))))
-    at_the_end = [word for word in at_the_end if word in frozenset(chosen)]
-    best = dict.fromkeys((*at_the_end[:_AT_THE_ENDS], *chosen[:_AT_THE_ENDS], *sorted(chosen, key=len, reverse=True)))
+    known = frozenset(chosen)
+    backwards = dict.fromkeys(word for text in reversed(found.plain) for word in reversed(words_of(text)))
+    last = [word for word in backwards if word in known][:_AT_THE_ENDS]
+    best = dict.fromkeys((*last, *chosen[:_AT_THE_ENDS], *sorted(chosen, key=len, reverse=True)))
     taken = frozenset(list(best)[:MOST_WORDS])
     return [word for word in chosen if word in taken], [word for word in chosen if word not in taken]
 

@@ -194,55 +194,51 @@ def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[tuple[set[
     """Return the keys of documents that hold a word that must not be there, and what stands for too many words."""
     unwanted, cut = set[int](), list[str]()
     for wish in wishes:
-        is_starred = not (wish.prefix is wish.inside is None)
         if is_unspaced(wish.word):
             # A word of a script without spaces stands where all of its pairs do; any other is known by its first term.
             unwanted |= yield from _holding_all(scope_pk, list(_weighed(wish)))
-        elif not is_starred:
+        elif wish.prefix is wish.inside is None:
             unwanted |= yield from _holding_all(scope_pk, wish.terms[:1])
         else:
-            words = yield from _words_like(scope_pk, wish)
-            if words is None or len(words) > _MOST_UNWANTED:
-                cut.append(f"-{wish.prefix}*" if wish.prefix is not None else f"-*{wish.inside}*")
-            terms = list(dict.fromkeys(term for word in words or () for term in _first(word)))
-            unwanted |= yield from _holding_any(scope_pk, terms)
+            words, is_cut = yield from _words_like(scope_pk, wish)
+            if is_cut:
+                cut.append(f"-{wish.prefix}*" if wish.inside is None else f"-*{wish.inside}*")
+            terms = list(dict.fromkeys(term for word in words for term in _first(word)))
+            for start in range(0, len(terms), _TERMS_A_QUERY):
+                unwanted.update(*(yield from _holding(scope_pk, terms[start : start + _TERMS_A_QUERY])))
     return unwanted, cut
 
 
-def _words_like(scope_pk: int, wish: Wish) -> Script[list[str] | None]:
-    """Return the words that begin or go on like a wish; None where it is too short to be looked up."""
-    if wish.prefix is not None:
-        last = f"{wish.prefix}\U0010ffff"
-        where = {"scope_pk": scope_pk, "first": wish.prefix, "last": last, "limit": _MOST_UNWANTED + 1}
-        return [row[0] for row in (yield q.words_with_prefix(**where))]
-    piece = wish.inside or ""
-    if len(piece) < _SHORTEST_INSIDE:
-        return None
-    wanted = sorted(grams(piece))
-    rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=_MOST_UNWANTED + 1)
-    return [row[0] for row in rows if piece in row[0]]
+def _words_like(scope_pk: int, wish: Wish) -> Script[tuple[list[str], bool]]:
+    """Return the words that begin like a wish or contain it, and whether there may be more than these."""
+    most = _MOST_UNWANTED + 1
+    if wish.inside is None:
+        first = wish.prefix or ""
+        rows = yield q.words_with_prefix(scope_pk=scope_pk, first=first, last=f"{first}\U0010ffff", limit=most)
+    elif len(wish.inside) < _SHORTEST_INSIDE:
+        return [], True
+    else:
+        wanted = sorted(grams(wish.inside))
+        rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=most)
+    # The right trigrams in another order are another word.
+    return [row[0] for row in rows if wish.inside is None or wish.inside in row[0]], len(rows) == most
 
 
 def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
     """Return the keys of documents that hold all of some terms."""
     holding: set[int] | None = None
     for start in range(0, len(terms), _TERMS_A_QUERY):
-        some = [_quoted(scope_pk, term) for term in terms[start : start + _TERMS_A_QUERY]]
-        for _, keys in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST)):
-            holding = set(keys_in(keys)) if holding is None else holding.intersection(keys_in(keys))
+        for keys in (yield from _holding(scope_pk, terms[start : start + _TERMS_A_QUERY])):
+            holding = set(keys) if holding is None else holding.intersection(keys)
         if not holding:
             break
     return holding or set()
 
 
-def _holding_any(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
-    """Return the keys of documents that hold one of some terms."""
-    holding: set[int] = set()
-    for start in range(0, len(terms), _TERMS_A_QUERY):
-        some = [_quoted(scope_pk, term) for term in terms[start : start + _TERMS_A_QUERY]]
-        for _, keys in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST)):
-            holding.update(keys_in(keys))
-    return holding
+def _holding(scope_pk: int, terms: Sequence[str]) -> Script[list[list[int]]]:
+    """Return the keys of the documents that hold each of a few terms."""
+    some = [_quoted(scope_pk, term) for term in terms]
+    return [keys_in(keys) for _, keys in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST))]
 
 
 def keys_in(listed: str | None) -> list[int]:
