@@ -1,4 +1,4 @@
-"""A module fits one sitting, says what it is, and is named for it."""
+"""A module says what it is and is named for it; a function can be read without scrolling."""
 
 import ast
 import re
@@ -8,7 +8,6 @@ import pytest
 
 from architecture.source import Definition, Module, definitions, functions, modules, sorted_names
 
-MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 EMPTY_NAMES = {"utils", "helpers", "common", "manager", "base2"}
 NO_EXPORTS = {"version.py", "__main__.py"}
@@ -57,12 +56,6 @@ def is_documented_elsewhere(node: Definition) -> bool:
     return bool(decorators & {"overload", "typing.overload", "override"}) or any(
         decorator.endswith(".setter") for decorator in decorators
     )
-
-
-def test_modules_are_short() -> None:
-    """No module is longer than one sitting."""
-    lengths = {module.place: len(module.text.splitlines()) for module in modules()}
-    assert {place: length for place, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_modules_open_with_a_docstring() -> None:
