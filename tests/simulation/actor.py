@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from memolog.domain.errors import StoreError
-from memolog.domain.message import NewMessage, parts_to_json
+from memolog.domain.message import NewMessage, Part, TextPart, ToolResultPart, parts_to_json
 from memolog.runtime.events import Degraded
 from memolog.runtime.turn import Turn
 from simulation.checker import Broken, Checker
@@ -23,7 +23,7 @@ from simulation.process import Process
 from simulation.seen import Request, Seen
 from simulation.turns import BodyError
 
-__all__ = ["Actor", "Conversation", "Stage"]
+__all__ = ["Actor", "Conversation", "Stage", "Unseen"]
 
 _FILLER = "the quick brown fox jumps over the lazy dog while nobody is looking "
 
@@ -41,6 +41,22 @@ class Conversation:
     """The markers of what each turn has handed in."""
     orphans: set[str] = field(default_factory=set[str])
     """The turns under which the thread was deleted: what they said is in two threads of one name."""
+    unseen: dict[str, "Unseen"] = field(default_factory=dict[str, "Unseen"])
+    """What each running turn has handed in since its last reply."""
+
+
+@dataclass(slots=True)
+class Unseen:
+    """What a turn has handed in and no model has answered: the texts, and what makes them count as seen."""
+
+    process: Process
+    by_hand: int
+    """How much had been observed or activated by hand in the resource when the first of it was handed in."""
+    texts: list[str] = field(default_factory=list[str])
+
+    def still(self, by_hand: int) -> list[str]:
+        """Return the texts that must be in sight: none if somebody observed by hand, or if the process seemed to be dead."""
+        return [] if by_hand != self.by_hand or self.process.was_paused or not self.process.is_up else self.texts
 
 
 class Stage(Protocol):
@@ -54,6 +70,7 @@ class Stage(Protocol):
     window: int
     threads: list[Conversation]
     shapes: Counter[str]
+    by_hand: Counter[str]
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
@@ -103,15 +120,18 @@ class Actor:
     async def turn(self, thread: Any = None) -> AsyncGenerator[Turn]:
         """Begin a turn."""
         where: Conversation = thread or self.thread
+        name = ""
         model = self.rng.choice((None, None, "small", "large"))
         where.crowded = where.crowded or where.active > 0
         where.active += 1
         try:
             async with self.process.memory.turn(where.name, where.resource, model=model) as turn:
                 where.mine[turn.id] = []
+                name = turn.id
                 yield turn
         finally:
             where.active -= 1
+            where.unseen.pop(name, None)
 
     def words(self, tokens: int) -> str:
         """Return text with a marker of its own and the word of the resource."""
@@ -154,6 +174,7 @@ class Actor:
             turn=turn.id,
             step=turn.step,
             mine=list(mine),
+            unseen=self._unseen(turn),
             last_seq=rows[0][1] if rows else 0,
             thread_pk=-1 if turn.id in where.orphans else rows[0][0] if rows else 0,
             is_degraded=any(event.what == "preparing the context" for event in told),
@@ -181,6 +202,7 @@ class Actor:
         """Discard; the one call that may say that the database is away."""
         self._stage.struck.note("turn discarded")
         self._where(turn).mine[turn.id].clear()
+        self._where(turn).unseen.pop(turn.id, None)
         self._stage.seen.forget(turn.resource, turn.thread)
         try:
             await turn.discard()
@@ -198,7 +220,31 @@ class Actor:
         self._stage.expected.offer(turn.resource, turn.thread, messages)
         mine = self._where(turn).mine[turn.id]
         mine.extend(word for message in messages for word in MARKER.findall(parts_to_json(message.parts)))
+        for message in messages:
+            self._wait_for_reply(turn, message)
         return mine
+
+    def _wait_for_reply(self, turn: Turn, message: NewMessage) -> None:
+        """Note what has no reply yet. A message that is handed in again after its reply has been seen."""
+        where = self._where(turn)
+        if message.role == "assistant":
+            where.unseen.pop(turn.id, None)
+            return
+        texts = [text for part in message.parts if (text := _text(part))]
+        if self._stage.expected.is_known(turn.resource, turn.thread, message.id or ""):
+            return
+        unseen = where.unseen.setdefault(turn.id, Unseen(self.process, self._stage.by_hand[turn.resource]))
+        unseen.texts.extend(texts)
+
+    def _unseen(self, turn: Turn) -> list[str]:
+        found = self._where(turn).unseen.get(turn.id)
+        return list(found.still(self._stage.by_hand[turn.resource])) if found else []
+
+
+def _text(part: Part) -> str:
+    if isinstance(part, ToolResultPart):
+        return str(part.content)
+    return part.text if isinstance(part, TextPart) else ""
 
 
 def _is_about(event: Degraded, turn: Turn) -> bool:

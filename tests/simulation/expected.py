@@ -52,6 +52,10 @@ class Expected:
         self.acknowledged |= rows
         self.unseen |= rows
 
+    def is_known(self, resource: str, thread: str, message: str) -> bool:
+        """Return whether a message was acknowledged before."""
+        return any((resource, thread, message, n) in self.acknowledged for n in (0, 1))
+
     def delete(self, resource: str, thread: str) -> None:
         """Note that a thread is gone."""
         gone = {row for row in self.acknowledged if row[:2] == (resource, thread)}

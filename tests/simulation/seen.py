@@ -28,6 +28,8 @@ class Request:
     step: int
     mine: list[str]
     """The markers of all that this turn has handed in so far."""
+    unseen: list[str]
+    """The texts that this turn has handed in since its last reply, word for word."""
     last_seq: int
     """The thread's last message when the call began."""
     thread_pk: int
@@ -67,6 +69,7 @@ class Seen:
         self._last: dict[tuple[str, str], _Last] = {}
         self._kept: dict[tuple[str, str], _Kept] = {}
         self.contexts = self.degraded = self.extended = self.exceeded = self.repeated = 0
+        self.unseen = 0
 
     def forget(self, resource: str, thread: str) -> None:
         """Do not compare the next context of a thread with the last one."""
@@ -88,6 +91,7 @@ class Seen:
         if context.trimmed or (request.thread_pk and pk != request.thread_pk):
             self.forget(request.resource, request.thread)
             return
+        self._check_unseen(where, context, request)
         tail = set(MARKER.findall("".join(message.render() for message in context.tail)))
         record = self._record(pk, request)
         if request.is_degraded or record is None:
@@ -145,6 +149,20 @@ class Seen:
         return json.loads(rows[0][0]) if rows else None
 
     # ------------------------------------------------------------ nothing is lost
+
+    def _check_unseen(self, where: str, context: Context, request: Request) -> None:
+        """Check that a request shows all that no request has shown before, word for word, unless a limit is set."""
+        if self._config.context_tokens is not None:
+            return
+        shown = [
+            str(part.content) if isinstance(part, ToolResultPart) else getattr(part, "text", "")
+            for message in context.tail
+            for part in message.parts
+        ]
+        self.unseen += len(request.unseen)
+        for text in request.unseen:
+            if not any(text in one for one in shown):
+                raise Broken(f"{where}: what no model has seen is out of sight: {text[:60]!r}")
 
     def _check_degraded(self, where: str, tail: set[str], request: Request, pk: int) -> None:
         """Without the database a context holds at least all that its own turn has said, or the log that covers it."""
@@ -271,7 +289,7 @@ class Seen:
         total = sum(row[0] for row in rows)
         log = self._log(pk)
         limit = config.block_at_for(0)
-        newest = rows[-1][0] if rows else 0
+        newest = (rows[-1][0] if rows else 0) + sum(len(text) // 4 + 20 for text in request.unseen)
         if total <= limit + newest:
             return
         self.exceeded += 1

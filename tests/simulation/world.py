@@ -97,6 +97,8 @@ class World:
         self.config = drawn_config(self.rng)
         self.window = self.config.threshold
         self.struck, self.decisions, self.shapes = Struck(), Counter[str](), Counter[str]()
+        self.by_hand = Counter[str]()
+        """How often something was observed or activated by hand, in each resource."""
         self.expected = Expected()
         self.checker = Checker(path, self.expected)
         self.seen = Seen(self.checker, self.expected, self.config)
@@ -190,12 +192,30 @@ class World:
         if not self.failures:
             try:
                 self.checker.check(full=full)
+                self._check_unseen()
                 if full:
                     self.checker.check_acknowledged()
             except Broken as broken:
                 self.fail(str(broken))
         if self.failures:
             raise Violation(self.seed, self.failures[0], list(self.trace))
+
+    def _check_unseen(self) -> None:
+        """Check that no group of a log covers a message that waits for its reply."""
+        for thread in self.threads:
+            for unseen in thread.unseen.values():
+                for text in unseen.still(self.by_hand[thread.resource]):
+                    marker = text.split(" ", 1)[0]
+                    covered = self.checker.rows(
+                        "SELECT m.seq, c.seq FROM messages m JOIN cursors c ON c.thread_pk = m.thread_pk "
+                        "JOIN threads t ON t.pk = m.thread_pk "
+                        "WHERE t.resource = ? AND t.id = ? AND m.id = ? AND m.state = 'live' AND m.seq <= c.seq",
+                        thread.resource,
+                        thread.name,
+                        self.expected.of_marker.get(marker, ""),
+                    )
+                    if covered:
+                        raise Broken(f"{thread.resource}/{thread.name}: {marker} has no reply and is in the log")
 
     def _pause(self) -> float:
         chance = self.rng.random()
@@ -287,6 +307,14 @@ class World:
                     result = f"generation {result.number} of {result.restored_from}"
                 case "seen":
                     result = await self._see_again(process, thread)
+                case "observe" | "activate":
+                    self.by_hand[thread.resource] += 1
+                    try:
+                        await getattr(memory, what)(thread.name, thread.resource)
+                    finally:
+                        # What was handed in meanwhile counts as seen too.
+                        self.by_hand[thread.resource] += 1
+                    result = "done"
                 case _:
                     await getattr(memory, what)(thread.name, thread.resource)
                     result = "done"
@@ -482,6 +510,7 @@ async def _live(seed: int, steps: int, path: str, *, verbose: bool) -> Outcome:
         extended=world.seen.extended,
         exceeded=world.seen.exceeded,
         repeated=world.seen.repeated,
+        unseen=world.seen.unseen,
         checks=world.checker.checks,
         requests=sum(p.model.requests for p in (*world.processes, world.sweeper)),
     )

@@ -278,19 +278,104 @@ def test_back_off_grows_and_is_bounded() -> None:
     assert not breaker_is_open(0, NOW + timedelta(seconds=1), NOW)
 
 
-def test_what_is_repeated_fills_half_of_the_tail_at_most() -> None:
-    """A covered request that is shown again counts, but new messages keep room: an observer is not asked at every step."""
+def test_a_repeated_request_counts_once() -> None:
+    """A request that the log covers counted when it was new: shown again, it makes no second activation due."""
     config = Config(observation=ObservationConfig(message_tokens=1_000), context_tokens=2_000)
-    few, many = weights(1, 400), weights(2, 275)
-    assert state(few, repeated_tokens=900).tail_tokens == 1_300
-    assert state(few, repeated_tokens=900).filling(1_000) == 900
-    assert state(few, repeated_tokens=300).filling(1_000) == 700
-    buffered = ready((1, 1))
-    assert not isinstance(decide(state(few, repeated_tokens=900, ready=buffered), config, NOW), Activate)
-    assert isinstance(decide(state(many, repeated_tokens=900, ready=buffered), config, NOW), Activate)
-    assert not isinstance(decide(state(many, ready=buffered), config, NOW), Activate)
-    full = state(few, repeated_tokens=1_700, ready=ready((1, 1)))
+    answered = state(weights(2, 400), repeated_tokens=900, ready=ready((1, 2)))
+    assert answered.tail_tokens == 1_700
+    assert isinstance(decide(answered, config, NOW), Wait | Buffer)
+    assert isinstance(decide(state(weights(3, 400), repeated_tokens=900, ready=ready((1, 2))), config, NOW), Activate)
+    # A hard limit is about all that is shown.
+    full = state(weights(1, 400), repeated_tokens=1_700, ready=ready((1, 1)))
     assert isinstance(decide(full, config, NOW), Trim)
+
+
+def unseen(tail: tuple[Weight, ...], start: int, **changes: object) -> State:
+    """Return a thread's state in which no model has seen the messages from `start` on."""
+    base = state(tail, **changes)
+    return replace(base, tails=(replace(base.tails[0], unseen_from=start),))
+
+
+def test_unseen_messages_are_not_activated() -> None:
+    """However full the tail is, a group over an unseen message stays buffered, and so does every group after it."""
+    tail = weights(8, 6_000)
+    groups = ready((1, 2), (3, 4), (5, 6), (7, 8))
+    decision = decide(unseen(tail, 6, ready=groups), CONFIG, NOW)
+    assert isinstance(decision, Activate)
+    assert decision.groups == ("g1", "g3")
+    assert not isinstance(decide(unseen(tail, 2, ready=groups), CONFIG, NOW), Activate)
+    # By hand everything counts as seen; the shell passes no boundary then.
+    by_hand = state(tail, ready=groups, by_hand=frozenset({"activate"}))
+    assert decide(by_hand, CONFIG, NOW) == Activate(
+        groups=("g1", "g3", "g5"), reason="the tail has 48,000 tokens, the limit is 30,000"
+    )
+
+
+def test_the_floor_is_kept_beside_unseen_messages() -> None:
+    """A large new message does not push out the exchange before it: about the floor of seen messages stays."""
+    tail = (*weights(10, 1_000), Weight(seq=11, tokens=60_000, role="user", at=NOW))
+    first = decide(unseen(tail, 11, ready=ready((1, 4), (5, 10))), CONFIG, NOW)
+    assert isinstance(first, Activate)
+    assert first.groups == ("g1",)
+    # Still over the limit, but nothing more that is seen can go.
+    rest = unseen(tail[4:], 11, ready=ready((5, 10)))
+    assert not isinstance(decide(rest, CONFIG, NOW), Activate | Observe)
+
+
+def test_no_turn_waits_for_what_is_unseen() -> None:
+    """A run over unseen messages would free nothing now; one over seen messages is waited for, up to the floor."""
+    huge = (*weights(2, 1_000), Weight(seq=3, tokens=60_000, role="user", at=NOW))
+    begun = unseen(huge, 3, flights=(running(1, 3),))
+    assert not isinstance(decide(begun, CONFIG, NOW), Observe)
+    seen = (*weights(30, 1_000), Weight(seq=31, tokens=20_000, role="user", at=NOW))
+    joined = decide(unseen(seen, 31, flights=(running(1, 20),), may_wait=True), replace(CONFIG, observe=True), NOW)
+    assert isinstance(joined, Buffer | Observe)
+    config = CONFIG.with_overrides({"observation.buffer_tokens": False})
+    started = decide(unseen(seen, 31), config, NOW)
+    assert isinstance(started, Observe)
+    assert started.spans[0].span == Span(first=1, last=24)
+
+
+def test_spans_end_before_what_is_unseen() -> None:
+    """Seen messages worth a span stand alone; fewer are observed together with what follows."""
+    tail = (*weights(4, 1_000), Weight(seq=5, tokens=20_000, role="user", at=NOW))
+    apart = decide(unseen(tail, 5), CONFIG, NOW)
+    assert isinstance(apart, Buffer)
+    assert apart.spans[0].span == Span(first=1, last=4)
+    together = decide(unseen(tail[2:], 5), CONFIG, NOW)
+    assert isinstance(together, Buffer)
+    assert together.spans[0].span == Span(first=3, last=5)
+
+
+def test_without_buffering_the_floor_is_kept() -> None:
+    """At the crossing the turn observes all but the floor, not all but the newest message."""
+    config = CONFIG.with_overrides({"observation.buffer_tokens": False})
+    decision = decide(state(weights(151, 200)), config, NOW)
+    assert isinstance(decision, Observe)
+    assert decision.spans[0].span == Span(first=1, last=121)
+
+
+def test_a_thread_waits_for_no_other_thread() -> None:
+    """Another thread's backlog is observed in the background; a turn waits for its own thread alone."""
+    backlog = Tail(thread="other", cursor=0, weights=weights(900, 1_000))
+    own = Tail(thread="t", cursor=0, weights=weights(1, 100))
+    shared = State(scope="resource", thread="t", version=1, tails=(own, backlog))
+    for config in (CONFIG, CONFIG.with_overrides({"observation.buffer_tokens": False})):
+        begun = decide(shared, config, NOW)
+        assert isinstance(begun, Buffer)
+        assert begun.spans[0].thread == "other"
+        flights = tuple(running(1 + 30 * i, 30 + 30 * i, thread="other") for i in range(3))
+        assert not isinstance(decide(replace(shared, flights=flights), config, NOW), Observe)
+
+
+def test_a_buffered_reflection_waits_for_its_limit() -> None:
+    """An idle pause or another model activates observations, never a reflection of a log that has room."""
+    idle = {"last_request_at": NOW - timedelta(hours=1), "cache_seconds": 300.0, "last_model": "a", "model": "b"}
+    log = entries(20, 1_000)
+    covers = ReadyReflection(id="x", covers=tuple(entry.id for entry in log[:10]))
+    assert not isinstance(decide(state((), entries=log, reflection=covers, **idle), CONFIG, NOW), ActivateReflection)
+    full = state((), entries=entries(41, 1_000), reflection=covers, **idle)
+    assert isinstance(decide(full, CONFIG, NOW), ActivateReflection)
 
 
 def test_a_run_that_leaves_no_room_is_waited_for() -> None:

@@ -17,7 +17,7 @@ from memolog.context.view import GroupView, View
 from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, PASSED_ALONG, USAGE, USAGE_RESOURCE
 from memolog.domain.message import Message, NewMessage, TextPart
 from memolog.domain.once import grown
-from memolog.tokens import count_message
+from memolog.tokens import count_message, share
 from memolog.tokens.estimate import guarded
 
 __all__ = ["build"]
@@ -115,19 +115,33 @@ def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
         tail, edge = _left_out(view, most, room, edge)
         if tail.tokens + _sum(edge) <= room or (most is not None and most <= LEAST_SHOWN):
             return tail, edge
-        most = view.limit // 2 if most is None else most // 2
+        most = _next_size(view, tail, most, room - _sum(edge))
+
+
+def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
+    """Return the next smaller size for a message, at which the shown rows may fit if each is cut alike.
+
+    Sizes come from one ladder that depends on the limit alone, so that a message stays as it is shown from step to step.
+    """
+    shown = {row.seq for row in tail.rows}
+    sizes = [message.tokens for message in (*view.repeated, *view.tail) if message.seq in shown]
+    even = max(share(sizes, room), LEAST_SHOWN)
+    size = (view.limit or 0) // 2 if most is None else most * 3 // 4
+    while size > even:
+        size = size * 3 // 4
+    return size
 
 
 def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) -> tuple[ShownTail, tuple[Block, ...]]:
     """Return tail and edge without what can be left out, no message longer than `most`."""
     repeated, rows = _sized(view, most)
-    tail = without_older(repeated, rows, view.counter, room - _sum(edge))
+    tail = without_older(repeated, rows, view.counter, room - _sum(edge), unseen_from=view.unseen_from)
     if tail.tokens + _sum(edge) > room:
         excess = tail.tokens + _sum(edge) - room
         others = _sum(block for block in edge if block.name == OTHERS)
         edge = edge_blocks(view, others_tokens=max(others - excess, 0))
     if tail.tokens + _sum(edge) > room:
-        tail = without_steps(repeated, rows, view.counter, room - _sum(edge))
+        tail = without_steps(repeated, rows, view.counter, room - _sum(edge), unseen_from=view.unseen_from)
     return tail, edge
 
 

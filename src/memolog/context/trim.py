@@ -41,20 +41,35 @@ def show(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCou
     return ShownTail(messages=messages, tokens=_weight(rows, messages, counter), rows=tuple(rows))
 
 
-def without_older(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, room: int) -> ShownTail:
-    """Return the tail without the oldest exchanges, as few of them as the room demands."""
+def without_older(
+    repeated: Sequence[Message],
+    tail: Sequence[Message],
+    counter: TokenCounter,
+    room: int,
+    *,
+    unseen_from: int | None = None,
+) -> ShownTail:
+    """Return the tail without the oldest exchanges, as few of them as the room demands; all that is unseen stays."""
     start = _last_question(tail)
-    most = _last_exchange(tail) if start is None else start
+    most = min(_last_exchange(tail) if start is None else start, _place_of(tail, unseen_from))
     return _first_fitting(repeated, tail, counter, room, [cut for cut in closed_cuts(tail) if cut <= most])
 
 
-def without_steps(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, room: int) -> ShownTail:
+def without_steps(
+    repeated: Sequence[Message],
+    tail: Sequence[Message],
+    counter: TokenCounter,
+    room: int,
+    *,
+    unseen_from: int | None = None,
+) -> ShownTail:
     """Return what was asked last and the youngest exchanges after it, as many as the room allows, at least the last.
 
-    A turn of many steps may not fit by itself: without this the provider would refuse it.
+    A turn of many steps may not fit by itself: without this the provider would refuse it. All that is unseen stays.
     """
     start = _last_question(tail)
-    least, most = start or 0, _last_exchange(tail)
+    most = min(_last_exchange(tail), _place_of(tail, unseen_from))
+    least = min(start or 0, most)
     closed = closed_cuts(tail)
     # What was asked may stand between a call and its result: then the nearest cut is before the call.
     cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
@@ -85,6 +100,11 @@ def _from(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCo
     note = ContextMessage(role="user", parts=(TextPart(text=LEFT_OUT),), synthetic=True)
     tokens = shown.tokens + count_parts(note.role, note.parts, counter)
     return ShownTail(messages=(note, *shown.messages), tokens=tokens, rows=shown.rows, trimmed=len(dropped))
+
+
+def _place_of(tail: Sequence[Message], seq: int | None) -> int:
+    """Return where the messages from a number on begin; the end of the tail if there are none."""
+    return len(tail) if seq is None else bisect_left(tail, seq, key=lambda message: message.seq)
 
 
 def _last_question(tail: Sequence[Message]) -> int | None:

@@ -79,3 +79,5 @@ class View:
     """The application's own words; they come first and are shown as they are."""
     limit: int | None = None
     """The most tokens that the whole may have; the tail and the other threads give way."""
+    unseen_from: int | None = None
+    """The first message that no model has seen: a limit may shorten it and what follows, but leaves none of it out."""

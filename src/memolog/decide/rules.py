@@ -64,31 +64,35 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
         return None
     limit = config.threshold_for(state.log_tokens)
     is_by_hand = False
-    if state.filling(config.threshold) >= limit:
-        reason = f"the tail has {state.tail_tokens:,} tokens, the limit is {limit:,}"
+    if _is_full(state, config):
+        reason = f"the tail has {state.uncovered_tokens:,} tokens, the limit is {limit:,}"
     elif "activate" in state.by_hand:
         reason, is_by_hand = "asked for by hand", True
-    elif state.uncovered_tokens > config.floor and (why := _free_of_charge(state, config, now)):
+    elif why := _free_of_charge(state, config, now):
         reason = why
     else:
         return None
     groups = activatable(state)
-    if not groups:
+    if is_by_hand:
+        chosen = tuple(group for group, _ in groups)
+    elif state.seen_tokens > config.floor:
+        # The floor is kept beside what is unseen. Only a tail that is full of seen messages must give something up.
+        at_least = int(state.seen_tokens >= limit)
+        chosen = choose(groups, state.seen_tokens, config.floor, at_least=at_least)
+    else:
         return None
-    chosen = [group for group, _ in groups] if is_by_hand else choose(groups, state.uncovered_tokens, config.floor)
-    return Activate(groups=tuple(group.id for group in chosen), reason=reason)
+    return Activate(groups=tuple(group.id for group in chosen), reason=reason) if chosen else None
 
 
 def activate_reflection(state: State, config: Config, now: datetime) -> ActivateReflection | None:
-    """Let a buffered reflection take over once the log is full, or when that costs no cache."""
+    """Let a buffered reflection take over once the log is full: below its limit the log keeps its detail."""
+    del now
     if state.reflection is None or not state.may_activate:
         return None
     if state.log_tokens >= config.reflect_at:
         reason = f"the log has {state.log_tokens:,} tokens, the limit is {config.reflect_at:,}"
     elif state.by_hand & {"reflect", "activate_reflection"}:
         reason = "asked for by hand"
-    elif why := _free_of_charge(state, config, now):
-        reason = why
     else:
         return None
     return ActivateReflection(group=state.reflection.id, reason=reason)
@@ -98,9 +102,11 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     """Observe ahead of time, whenever the tail has grown by a step."""
     if _is_resting(state, now) or len(state.running("observe")) >= config.observation.parallel:
         return None
-    stretches = _stretches(state)
     step = _step(state, config)
+    stretches = _stretches(state, apart_from=(step or 0) // 2)
     free = sum(stretch.tokens for stretch in stretches)
+    # A long span must leave the floor: it can only be activated as a whole.
+    most = min(config.threshold, max((step or 0) * 3 // 2, free - config.floor))
     hole = next((stretch for stretch in stretches if stretch.is_hole), None)
     if hole is not None:
         spans = _pick((hole,), config.threshold)
@@ -109,38 +115,47 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
         spans = _pick(stretches, config.threshold)
         reason = "asked for by hand" if state.by_hand else "the turn is over and the observer is idle"
     elif step is not None and free >= step:
-        spans = _pick(stretches, config.threshold)
+        spans = _pick(stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
-    elif step is not None and _is_full(state, config) and not _is_underway(state):
-        spans = _pick(stretches, config.threshold)
-        reason = f"the tail has {state.tail_tokens:,} tokens and nothing is buffered"
+    elif _is_full(state, config) and not _is_underway(state) and (step is not None or not _is_own_full(state, config)):
+        # Without buffering a turn observes its own thread in time, but waits for no other thread.
+        spans = _pick(stretches, most, (step or 0) // 2)
+        reason = f"the tail has {state.uncovered_tokens:,} tokens and nothing is buffered"
     else:
         return None
     return Buffer(spans=spans, reason=reason) if spans else None
 
 
 def observe(state: State, config: Config, now: datetime) -> Observe | None:
-    """Wait for an observation, but only far above the limit, with nothing to activate and a model that answers."""
+    """Wait for an observation, but only far above the limit, with nothing to activate and a model that answers.
+
+    A turn waits for its own thread alone, and only for what could be activated then: what a model has seen, above the floor.
+    """
     if not state.may_wait or breaker_is_open(state.failures, state.retry_at, now):
         return None
     limit = config.block_at_for(state.log_tokens)
     if config.buffer_step is None:
         # Nothing is observed ahead of time, so it is observed in time.
         limit = config.threshold_for(state.log_tokens)
-    if (state.filling(config.threshold) < limit and "observe" not in state.by_hand) or activatable(state):
+    own, is_by_hand = state.own_tail, "observe" in state.by_hand
+    can_help = own.tokens >= limit and own.seen_tokens > config.floor
+    if not (can_help or is_by_hand) or activatable(state):
         return None
-    reason = f"the tail has {state.tail_tokens:,} tokens, a turn waits from {limit:,} on"
+    reason = f"the tail has {own.tokens:,} tokens, a turn waits from {limit:,} on"
     under_way = sorted(state.running("observe"), key=lambda flight: flight.id)
-    heads = {(tail.thread, tail.cursor + 1) for tail in state.tails}
+    tails = {tail.thread: tail for tail in (state.tails if is_by_hand else (own,))}
     for flight in under_way:
-        if flight.span is not None and (flight.thread, flight.span.first) in heads:
-            return Observe(run=flight.id, spans=(), reason=reason)
+        tail = tails.get(flight.thread or "")
+        if tail is not None and flight.span is not None and flight.span.first == tail.cursor + 1:
+            return Observe(run=flight.id, spans=(), reason=reason) if tail.is_seen(flight.span.last) else None
     if _is_resting(state, now):
         return None
     if len(under_way) >= config.observation.parallel:
         # A message was taken back, and what is left before these runs finds no place: the first that ends makes room.
         return Observe(run=under_way[0].id, spans=(), reason=reason)
-    spans = _pick(_stretches(state), config.threshold)
+    most = config.threshold if is_by_hand else min(config.threshold, own.seen_tokens - config.floor)
+    seen = tuple(stretch for stretch in _stretches(state, apart_from=0) if stretch.thread in tails and stretch.is_seen)
+    spans = _pick(seen, most)
     return Observe(run=None, spans=spans, reason=reason) if spans else None
 
 
@@ -199,11 +214,11 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         decision=ActivateReflection,
-        when="a reflection is buffered and the log is full, or the cache is cold anyway",
+        when="a reflection is buffered and the log is full",
         test=activate_reflection,
     ),
     Rule(decision=Buffer, when="the tail has grown by a step since the last span", test=buffer),
-    Rule(decision=Observe, when="the tail is far too full and nothing can be activated", test=observe),
+    Rule(decision=Observe, when="this thread's tail is far too full and nothing can be activated", test=observe),
     Rule(decision=Reflect, when="the log is half full", test=reflect),
     Rule(decision=Trim, when="a hard limit is set and still exceeded", test=trim),
     Rule(decision=Wait, when="nothing of this applies", test=wait),
@@ -268,26 +283,34 @@ def _step(state: State, config: Config) -> int | None:
         return None
     if busy:
         return step * (4 + busy) // 4
-    is_near = state.filling(config.threshold) >= config.threshold_for(state.log_tokens) - step
+    is_near = state.uncovered_tokens >= config.threshold_for(state.log_tokens) - step
     return max(1, step // 2) if is_near else step
 
 
 def _is_full(state: State, config: Config) -> bool:
-    return state.filling(config.threshold) >= config.threshold_for(state.log_tokens)
+    return state.uncovered_tokens >= config.threshold_for(state.log_tokens)
 
 
-def _stretches(state: State) -> tuple[Stretch, ...]:
-    """Return what is free in each thread, the oldest message first."""
-    found = [stretch for tail in state.tails if (stretch := free_stretch(state, tail)).weights]
+def _is_own_full(state: State, config: Config) -> bool:
+    return state.own_tail.tokens >= config.threshold_for(state.log_tokens)
+
+
+def _stretches(state: State, *, apart_from: int) -> tuple[Stretch, ...]:
+    """Return what is free in each thread, the oldest message first.
+
+    Seen messages of at least `apart_from` tokens stand alone, so that the log can take them while the others are still unseen.
+    """
+    free = (free_stretch(state, tail, apart_from=apart_from) for tail in state.tails)
+    found = [stretch for stretch in free if stretch.weights]
     return tuple(sorted(found, key=lambda stretch: (stretch.weights[0].at, stretch.thread)))
 
 
-def _pick(stretches: tuple[Stretch, ...], most: int) -> tuple[SpanOf, ...]:
+def _pick(stretches: tuple[Stretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
     """Return the spans of one call: one long one, or several threads' short ones."""
     picked: list[SpanOf] = []
     total = 0
     for stretch in stretches:
-        span = longest_span(stretch, most if not picked else _BATCH_TOKENS)
+        span = longest_span(stretch, most, least) if not picked else longest_span(stretch, _BATCH_TOKENS)
         if span is None:
             continue
         tokens = sum(weight.tokens for weight in stretch.weights if weight.seq in span)

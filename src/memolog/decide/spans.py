@@ -4,7 +4,7 @@ Knows that a tool call and its result stay together, and that spans tile a threa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memolog.decide.state import State, Tail, Weight
 from memolog.domain.observation import Span
@@ -20,6 +20,8 @@ class Stretch:
     weights: tuple[Weight, ...]
     is_hole: bool
     """True where later messages have been observed already: nothing behind it can be activated before it is filled."""
+    is_seen: bool = True
+    """False where it holds a message that no model has seen."""
 
     @property
     def tokens(self) -> int:
@@ -44,8 +46,11 @@ def closed_ends(weights: Sequence[Weight]) -> list[int]:
     return ends
 
 
-def free_stretch(state: State, tail: Tail) -> Stretch:
-    """Return the first messages of a tail that neither a buffered group nor a run holds."""
+def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:
+    """Return the first messages of a tail that neither a buffered group nor a run holds.
+
+    It ends before the first unseen message if a span of at least `apart_from` tokens can end before it.
+    """
     taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
     start, end, is_hole = tail.cursor + 1, None, False
     for span in taken:
@@ -54,14 +59,21 @@ def free_stretch(state: State, tail: Tail) -> Stretch:
             break
         start = max(start, span.last + 1)
     weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
-    return Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
+    stretch = Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
+    if is_hole or not weights or tail.is_seen(weights[-1].seq):
+        return stretch
+    seen = tuple(w for w in weights if tail.is_seen(w.seq))
+    ends = closed_ends(seen)
+    closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
+    return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
 
 
-def longest_span(stretch: Stretch, most: int) -> Span | None:
+def longest_span(stretch: Stretch, most: int, least: int = 0) -> Span | None:
     """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
 
-    One that is too heavy but cannot be shorter is returned all the same. None: nothing is closed yet. A hole is bounded by
-    spans that were cut at closed pairs, so its end is closed as well.
+    One that would be lighter than `least` goes on to the next closed end, and one that is too heavy but cannot be shorter is
+    returned all the same. None: nothing is closed yet. A hole is bounded by spans that were cut at closed pairs, so its end is
+    closed as well.
     """
     ends = closed_ends(stretch.weights)
     if stretch.is_hole and stretch.weights:
@@ -70,10 +82,11 @@ def longest_span(stretch: Stretch, most: int) -> Span | None:
         return None
     chosen, total, position = ends[0], 0, 0
     for end in ends:
+        before = total
         while position <= end:
             total += stretch.weights[position].tokens
             position += 1
-        if total > most and end != ends[0]:
+        if total > most and end != ends[0] and before >= least:
             break
         chosen = end
     return Span(first=stretch.weights[0].seq, last=stretch.weights[chosen].seq)

@@ -38,11 +38,22 @@ class Tail:
     """Every row after the cursor, tombstones too (they weigh nothing), without a gap."""
     hinted: bool = False
     """Whether the observer has said something about this thread before."""
+    unseen_from: int | None = None
+    """The first message that no model has seen yet, in a turn that is running: it stays in the tail, with all that follows."""
 
     @property
     def tokens(self) -> int:
         """Return what the tail weighs."""
         return sum(weight.tokens for weight in self.weights)
+
+    @property
+    def seen_tokens(self) -> int:
+        """Return what the messages weigh that a model has seen."""
+        return sum(weight.tokens for weight in self.weights if self.is_seen(weight.seq))
+
+    def is_seen(self, seq: int) -> bool:
+        """Return whether a model has seen this message, and all before it."""
+        return self.unseen_from is None or seq < self.unseen_from
 
     def tokens_in(self, span: Span) -> int:
         """Return what a span of the tail weighs."""
@@ -142,13 +153,17 @@ class State:
         return sum(tail.tokens for tail in self.tails)
 
     @cached_property
-    def tail_tokens(self) -> int:
-        """Return what contexts show of messages: what is not covered, and what is repeated."""
-        return self.uncovered_tokens + self.repeated_tokens
+    def seen_tokens(self) -> int:
+        """Return what is not covered and has been seen by a model, over all threads of the scope."""
+        return sum(tail.seen_tokens for tail in self.tails)
 
-    def filling(self, threshold: int) -> int:
-        """Return how full the tail is. What is repeated takes half of it at most: new messages must find room beside it."""
-        return self.uncovered_tokens + min(self.repeated_tokens, threshold // 2)
+    @cached_property
+    def tail_tokens(self) -> int:
+        """Return what contexts show of messages: what is not covered, and what is repeated.
+
+        Decisions compare `uncovered_tokens` with the limit: a repeated request counted when it was new.
+        """
+        return self.uncovered_tokens + self.repeated_tokens
 
     @cached_property
     def log_tokens(self) -> int:
@@ -164,9 +179,10 @@ class State:
                 found.setdefault(holder.thread, []).append(holder.span)
         return found
 
-    def tail_of(self, thread: str) -> Tail | None:
-        """Return the tail of a thread."""
-        return next((tail for tail in self.tails if tail.thread == thread), None)
+    @property
+    def own_tail(self) -> Tail:
+        """Return the tail of the thread whose turn it is."""
+        return next((tail for tail in self.tails if tail.thread == self.thread), self.tails[0])
 
     def running(self, kind: RunKind) -> tuple[Flight, ...]:
         """Return the runs of a kind that are under way."""

@@ -6,6 +6,7 @@ it. Knows nothing of logs: without the database there is none to show.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,8 @@ class Outside:
     new_id: Callable[[], str]
     tell: Callable[[Degraded], None]
     unsaved: Unsaved
+    open_turns: Counter[str]
+    """The turns that are running in this process, by id: one that is continued may be open more than once."""
 
     def tell_ignored(self, resource: str, thread: str, ignored: str) -> None:
         """Tell that settings of a thread are not known, and that it goes on without them."""

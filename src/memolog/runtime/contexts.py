@@ -19,11 +19,10 @@ from memolog.domain.observation import Span
 from memolog.domain.once import each_once
 from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
-from memolog.runtime.views import repeated_tokens
 from memolog.store import Store
 from memolog.store.growth import additions, grown_by_id
 from memolog.store.logs import OtherTail
-from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.snapshot import GroupRow, Snapshot, goes_on
 from memolog.store.working_memory import Facts
 from memolog.tasks.worth import edge_lines
 from memolog.tokens import TokenCounter, count_message
@@ -49,6 +48,12 @@ class Shown:
     """How much of a covered request is repeated; None: what the configuration says."""
     passed: tuple[int, int] = (0, 0)
     """How many messages were passed along once that are not kept, and what they weighed."""
+    limit: int | None = None
+    """The most tokens that the context may have."""
+    window: int | None = None
+    """The most tokens that the model takes, where that is known: the limit of a context that would be larger."""
+    unseen_from: int | None = None
+    """The first message of the thread that no model has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +107,11 @@ class Contexts:
             shown, snapshot, groups, cursor, tail, repeated, others, snapshot.thread.hints, snapshot.facts
         )
         context = build(view)
+        if shown.window is not None and view.limit is None and context.tokens.total > shown.window:
+            view = replace(view, limit=shown.window)
+            context = build(view)
         record = _record(shown, snapshot, view, context, others)
-        uncovered, unspanned = _uncovered(snapshot, config)
+        uncovered, unspanned = _uncovered(snapshot)
         return Made(context=context, record=record, uncovered=uncovered, unspanned=unspanned)
 
     def _view(
@@ -150,7 +158,8 @@ class Contexts:
                 counter=self._counter,
             ),
             instructions=self._instructions,
-            limit=shown.config.context_tokens,
+            limit=shown.limit,
+            unseen_from=shown.unseen_from,
         )
 
     async def _task_lines(self, shown: Shown, snapshot: Snapshot) -> tuple[str, ...]:
@@ -188,14 +197,15 @@ class Contexts:
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
-            repeated=snapshot.repeated if snapshot and not _begins_anew(known + fresh) else (),
+            repeated=snapshot.repeated if snapshot and goes_on(known + fresh) else (),
             repeated_tokens=shown.config.repeated_tokens,
             hints=snapshot.thread.hints if snapshot else Hints(),
             working_memory=working_memory_text(snapshot.facts.before) if snapshot else None,
             working_memory_now=working_memory_text(snapshot.facts.now) if snapshot else None,
             ephemeral=shown.ephemeral,
             instructions=self._instructions,
-            limit=shown.config.context_tokens,
+            limit=shown.limit,
+            unseen_from=shown.unseen_from,
         )
         context = build(view)
         record = _record(shown, snapshot, view, context, ())
@@ -216,7 +226,7 @@ class Contexts:
         fresh = tuple(as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
         tail = tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh
         repeated = tuple(m for m in snapshot.repeated if m.id not in withdrawn)
-        return replace(snapshot, tail=tail, repeated=() if _begins_anew(tail) else repeated)
+        return replace(snapshot, tail=tail, repeated=repeated if goes_on(tail) else ())
 
     # ------------------------------------------------------------ again
 
@@ -251,9 +261,9 @@ class Contexts:
         facts = await self._facts(resource, thread, record.get("working_memory", {}))
         shown = Shown(
             snapshot=snapshot,
-            config=config.with_overrides(
-                {"context_tokens": record["limit"], "recall.tokens": record.get("recall_tokens", config.recall.tokens)}
-            ),
+            config=config.with_overrides({"recall.tokens": record.get("recall_tokens", config.recall.tokens)}),
+            limit=record["limit"],
+            unseen_from=record.get("unseen"),
             now=datetime.fromisoformat(record["now"]),
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
@@ -308,12 +318,6 @@ def _view_of(group: GroupRow) -> GroupView:
 _views_of = each_once(_view_of)
 
 
-def _begins_anew(tail: Sequence[Message]) -> bool:
-    """Tell whether a tail begins with a user: then it goes on from no request before it."""
-    first = next((message for message in tail if message.state == "live"), None)
-    return first is not None and first.role == "user"
-
-
 def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
     """Return the newest messages, and those before them that belong to a call and its result among them."""
     most = max(0, len(tail) - count)
@@ -347,7 +351,8 @@ def _record(
         "working_memory": {s: list(numbers) for s, numbers in snapshot.facts.versions.items()} if snapshot else {},
         "now": shown.now.isoformat(),
         "zone": shown.zone,
-        "limit": shown.config.context_tokens,
+        "limit": view.limit,
+        "unseen": view.unseen_from,
         "recall_tokens": shown.config.recall.tokens,
         "ephemeral": len(shown.ephemeral),
         "ephemeral_tokens": sum(count_message(message, view.counter) for message in shown.ephemeral),
@@ -361,8 +366,8 @@ def _record(
     }
 
 
-def _uncovered(snapshot: Snapshot, config: Config) -> tuple[int, int]:
-    """Return how full the tail is, with what is repeated, and how much of it neither a buffered group nor a run holds."""
+def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
+    """Return how full the tail is, and how much of it neither a buffered group nor a run holds."""
     ends: dict[str, int] = {}
     for holder in (*snapshot.buffered, *snapshot.runs):
         if holder.thread is not None and holder.span is not None:
@@ -371,6 +376,5 @@ def _uncovered(snapshot: Snapshot, config: Config) -> tuple[int, int]:
     live = [message for message in snapshot.tail if message.state == "live"]
     others = [row for row in snapshot.others if row.state == "live"]
     uncovered = sum(message.tokens for message in live) + sum(row.tokens for row in others)
-    uncovered += min(repeated_tokens(snapshot, config), config.threshold // 2)
     free = sum(message.tokens for message in live if message.seq > own)
     return uncovered, free + sum(row.tokens for row in others if row.seq > ends.get(row.thread, 0))

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -85,9 +85,11 @@ class Core:
         clock: Clock,
         counter: TokenCounter,
         owner: str,
+        open_turns: Container[str],
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.store, self.runner, self.bus = store, runner, bus
+        self._open_turns = open_turns
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
         self._beats = Beats(lambda: asyncio.get_running_loop().time())
 
@@ -128,8 +130,7 @@ class Core:
         decision: Decision = Wait(reason="too many rounds")
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
-            if (silent := self._beats.silent(snapshot.runs, now)) != asked.silent:
-                asked = replace(asked, silent=silent)
+            asked = replace(asked, silent=self._beats.silent(snapshot.runs, now), unseen=self.unseen(snapshot))
             decision = decide(state_of(snapshot, config, asked), config, now)
             name = type(decision).__name__
             names.append(name)
@@ -146,6 +147,14 @@ class Core:
             asked = asked.after(decision)
             snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
+
+    def unseen(self, snapshot: Snapshot) -> dict[str, int]:
+        """Return the first message of each thread that a running turn has saved and no model has answered."""
+        first: dict[str, int] = {}
+        for row in snapshot.unseen:
+            if row.owner != self.owner or row.turn in self._open_turns:
+                first[row.thread] = min(row.first_seq, first.get(row.thread, row.first_seq))
+        return first
 
     async def _perform(self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
         """Perform one decision; returns False if a wait ended without a result. A lost race is simply decided again."""

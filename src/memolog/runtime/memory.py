@@ -7,6 +7,7 @@ one database are as good as one.
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -98,6 +99,7 @@ class Memory(LookingBack, Forgetting, Transferring):
             new_id=IdMaker(self.clock.now, chance),
             tell=self._tell,
             unsaved=self._unsaved,
+            open_turns=Counter(),
         )
         self._models = ModelPair(observe=None, reflect=None)
 
@@ -139,6 +141,7 @@ class Memory(LookingBack, Forgetting, Transferring):
             clock=self.clock,
             counter=self.counter,
             owner=owner,
+            open_turns=self._outside.open_turns,
             chance=lambda: self._chance(32) / 2**32,
         )
         runner.tell, runner.retry_at = core.tell, core.retry_at

@@ -155,7 +155,8 @@ class Rescue:
         """Save what a call before could not. What can never be saved is told and given up: it must not be in the way."""
         try:
             # Ids were given when it was said, so saving it twice is saving it once.
-            saved = await self._store.messages.save(held.resource, held.thread, messages, turn=held.turn)
+            owner = None if held.is_over else self._core.owner
+            saved = await self._store.messages.save(held.resource, held.thread, messages, turn=held.turn, owner=owner)
         except Exception as error:
             if may_pass(error):
                 raise

@@ -43,6 +43,7 @@ class Saying:
         """What was saved since the snapshot was read: a context without the database needs both."""
         self.saved_tokens = 0
         self._own_calls: set[str] = set()
+        self._is_unanswered = False
         # Calls of one turn may overlap, as the results of parallel tools do; what they bring is saved in its order.
         self._one_by_one = asyncio.Lock()
         # What the last call brought, if it raised: who repeats it says it once.
@@ -114,17 +115,19 @@ class Saying:
             return await self.read(kit, config)
         async with self._in_order():
             messages = await self._catch_up(kit, fresh)
-            _, snapshot = await in_time(
+            saved, snapshot = await in_time(
                 kit.store.save_and_snapshot(
                     self._resource,
                     self._thread,
                     messages,
                     turn=self.held.turn,
+                    owner=kit.core.owner,
                     scope=config.scope,
                     newest=_newest(config),
                 )
             )
             self._settle(kit, messages)
+            self._track(saved)
             return snapshot
 
     async def read(self, kit: Kit, config: Config) -> Snapshot:
@@ -137,8 +140,9 @@ class Saying:
         """Save what is held up to what the present call brought; all of it, if it brought nothing."""
         async with self._in_order():
             if messages := await self._catch_up(kit, fresh):
+                where = self._resource, self._thread
                 self._note(
-                    await in_time(kit.store.messages.save(self._resource, self._thread, messages, turn=self.held.turn))
+                    await in_time(kit.store.messages.save(*where, messages, turn=self.held.turn, owner=kit.core.owner))
                 )
                 self._settle(kit, messages)
 
@@ -184,7 +188,19 @@ class Saying:
             # The database is there: what other turns left behind need not wait for longer.
             kit.rescue.wake()
 
+    async def end_turn(self, kit: Kit) -> None:
+        """Let what has no reply count as seen: the turn is over."""
+        if self._is_unanswered:
+            await in_time(kit.store.messages.end_turn(self._resource, self._thread, self.held.turn))
+            self._is_unanswered = False
+
+    def _track(self, saved: Saved) -> None:
+        """Note whether the last that was saved is something that a model has still to answer."""
+        if saved.messages:
+            self._is_unanswered = max(saved.messages, key=lambda row: row.seq).role != "assistant"
+
     def _note(self, saved: Saved) -> None:
+        self._track(saved)
         self.since.extend(saved.messages)
         self.saved_tokens += sum(message.tokens for message in saved.messages)
 

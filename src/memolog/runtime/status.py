@@ -110,7 +110,7 @@ def outage_of(snapshot: Snapshot, config: Config, asked: Asked) -> str | None:
     if not snapshot.log.failures:
         return None
     state = state_of(snapshot, config, asked)
-    is_behind = state.filling(config.threshold) > config.block_at_for(state.log_tokens)
+    is_behind = state.seen_tokens > config.block_at_for(state.log_tokens)
     return snapshot.log.last_error or "no answer" if is_behind else None
 
 
@@ -132,7 +132,7 @@ def status_of(
     is_open = breaker_is_open(log.failures, log.retry_at, now)
     limit = config.threshold_for(state.log_tokens)
     # Who keeps no log is never behind with it.
-    is_behind = config.observe and state.filling(config.threshold) > config.block_at_for(state.log_tokens)
+    is_behind = config.observe and state.seen_tokens > config.block_at_for(state.log_tokens)
     is_failing = log.failures > 0 or _is_stuck(state) or unsaved is not None
     last_error_at, last_error = log.last_error_at, log.last_error
     if trouble is not None and (last_error_at is None or trouble.at > last_error_at):

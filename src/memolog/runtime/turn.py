@@ -77,6 +77,7 @@ class Turn:
     async def __aenter__(self) -> Self:
         await self._arrive()
         self._is_begun = True
+        self._outside.open_turns[self.id] += 1
         return self
 
     async def _arrive(self) -> None:
@@ -107,6 +108,7 @@ class Turn:
         if self._is_over:
             return
         self._is_over = True
+        self._close_turn()
         if self._config.read_only or self._unsaved.is_closed:
             # Whoever closed the memory has saved what this turn held, or was told that it could not be.
             return
@@ -124,6 +126,13 @@ class Turn:
             self._said.held.is_over = True
             if self._unsaved.rescue:
                 self._unsaved.rescue()
+
+    def _close_turn(self) -> None:
+        """Note that the turn is no longer running here."""
+        open_turns = self._outside.open_turns
+        open_turns[self.id] -= 1
+        if open_turns[self.id] <= 0:
+            del open_turns[self.id]
 
     # ------------------------------------------------------------ steps
 
@@ -181,6 +190,7 @@ class Turn:
         if self._config.read_only or self._away is not None:
             # Nothing of it was saved.
             self._is_over = held.is_over = True
+            self._close_turn()
             self._unsaved.hold(held)
             return
         held.is_withdrawn, held.also = True, (*held.also, *also)
@@ -192,6 +202,7 @@ class Turn:
             await self._tell("discarding", error)
             raise
         self._is_over = held.is_over = True
+        self._close_turn()
         self._kit.rescue.begin()
 
     # ------------------------------------------------------------ inside
@@ -220,7 +231,7 @@ class Turn:
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
             if self._config.observe and not self._config.read_only:
                 snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
-                self._check_model(snapshot, asked)
+                self._check_model(snapshot, replace(asked, unseen=kit.core.unseen(snapshot)))
             self._snapshot = snapshot
             passages = await self._passages(snapshot)
             made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
@@ -272,6 +283,11 @@ class Turn:
             ephemeral=ephemeral,
             zone=self._zone,
             now=self._kit.clock.now(),
+            limit=self._config.context_tokens,
+            # What is not stored yet comes after the last message that is.
+            unseen_from=self._kit.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
+            if snapshot
+            else None,
         )
 
     async def _passages(self, snapshot: Snapshot) -> tuple[Passage, ...]:
@@ -301,7 +317,7 @@ class Turn:
                 resource=self.resource,
                 thread=self.thread,
                 messages=context.trimmed,
-                limit=self._config.context_tokens or self._config.repeated_tokens,
+                limit=made.record.get("limit") or self._config.repeated_tokens,
                 shortened=context.shortened,
             )
             if self._config.read_only:
@@ -325,6 +341,7 @@ class Turn:
         if self._said.held.is_withdrawn:
             return await self._kit.rescue.withdraw(self._said.held)
         await self._said.save_at_last(self._kit)
+        await self._said.end_turn(self._kit)
         await self._said.held.missed.record(self._kit.store, self.resource, self.thread)
         config = self._config
         if not config.observe:

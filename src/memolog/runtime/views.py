@@ -4,8 +4,8 @@ Knows how rows become a `State`. Sizes are calibrated here, once, to the model i
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from memolog.config import Config
@@ -27,7 +27,7 @@ from memolog.domain.message import Message, TextPart, pairs_of
 from memolog.domain.once import each_once
 from memolog.store.snapshot import GroupRow, OtherRow, Snapshot
 
-__all__ = ["Asked", "cache_seconds", "repeated_tokens", "state_of"]
+__all__ = ["Asked", "cache_seconds", "state_of"]
 
 # How long providers keep a prompt warm, by their own word; the shorter where they give a range.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
@@ -54,6 +54,8 @@ class Asked:
     fixed_tokens: int = 0
     silent: frozenset[str] = frozenset()
     """Runs that nobody carries out any more, whatever their leases say."""
+    unseen: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The first message of each thread that a running turn has saved and no model has seen."""
 
     def after(self, decision: Decision) -> "Asked":
         """Return what is still asked for by hand: a wish is done once, and what was made by it is activated too."""
@@ -83,12 +85,15 @@ def cache_seconds(config: Config, model: str | None) -> float | None:
 def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     """Return what `decide` looks at."""
     model = asked.model or snapshot.thread.last_model
+    # Who observes or activates by hand means all that was said.
+    unseen = {} if asked.by_hand & {"observe", "activate"} else asked.unseen
+    tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
     return State(
         scope=snapshot.scope,
         thread=snapshot.thread.id,
         version=snapshot.log.version,
-        tails=(_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor)),
-        repeated_tokens=_scaled(repeated_tokens(snapshot, config), asked.factor),
+        tails=tuple(replace(t, unseen_from=unseen[t.thread]) if t.thread in unseen else t for t in tails),
+        repeated_tokens=_scaled(_repeated_tokens(snapshot, config), asked.factor),
         entries=_entries(snapshot.groups, asked.factor),
         ready=tuple(
             Ready(id=group.id, thread=group.thread, span=group.span)
@@ -128,7 +133,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     )
 
 
-def repeated_tokens(snapshot: Snapshot, config: Config) -> int:
+def _repeated_tokens(snapshot: Snapshot, config: Config) -> int:
     """Return what is shown again of what the log covers; where it covers everything, what comes next stands for itself."""
     if not any(message.state == "live" for message in snapshot.tail):
         return 0

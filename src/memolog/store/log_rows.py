@@ -5,7 +5,7 @@ Knows which column is which field. Knows no query.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from memolog.domain.codec import JsonObject, loads, unpack
 from memolog.domain.moments import from_micros
@@ -20,6 +20,7 @@ __all__ = [
     "OtherRow",
     "RunRow",
     "ThreadHead",
+    "UnseenRow",
     "buffered_row",
     "group_row",
     "log_head",
@@ -135,6 +136,15 @@ class OtherRow:
     state: str
     calls: tuple[str, ...]
     results: tuple[str, ...]
+
+
+class UnseenRow(NamedTuple):
+    """From which message on a running turn has no reply yet, and the process that runs it."""
+
+    thread: str
+    turn: str
+    first_seq: int
+    owner: str
 
 
 def moment(micros: int | None) -> datetime | None:

@@ -32,7 +32,7 @@ from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh"]
+__all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh", "noting_unseen"]
 
 q = load_queries("messages")
 threads = load_queries("threads")
@@ -99,18 +99,31 @@ class Messages:
         *,
         create: bool = True,
         turn: str | None = None,
+        owner: str | None = None,
     ) -> Saved:
         """Save one or many messages of one thread, all or none of them, in this order.
 
-        A missing thread is created unless `create` is False. Saving the same again is harmless.
+        A missing thread is created unless `create` is False. Saving the same again is harmless. `owner` is the process that runs
+        the turn: until a reply is saved, no message of the turn enters a log.
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
         ready, now = self.ready(resource, thread, given, turn)
 
         def script() -> Script[Saved]:
-            return (yield from self.saving(resource, thread, ready, now, create=create))
+            saved = yield from self.saving(resource, thread, ready, now, create=create)
+            if turn is not None and owner is not None:
+                yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner)
+            return saved
 
         return await self._engine.write(script, name="messages.save")
+
+    async def end_turn(self, resource: str, thread: str, turn: str) -> None:
+        """Let what a turn said count as seen, now that the turn is over: nobody waits for a reply any more."""
+
+        def script() -> Script[None]:
+            yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)
+
+        await self._engine.write(script, name="messages.end_turn")
 
     def ready(
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
@@ -348,6 +361,20 @@ def _expect_thread(resource: str, thread: str) -> Script[None]:
     rows = yield threads.get_thread(resource=resource, thread=thread)
     if not rows:
         raise ThreadNotFound(thread)
+
+
+def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner: str) -> Script[None]:
+    """Note from which message on a running turn has no reply yet."""
+    replied = max((row.seq for row in saved.messages if row.role == "assistant"), default=0)
+    if replied:
+        yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=replied)
+    if saved.added < len(saved.messages):
+        # Messages that are known come again, as after a provider failed: those that no reply follows are still unseen.
+        rows = yield q.last_reply(resource=resource, thread=thread)
+        replied = max(replied, rows[0][0] if rows else 0)
+    first = min((row.seq for row in saved.messages if row.seq > replied and row.state == "live"), default=None)
+    if first is not None:
+        yield q.note_unseen(resource=resource, thread=thread, turn=turn, first_seq=first, owner=owner)
 
 
 def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from memolog.domain.codec import loads, unpack
 from memolog.domain.errors import ThreadNotFound
-from memolog.domain.message import Message
+from memolog.domain.message import Message, pairs_of
 from memolog.domain.observation import Scope
 from memolog.domain.thread import Hints
 from memolog.store.log_rows import (
@@ -21,6 +21,7 @@ from memolog.store.log_rows import (
     OtherRow,
     RunRow,
     ThreadHead,
+    UnseenRow,
     buffered_row,
     group_row,
     log_head,
@@ -43,8 +44,10 @@ __all__ = [
     "RunRow",
     "Snapshot",
     "ThreadHead",
+    "UnseenRow",
     "completing_log",
     "ensure_log",
+    "goes_on",
     "group_row",
     "reading_snapshot",
 ]
@@ -76,6 +79,8 @@ class Snapshot:
     buffered: tuple[BufferedRow, ...]
     runs: tuple[RunRow, ...]
     others: tuple[OtherRow, ...]
+    unseen: tuple[UnseenRow, ...]
+    """What running turns have saved and no model has answered yet."""
     facts: Facts
     """The working memory, as it was when the generation began and as it is."""
     known: Known
@@ -115,6 +120,7 @@ def reading_snapshot(
     groups = yield from reading_groups(log, recent)
     buffered = yield q.buffered_groups(log_pk=log.pk)
     runs = yield q.open_runs(log_pk=log.pk)
+    unseen = yield q.unseen(resource=resource, thread_pk=owner)
     facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
     others: Any = ()
     if scope == "resource":
@@ -132,6 +138,7 @@ def reading_snapshot(
         buffered=tuple(map(buffered_row, buffered)),
         runs=tuple(map(run_row, runs)),
         others=tuple(map(other_row, others)),
+        unseen=tuple(UnseenRow(*row) for row in unseen),
         facts=facts,
         known=known,
         is_complete=bool(rows and cursors) and all(row[9] for row in others),
@@ -152,10 +159,18 @@ def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
     return log.id, thread.pk, thread.created_at
 
 
+def goes_on(tail: Sequence[Message]) -> bool:
+    """Return whether a tail goes on with a request that stands before it: it opens with a tool call or a result, or is empty.
+
+    An answer in words ends its request. A question is a request of its own.
+    """
+    first = next((message for message in tail if message.state == "live" and message.role != "system"), None)
+    return first is None or any(pairs_of(first.parts))
+
+
 def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tuple[Message, ...]]:
     """Return the request that the tail goes on from; it depends on rows alone, so it stays until the next activation."""
-    first = next((message for message in tail if message.state == "live"), None)
-    if cursor == 0 or (first is not None and first.role == "user"):
+    if cursor == 0 or not goes_on(tail):
         return ()
     rows = yield messages.last_user(thread_pk=thread_pk, up_to=cursor)
     return tuple(map(message_from_row, rows))

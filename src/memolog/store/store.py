@@ -28,13 +28,14 @@ from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
-from memolog.store.messages import Clean, Messages, Saved, Weigh
+from memolog.store.messages import Clean, Messages, Saved, Weigh, noting_unseen
 from memolog.store.postgres_address import PostgresOptions
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
 from memolog.store.searching import Searching
 from memolog.store.snapshot import Snapshot, reading_snapshot
+from memolog.store.sql import Script
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
 from memolog.store.sqlite_schema import migrate_sqlite, refuse_foreign_file
 from memolog.store.task_blocking import TaskLinks
@@ -121,13 +122,20 @@ class Store:
         messages: Sequence[NewMessage],
         *,
         turn: str,
+        owner: str,
         scope: Scope,
         newest: int | None = None,
     ) -> tuple[Saved, Snapshot]:
-        """Save messages and read all that the next decision needs, as it is once they are saved."""
+        """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
         ready, now = self.messages.ready(resource, thread, messages, turn)
+
+        def saving() -> Script[Saved]:
+            saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
+            yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner)
+            return saved
+
         saved, snapshot = await self.engine.write_and_read(
-            lambda: self.messages.saving(resource, thread, ready, now, create=True),
+            saving,
             lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest),
             name="store.save_and_snapshot",
         )

@@ -73,6 +73,7 @@ class Withdrawals:
             thread_pk = rows[0][0]
             yield from taking_logs(thread_pk)
             rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=after)
+            yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
             more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
             gone = sorted(row[0] for row in (*rows, *more))
             runs: list[str] = []

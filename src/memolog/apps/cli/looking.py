@@ -223,7 +223,11 @@ async def _context(call: Call) -> "Context":
     snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
     config, _ = overridden(call.config, snapshot.thread.overrides)
     contexts = Contexts(call.store, call.memory.counter)
-    return (await contexts.build(Shown(snapshot=snapshot, config=config, now=call.memory.clock.now()))).context
+    return (
+        await contexts.build(
+            Shown(snapshot=snapshot, config=config, now=call.memory.clock.now(), limit=config.context_tokens)
+        )
+    ).context
 
 
 def _show_context(made: "Context", tail: int, limit: int | None) -> "RenderableType":

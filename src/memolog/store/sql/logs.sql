@@ -56,6 +56,13 @@ WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.
 ORDER BY t.pk, m.seq
 LIMIT :limit
 
+-- unseen --
+-- What no model has answered yet, in one thread or in all that share a log.
+SELECT t.id, u.turn, u.first_seq, u.owner
+FROM unseen u JOIN threads t ON t.pk = u.thread_pk
+WHERE t.resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR u.thread_pk = :thread_pk)
+ORDER BY u.thread_pk, u.first_seq
+
 -- other_threads --
 -- Those that the log does not cover, and those that it did not when it was read.
 SELECT t.pk, t.id, COALESCE(c.seq, 0), COALESCE(c.alias, 0), t.title, t.hinted_title
@@ -252,6 +259,9 @@ WHERE thread_pk = :thread_pk AND seq IN (:seqs[]) AND state = 'live'
   AND NOT EXISTS (SELECT 1 FROM messages a
     WHERE a.thread_pk = :thread_pk AND a.role = 'assistant' AND a.state = 'live' AND a.seq > messages.seq)
 RETURNING seq
+
+-- withdraw_unseen --
+DELETE FROM unseen WHERE thread_pk = :thread_pk AND turn = :turn
 
 -- abandon_runs_over --
 -- A run over what was withdrawn must not bring it back: its result is refused.

@@ -90,3 +90,21 @@ WHERE t.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :threa
 WHERE m.thread_pk = :thread_pk AND m.seq <= :up_to AND m.role = 'user' AND m.state = 'live' AND m.pairs IS NULL AND m.pruned = 0
 ORDER BY m.seq DESC
 LIMIT 1
+
+-- note_unseen --
+-- The first of a turn's unseen messages stays the first until a reply comes.
+INSERT INTO unseen (thread_pk, turn, first_seq, owner)
+SELECT t.pk, CAST(:turn AS TEXT), CAST(:first_seq AS BIGINT), CAST(:owner AS TEXT)
+FROM threads t WHERE t.resource = :resource AND t.id = :thread
+ON CONFLICT (thread_pk, turn) DO NOTHING
+
+-- clear_unseen --
+DELETE FROM unseen
+WHERE turn = :turn AND first_seq < :before
+  AND thread_pk = (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread)
+
+-- last_reply --
+SELECT m.seq FROM messages m JOIN threads t ON t.pk = m.thread_pk
+WHERE t.resource = :resource AND t.id = :thread AND m.role = 'assistant' AND m.state = 'live'
+ORDER BY m.seq DESC
+LIMIT 1
