@@ -3,6 +3,7 @@
 The fakes are the clock and (later) the model, nothing else.
 """
 
+import asyncio
 import itertools
 import os
 import random
@@ -16,16 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from memolog.domain.message import NewMessage
+from memolog.runtime import patience
 from memolog.store import Store, open_store
 from memolog.store.store import StoreOptions
 from memolog.tokens import HeuristicCounter, count_message
 
 LONG = os.environ.get("MEMOLOG_LONG") == "1"
 # The quick tests try the same examples each time, so that they judge a change and not the day; the long ones go looking.
-settings.register_profile("memolog", derandomize=not LONG)
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("memolog", derandomize=not LONG, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("memolog")
 ENGINES = ("memory", "sqlite", "postgres")
 
@@ -59,6 +62,19 @@ def weigh(message: NewMessage) -> int:
 def clock() -> FakeClock:
     """Return a clock that stands still."""
     return FakeClock()
+
+
+async def until(is_so: Callable[[], Awaitable[object]], seconds: float = 120) -> None:
+    """Wait until a condition holds, however slow the machine is; fail when it does not hold for so long."""
+    async with asyncio.timeout(seconds):
+        while not await is_so():  # noqa: ASYNC110 - what is waited for happens in a database or in another process
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let turns wait for a slow database as long as it takes; tests of one that is locked shorten the wait themselves."""
+    monkeypatch.setattr(patience, "_STORE_SECONDS", 120.0)
 
 
 @pytest.fixture(scope="session")

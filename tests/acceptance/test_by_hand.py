@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from acceptance.test_clocks import chat
+from acceptance.test_clocks import LASTS, LEASE, Hanging, beat, chat
 from conftest import FakeClock
 from memolog import Config, UserMessage
 from memolog.runtime.events import Degraded, Event
@@ -12,7 +12,7 @@ from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.testing import ScriptedModel
 
-CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}, "lease": 0.4, "heartbeat": 0.1})
+CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}, **LEASE})
 
 
 @pytest.fixture(params=("sqlite", "postgres"))
@@ -22,22 +22,18 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 
 
 class Slow(ScriptedModel):
-    """A model that takes a moment for each answer, longer than a lease if asked to."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
+    """A model that takes a moment for each answer."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        await asyncio.sleep(self.seconds)
+        await asyncio.sleep(0.05)
         return await super().complete(request)
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.6])
-async def test_observe_waits_where_turns_never_do(address: str, clock: FakeClock, seconds: float) -> None:
-    """All of it is observed when the call returns, and no wait in vain is held against the model."""
+@pytest.mark.parametrize("lease", [LEASE, {"lease": 0.02, "heartbeat": 0.01}])
+async def test_observe_waits_where_turns_never_do(address: str, clock: FakeClock, lease: dict[str, float]) -> None:
+    """All of it is observed when the call returns, however long it takes, and no wait in vain is held against the model."""
     events: list[Event] = []
-    async with Memory(address, model=Slow(seconds), clock=clock, config=CONFIG) as memory:
+    async with Memory(address, model=Slow(), clock=clock, config=CONFIG.with_overrides(lease)) as memory:
         memory.subscribe(events.append)
         await chat(memory, clock, 6)
         status = await memory.observe("t", "alice")
@@ -47,13 +43,19 @@ async def test_observe_waits_where_turns_never_do(address: str, clock: FakeClock
 
 async def test_observe_waits_for_the_run_of_another_memory(address: str, clock: FakeClock) -> None:
     """It lasts longer than a lease, which is prolonged: nobody is asked twice."""
-    theirs, ours = Slow(1.0), ScriptedModel()
-    # By a clock that goes on: whoever prolongs a lease is known to be at work.
-    async with Memory(address, model=theirs, config=CONFIG) as busy:
+    thought = asyncio.Event()
+    theirs, ours = Hanging(thought), ScriptedModel()
+    async with Memory(address, model=theirs, clock=clock, config=CONFIG) as busy:
         await chat(busy, clock, 6)
         await busy.buffer("t", "alice")
-        async with Memory(address, model=ours, config=CONFIG) as memory:
-            status = await memory.observe("t", "alice")
+        async with Memory(address, model=ours, clock=clock, config=CONFIG) as memory:
+            observing = asyncio.create_task(memory.observe("t", "alice"))
+            for _ in range(4):
+                clock.advance(seconds=LASTS / 2)
+                await beat(busy)
+                assert not observing.done()
+            thought.set()
+            status = await observing
         assert (status.health, status.running, status.failed, status.cursor) == ("ok", 0, 0, status.last_seq)
         first = [request.text for request in theirs.requests if request.purpose == "observe"]
         assert len(first) == len(set(first))
@@ -62,7 +64,7 @@ async def test_observe_waits_for_the_run_of_another_memory(address: str, clock: 
 
 async def test_reflect_waits_where_turns_never_do(address: str, clock: FakeClock) -> None:
     """The log is condensed when the call returns."""
-    async with Memory(address, model=Slow(0.05), clock=clock, config=CONFIG) as memory:
+    async with Memory(address, model=Slow(), clock=clock, config=CONFIG) as memory:
         await chat(memory, clock, 12)
         before = await memory.observe("t", "alice")
         assert before.generation == 0
@@ -72,8 +74,19 @@ async def test_reflect_waits_where_turns_never_do(address: str, clock: FakeClock
 
 async def test_who_goes_on_talking_is_not_waited_for(address: str, clock: FakeClock) -> None:
     """All that was said when the call began is observed, and it does not run after what is said meanwhile."""
-    model = Slow(0.1)
-    async with Memory(address, model=model, clock=clock, config=CONFIG) as memory:
+    said = asyncio.Condition()
+    is_talking = False
+
+    class Listening(ScriptedModel):
+        """A model that answers only when more was said than it was asked about."""
+
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            if is_talking:
+                async with said:
+                    await said.wait()
+            return await super().complete(request)
+
+    async with Memory(address, model=Listening(), clock=clock, config=CONFIG) as memory:
         await chat(memory, clock, 2)
         await memory.settled()
         begun = (await memory.status("t", "alice")).last_seq
@@ -81,10 +94,16 @@ async def test_who_goes_on_talking_is_not_waited_for(address: str, clock: FakeCl
         async def talk() -> None:
             while True:
                 await chat(memory, clock, 1)
+                async with said:
+                    said.notify_all()
                 await asyncio.sleep(0.02)
 
+        is_talking = True
         talking = asyncio.create_task(talk())
-        status = await asyncio.wait_for(memory.observe("t", "alice"), 20)
+        status = await asyncio.wait_for(memory.observe("t", "alice"), 120)
+        is_talking = False
+        async with said:
+            said.notify_all()
         talking.cancel()
         await asyncio.wait({talking})
     assert begun <= status.cursor < status.last_seq
@@ -92,8 +111,8 @@ async def test_who_goes_on_talking_is_not_waited_for(address: str, clock: FakeCl
 
 async def test_a_full_tail_does_not_take_the_place_of_a_reflection(address: str, clock: FakeClock) -> None:
     """What is due comes first, and then what was asked for."""
-    quick = CONFIG.with_overrides({"observation.deadline": 30})
-    async with Memory(address, model=Slow(0.05), clock=clock, config=quick) as memory:
+    quick = CONFIG.with_overrides({"observation.deadline": 300})
+    async with Memory(address, model=Slow(), clock=clock, config=quick) as memory:
         await chat(memory, clock, 12)
         await memory.observe("t", "alice")
         kit = await memory.open()

@@ -1,13 +1,15 @@
 """Clocks that are set back, and processes that are closed: nobody waits for work that nobody does."""
 
 import asyncio
-from datetime import datetime, timedelta
-from time import monotonic
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from conftest import FakeClock, until
 from memolog import AssistantMessage, Config, UserMessage
+from memolog.runtime.beats import Beats
 from memolog.runtime.events import Event, Recovered
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
@@ -15,6 +17,9 @@ from memolog.testing import ScriptedModel
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}})
 AHEAD = 30
+# Leases end by clocks that the tests move on; beats come by themselves, and are waited for.
+LASTS = 300
+LEASE = {"lease": LASTS, "heartbeat": 0.02}
 
 
 @pytest.fixture(params=("sqlite", "postgres"))
@@ -24,18 +29,41 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 
 
 class Hanging(ScriptedModel):
-    """A model that never answers."""
+    """A model that never answers, or not before it is let."""
+
+    def __init__(self, thought: asyncio.Event | None = None) -> None:
+        super().__init__()
+        self.thought = thought or asyncio.Event()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        await asyncio.Event().wait()
+        await self.thought.wait()
         return await super().complete(request)
 
 
-class Ticking(FakeClock):
-    """A clock that goes on by itself as well."""
+def watch_by(kit: Any) -> Callable[[float], None]:
+    """Let the leases of clocks that are ahead be watched by a time that passes when it is told to; return who tells it."""
+    passed = 0.0
 
-    def now(self) -> datetime:
-        return super().now() + timedelta(seconds=monotonic())
+    def move_on(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    kit.core._beats = Beats(lambda: passed)
+    return move_on
+
+
+async def beat(memory: Memory) -> None:
+    """Wait until a memory has renewed the leases of all its runs."""
+    kit = await memory.open()
+    now = kit.clock.now()
+
+    async def are_renewed() -> bool:
+        snapshot = await kit.store.logs.snapshot("alice", "t", "thread")
+        beats = [run.beat_at for run in snapshot.runs if run.status == "running" and run.owner == kit.core.owner]
+        assert beats
+        return min(beats) >= now
+
+    await until(are_renewed)
 
 
 async def chat(memory: Memory, clock: FakeClock, turns: int) -> None:
@@ -85,23 +113,25 @@ async def test_a_closed_process_gives_its_runs_back(address: str, clock: FakeClo
 
 async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: str, clock: FakeClock) -> None:
     """Its lease ends in a month. Who sees that nobody prolongs it goes on with the run, and not before."""
-    config = CONFIG.with_overrides({"lease": 0.4, "heartbeat": 0.1})
+    config = CONFIG.with_overrides({**LEASE, "heartbeat": LASTS / 3})
     clock.advance(days=AHEAD)
     killed = Memory(address, model=Hanging(), clock=clock, config=config)
     await chat(killed, clock, 5)
     kit = await killed.open()
     assert [run.status for run in await kit.store.runs.list("alice")].count("running")
-    for task in asyncio.all_tasks():
-        if task.get_name().startswith("memolog-run-"):
-            task.cancel()
+    runs = {task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-run-")}
+    for task in runs:
+        task.cancel()
+    await asyncio.wait(runs)
     clock.advance(days=-AHEAD)
     async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:
+        passed = watch_by(await memory.open())
         events: list[Event] = []
         memory.subscribe(events.append)
         await chat(memory, clock, 1)
         await memory.settled()
         assert not [event for event in events if isinstance(event, Recovered)]
-        await asyncio.sleep(0.5)
+        passed(LASTS)
         await chat(memory, clock, 1)
         await memory.settled()
         assert [event for event in events if isinstance(event, Recovered)]
@@ -112,19 +142,24 @@ async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: s
 
 async def test_hosts_whose_clocks_differ_by_more_than_a_lease(address: str, clock: FakeClock) -> None:
     """The one that is behind leaves the other's runs alone: taking them from each other in turn would never end."""
-    ahead = Ticking(clock.now() + timedelta(days=AHEAD))
-    config = CONFIG.with_overrides({"lease": 0.4, "heartbeat": 0.1})
-    model = ScriptedModel(seconds=1.0)
+    ahead = FakeClock(clock.now() + timedelta(days=AHEAD))
+    config = CONFIG.with_overrides(LEASE)
+    thought = asyncio.Event()
     async with (
-        Memory(address, model=model, clock=ahead, config=config) as first,
+        Memory(address, model=Hanging(thought), clock=ahead, config=config) as first,
         Memory(address, model=ScriptedModel(), clock=clock, config=config) as second,
     ):
+        passed = watch_by(await second.open())
         events: list[Event] = []
         second.subscribe(events.append)
         await chat(first, ahead, 3)
+        # Longer than a lease in all, and shorter from one beat to the next.
         for _ in range(4):
-            await asyncio.sleep(0.2)
+            passed(LASTS / 2)
+            ahead.advance(seconds=LASTS / 2)
+            await beat(first)
             await chat(second, clock, 1)
+        thought.set()
         await first.settled()
         await second.settled()
         assert not [event for event in events if isinstance(event, Recovered)]

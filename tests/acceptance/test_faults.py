@@ -40,11 +40,12 @@ from memolog.testing import ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
 SMALL = Config(
-    observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
+    observation=ObservationConfig(message_tokens=1_000, previous_tokens=200, deadline=120),
     reflection=ReflectionConfig(observation_tokens=600),
 )
 STRICT = replace(SMALL, strict=True)
 HASTY = replace(SMALL, observation=replace(SMALL.observation, deadline=0.05))
+HURRY = {"observation.deadline": 0.05}
 # More answers than any test asks for.
 ALWAYS = 1_000
 
@@ -178,21 +179,21 @@ async def test_a_model_that_hangs(tell: Open) -> None:
         await never.wait()
         return observations_of(request)
 
-    story = tell(model=ScriptedModel([hang] * 3), config=HASTY)
-    context = await asyncio.wait_for(_ask(story, "word " * 2_000), 30)
+    story = tell(model=ScriptedModel([hang] * 3))
+    context = await asyncio.wait_for(_ask(story, "word " * 2_000, settings=HURRY), 100)
     assert context.messages[-1].text == story.said[-1]
     assert [event.what for event in story.told(Degraded)] == ["waiting for the model"]
     assert (await story.memory.status(THREAD, RESOURCE)).breaker_open
     before = len(story.told(Degraded))
-    await asyncio.wait_for(_ask(story, "short"), 30)
+    await asyncio.wait_for(_ask(story, "short", settings=HURRY), 100)
     assert len(story.told(Degraded)) == before
     never.set()
     await story.memory.settled()
     await story.recovers()
 
 
-async def _ask(story: Story, text: str) -> Context:
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+async def _ask(story: Story, text: str, **options: Any) -> Context:
+    async with story.memory.turn(THREAD, RESOURCE, **options) as turn:
         context = await turn.prepare(UserMessage(text))
     story.said.append(text)
     return context
@@ -210,7 +211,7 @@ async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: F
     async with story.memory.turn(THREAD, RESOURCE) as turn:
         await turn.prepare(UserMessage("word " * 300))
     assert (await story.memory.status(THREAD, RESOURCE)).running == 1
-    await asyncio.wait_for(story.memory.aclose(), 30)
+    await asyncio.wait_for(story.memory.aclose(), 100)
     assert len(asyncio.all_tasks()) == 1
     with pytest.raises(StoreError):
         await story.memory.status(THREAD, RESOURCE)
@@ -271,15 +272,15 @@ async def test_events_come_in_order_and_end(tell: Open) -> None:
     expected = list(story.events)
     kinds = [event.kind for event in expected]
     assert kinds.index("RunStarted") < kinds.index("RunEnded")
-    got = [await asyncio.wait_for(anext(stream), 30) for _ in expected]
+    got = [await asyncio.wait_for(anext(stream), 100) for _ in expected]
     assert got == expected
     late = asyncio.create_task(_all(story.memory.events()))
     await asyncio.sleep(0)
     await story.memory.aclose()
     with pytest.raises(StopAsyncIteration):
-        await asyncio.wait_for(anext(stream), 30)
-    assert await asyncio.wait_for(late, 30) == story.events[len(expected) :]
-    assert await asyncio.wait_for(_all(story.memory.events()), 30) == []
+        await asyncio.wait_for(anext(stream), 100)
+    assert await asyncio.wait_for(late, 100) == story.events[len(expected) :]
+    assert await asyncio.wait_for(_all(story.memory.events()), 100) == []
 
 
 async def _all(stream: AsyncIterator[Event]) -> list[Event]:
@@ -310,23 +311,25 @@ async def test_the_journal_has_what_was_told(tell: Open) -> None:
 
 
 @contextmanager
-def locked(path: str) -> Generator[None]:
-    """Lock a database file as another process would, from a thread of its own."""
+def locked(path: str, seconds: float = 1.5) -> Generator[None]:
+    """Lock a database file as another process would, from a thread of its own; meanwhile turns wait so long for it."""
     taken, done = threading.Event(), threading.Event()
 
     def hold() -> None:
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("BEGIN IMMEDIATE")
         taken.set()
-        done.wait(30)
+        done.wait(300)
         connection.execute("ROLLBACK")
         connection.close()
 
     holder = threading.Thread(target=hold)
     holder.start()
-    taken.wait(5)
+    assert taken.wait(60)
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(patience, "_STORE_SECONDS", seconds)
+            yield
     finally:
         done.set()
         holder.join()
@@ -338,13 +341,6 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "memolog.db")
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make turns less patient with the database, so that tests are quick."""
-    monkeypatch.setattr(patience, "_STORE_SECONDS", 0.6)
-
-
-@pytest.mark.usefixtures("hasty")
 async def test_a_database_that_is_locked(tell: Open, file: str) -> None:
     """The turn goes on with what it knows; once the lock is gone, the rest is saved, once, in its order."""
     story = tell(address=file)
@@ -377,7 +373,6 @@ async def test_a_database_that_is_locked(tell: Open, file: str) -> None:
     assert (status.health, status.unsaved) == ("ok", 0)
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_a_lock_that_ends_within_the_turn(tell: Open, file: str) -> None:
     """What could not be saved at first is saved with the next call of the turn."""
     story = tell(address=file)
@@ -749,22 +744,30 @@ def _before(store: Store, name: str, call: Callable[[], Any]) -> list[str]:
     return done
 
 
-@pytest.mark.parametrize("moment", range(6))
+@pytest.mark.parametrize("moment", range(7))
 async def test_a_turn_that_is_cancelled(tell: Open, moment: int) -> None:
     """Wherever it is cancelled: no task is left behind, what was said is saved, and the thread goes on."""
     story = tell(model=ScriptedModel(seconds=0.01))
     await story.chat(2)
     question = "cancelled " + "word " * 400
+    prepared, recorded = asyncio.Event(), asyncio.Event()
 
     async def turn() -> None:
         async with story.memory.turn(THREAD, RESOURCE) as turn:
             await turn.prepare(UserMessage(question))
+            prepared.set()
             await turn.record(AssistantMessage("answer"))
-            await asyncio.sleep(10)
+            recorded.set()
+            await asyncio.Event().wait()
 
     task = asyncio.create_task(turn())
-    for _ in range(moment * 4 + 1):
+    # Early on at any moment; later when it has come so far.
+    for _ in range(moment * 4 + 1 if moment < 4 else 0):
         await asyncio.sleep(0.001 * moment)
+    if moment >= 4:
+        await (prepared if moment < 6 else recorded).wait()
+    if moment == 5:
+        await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -773,7 +776,8 @@ async def test_a_turn_that_is_cancelled(tell: Open, moment: int) -> None:
     stored = await story.stored()
     assert stored[:4] == story.said
     assert stored[4:] in ([], [question], [question, "answer"])
-    assert moment < 3 or stored[4:]
+    assert moment < 4 or stored[4:]
+    assert moment < 6 or stored[4:] == [question, "answer"]
     story.said = stored
     await story.recovers()
 

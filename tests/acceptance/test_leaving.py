@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from acceptance.test_faults import RESOURCE, SMALL, THREAD, Open, Story, locked, unwritable
-from conftest import FakeClock
+from conftest import FakeClock, until
 from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage
 from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.domain.run import Usage
-from memolog.runtime import patience, rescuing
+from memolog.runtime import rescuing
 from memolog.runtime.events import Degraded
 from memolog.store import Store
 from memolog.testing import ScriptedModel
@@ -42,12 +42,6 @@ async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
         with contextlib.suppress(NotSaved):
             await story.memory.aclose()
     assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make turns less patient with the database, so that tests are quick."""
-    monkeypatch.setattr(patience, "_STORE_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -97,7 +91,6 @@ async def test_a_turn_that_is_cancelled_while_it_is_left(tell: Open) -> None:
     await story.recovers()
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_a_turn_that_is_cancelled_while_it_waits_for_a_lock(tell: Open, file: str) -> None:
     """The same, with a database that another process has locked."""
     story = tell(address=file)
@@ -217,11 +210,11 @@ async def test_what_is_left_is_saved_with_the_next_write(tell: Open, monkeypatch
         await ask(story, "one", "one-a")
     async with story.memory.turn("another", RESOURCE) as turn:
         await turn.prepare(UserMessage("hello"))
-    for _ in range(1_000):
-        if await story.stored() == story.said:
-            break
-        await asyncio.sleep(0.001)
-    assert await story.stored() == story.said
+
+    async def is_saved() -> bool:
+        return await story.stored() == story.said
+
+    await until(is_saved)
     await story.recovers()
 
 
@@ -268,7 +261,6 @@ async def test_search_answers_while_nothing_can_be_written(tell: Open) -> None:
 # ---------------------------------------------------------------- strict
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_strict_keeps_nothing_of_a_call_that_raised(tell: Open, file: str) -> None:
     """A write that was waiting for the lock when the call gave up is not made later."""
     story = tell(address=file, config=replace(SMALL, strict=True))
@@ -314,7 +306,6 @@ async def test_closing_tells_what_is_lost(tell: Open) -> None:
     await story.memory.aclose()
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_closing_a_locked_database_tells_what_is_lost(tell: Open, file: str) -> None:
     """The same, with a database that another process has locked."""
     story = tell(address=file, config=HURRIED)
@@ -327,7 +318,7 @@ async def test_closing_a_locked_database_tells_what_is_lost(tell: Open, file: st
 
 async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: Open) -> None:
     """Also while an observer is waited for: neither what was said is lost, nor does anything stay behind."""
-    story = tell(model=ScriptedModel(seconds=60))
+    story = tell(model=ScriptedModel(seconds=3_600))
     async with story.memory.turn(THREAD, RESOURCE) as turn:
         await turn.prepare(UserMessage("word " * 900))
     story.said.append("word " * 900)
@@ -335,8 +326,15 @@ async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: O
     with unwritable(await story.store()):
         await ask(story, "one", "one-a")
     store = await story.store()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(story.memory.aclose(), 0.5)
+    closing = asyncio.create_task(story.memory.aclose())
+
+    async def is_saved() -> bool:
+        return [row.text for row in await store.messages.after(RESOURCE, THREAD, 0)] == story.said
+
+    await until(is_saved)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
     with pytest.raises(StoreClosed):
         await store.threads.get(RESOURCE, THREAD)
     await story.memory.aclose()
@@ -344,7 +342,6 @@ async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: O
     assert await tell().stored() == story.said
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_closing_that_is_cancelled_is_finished_by_the_next(tell: Open) -> None:
     """It tells what is lost; the store is closed already, and the third one is harmless."""
     story = tell()
@@ -447,7 +444,7 @@ async def test_calls_of_one_turn_at_once(tell: Open, file: str, count: int) -> N
     story = tell(address=file)
     async with story.memory.turn("t", RESOURCE) as turn:
         await turn.prepare(UserMessage("go"))
-        with locked(file):
+        with locked(file, seconds=60):
             calls = [asyncio.create_task(turn.record(AssistantMessage(f"part {number}"))) for number in range(count)]
             await asyncio.sleep(0.1)
             last = asyncio.create_task(turn.prepare(UserMessage("last")))

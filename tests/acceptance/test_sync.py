@@ -202,7 +202,7 @@ def test_a_plain_script(tmp_path: Path, ending: str) -> None:
         [sys.executable, "-W", "error", "-c", SCRIPT, address, ending],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -19,7 +19,7 @@ from memolog.store import Store
 from memolog.testing import ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
-LIMITED = Config(observation=ObservationConfig(message_tokens=2_000, deadline=0.5), context_tokens=3_000)
+LIMITED = Config(observation=ObservationConfig(message_tokens=2_000, deadline=120), context_tokens=3_000)
 BIG = "First of all: " + "the port of service 7 is 8007. " * 4_000 + "That is all."
 MARK = re.compile(r"\[… ([\d,]+) characters are left out here .* recall the message ([\w-]+) …\]")
 

@@ -271,7 +271,7 @@ async def check_a_failing_run(driver: Driver) -> None:
             max_retries=1
         )
         with pytest.raises(Exception, match="out of order") as caught:
-            await driver.call(client)(**driver.said("hello"), timeout=5)
+            await driver.call(client)(**driver.said("hello"), timeout=60)
         assert caught.value.status_code == 500  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         assert brief(await stored(memory, "alice", "t1")) == ["user: hello"]
         await driver.call(client)(**driver.said("hello"))
@@ -289,7 +289,7 @@ async def check_bindings(driver: Driver) -> None:
         await driver.call(free)(**driver.said("hello"), **at("späť 1", "bob"))
         bound = wrap(driver, free, memory, thread="t1", resource="alice")
         await driver.call(bound)(**driver.said("hi"))
-        await driver.call(bound.with_options(timeout=9))(**driver.said("hi again"))
+        await driver.call(bound.with_options(timeout=90))(**driver.said("hi again"))
         said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
         assert said == ["user: hi", "assistant: Yes.", "user: hi again", "assistant: Yes."]
         assert len(await stored(memory, "bob", "späť 1")) == 2

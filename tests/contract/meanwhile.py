@@ -18,7 +18,7 @@ from memolog.store.snapshot import GroupRow
 __all__ = ["Scribe", "meanwhile", "said"]
 
 RESOURCE = "alice"
-_PATIENCE = 0.4
+_PATIENCE = 120
 _EXECUTE = "_execute"
 
 
@@ -34,15 +34,16 @@ async def meanwhile(
 
     Where `other` waits for a row that `slow` has taken, it comes to its end after it.
     """
-    left = times
+    left, held = times, None
     there, go_on = asyncio.Event(), asyncio.Event()
     execute = getattr(engine, _EXECUTE)
 
     async def executing(connection: Any, step: Any) -> Any:
-        nonlocal left
+        nonlocal left, held
         rows = await execute(connection, step)
         left -= step.statement.name == after
         if left == 0 and not there.is_set():
+            held = connection
             there.set()
             await go_on.wait()
         return rows
@@ -54,10 +55,17 @@ async def meanwhile(
         await asyncio.wait({first, waiting}, return_when=asyncio.FIRST_COMPLETED)
         assert there.is_set(), f"nothing named {after} was run: {first}"
         second = asyncio.ensure_future(other)
-        await asyncio.wait({second}, timeout=_PATIENCE)
+        async with asyncio.timeout(_PATIENCE):
+            while not second.done() and not await _waits(held):
+                await asyncio.wait({second}, timeout=0.01)
         go_on.set()
         done = await asyncio.gather(first, second, return_exceptions=True)
     return done[0], done[1]
+
+
+async def _waits(connection: Any) -> bool:
+    """Tell whether somebody waits for a row, by the connection of whoever has taken it."""
+    return await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0
 
 
 def said(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:

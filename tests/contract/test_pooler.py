@@ -130,7 +130,7 @@ async def test_a_cancelled_call_behind_a_pooler(postgres_server: str) -> None:
                 task.cancel()
             ends = await asyncio.gather(*saving, return_exceptions=True)
             assert not [end for end in ends if isinstance(end, Exception)]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 await store.messages.save("r", "t", UserMessage("y"))
         messages = await store.messages.after("r", "t")
         assert [message.seq for message in messages] == list(range(1, len(messages) + 1))

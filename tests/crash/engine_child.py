@@ -45,7 +45,7 @@ STEPS: Final = (
     *(*["chat"] * 5, "restore", "reflect", *["chat"] * 3, "observe"),
 )
 _CONFIG: Final = Config(
-    observation=ObservationConfig(message_tokens=600, previous_tokens=200),
+    observation=ObservationConfig(message_tokens=600, previous_tokens=200, deadline=120),
     reflection=ReflectionConfig(observation_tokens=300),
     # Time passes differently where a step is repeated; nothing but sizes may decide here.
     activate_after_idle=False,
@@ -79,6 +79,8 @@ class _Model:
 
     def __init__(self, clock: _Clock, tell: Tell) -> None:
         self._clock, self._tell = clock, tell
+        self.thought: asyncio.Event | None = None
+        """When it has thought for long enough about what is slow; None: after a moment."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the same answer to the same request."""
@@ -88,7 +90,7 @@ class _Model:
         if STEPS[step] == "outage":
             raise ConnectionError("the model is away")
         if "slow" in transcript:
-            await asyncio.sleep(_SLOW_SECONDS)
+            await (asyncio.sleep(_SLOW_SECONDS) if self.thought is None else self.thought.wait())
         if request.purpose == "reflect":
             return ModelReply(text=reflection_of(request))
         shown = _NUMBERED.findall(transcript)
@@ -107,9 +109,10 @@ class Conversation:
 
     def __init__(self, address: str, tell: Tell) -> None:
         self._clock, self._tell = _Clock(), tell
+        self._model = _Model(self._clock, tell)
         self.memory = Memory(
             address,
-            model=_Model(self._clock, tell),
+            model=self._model,
             config=_CONFIG,
             clock=self._clock,
             chance=random.Random(os.getpid()).getrandbits,
@@ -172,8 +175,19 @@ class Conversation:
 
     async def _slow(self, number: int) -> None:
         """Say something that is thought about for longer than a heartbeat."""
+        runs: Any = (await self.memory.open()).store.runs
+        heartbeat, self._model.thought = runs.heartbeat, asyncio.Event()
+
+        async def beating(*claim: Any, **options: Any) -> None:
+            await heartbeat(*claim, **options)
+            if self._model.thought is not None:
+                self._model.thought.set()
+
+        runs.heartbeat = beating
         async with self._turn(settings={"heartbeat": 0.01, "buffer_on_idle": True}) as turn:
             await self._say(turn, number, "slow " * 30)
+        await self.memory.settled()
+        runs.heartbeat, self._model.thought = heartbeat, None
 
     async def _reflect(self, number: int) -> None:
         del number

@@ -14,11 +14,15 @@ from memolog.domain.errors import ModelFailed
 from memolog.domain.message import NewMessage, ToolCallPart, ToolMessage
 from memolog.testing import ScriptedModel
 
+LEASE = 6.0
 CONFIG = Config(
-    observation=ObservationConfig(message_tokens=800, previous_tokens=100),
+    # Longer than all that a process waits for: the leases of those that were killed, and a busy machine.
+    observation=ObservationConfig(message_tokens=800, previous_tokens=100, deadline=120),
     reflection=ReflectionConfig(observation_tokens=500),
-    lease=3.0,
+    lease=LEASE,
     heartbeat=1.0,
+    busy_timeout=120,
+    statement_timeout=120,
     pool_size=4,
 )
 

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import LONG, OpenStore, counts
+from conftest import LONG, OpenStore, counts, until
 from crash import writer_child
 from crash.survivors import check_sound, select
 from crash.writer_child import CROWD_TASKS, RESOURCE, THREADS, open_real
@@ -119,7 +120,7 @@ async def test_a_cancelled_save_is_whole_or_not_there(
     chance = random.Random(seed)
     for number in range(counts(5, 50)):
         await _cancel_some(store, chance, f"{number}")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             saved = await store.messages.save(RESOURCE, "after", UserMessage("still here"))
         assert saved.added == 1
     rows = await check_sound(store)
@@ -137,16 +138,21 @@ async def test_a_write_cancelled_while_it_waits_for_a_row(postgres_url: str) -> 
         holder = asyncio.create_task(_hold_row(store, holding, done))
         await holding.wait()
         waiting = asyncio.create_task(other.messages.save(RESOURCE, "one", UserMessage("never")))
-        await asyncio.sleep(0.1)
+        await until(partial(_waits_for_a_row, store))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         done.set()
         await holder
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await other.messages.save(RESOURCE, "one", UserMessage("second"))
         texts = [message.text for message in await store.messages.after(RESOURCE, "one")]
     assert texts == ["first", "second"]
+
+
+async def _waits_for_a_row(store: Store) -> bool:
+    (waiting,) = await select(store, "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    return bool(waiting)
 
 
 async def _hold_row(store: Store, holding: asyncio.Event, done: asyncio.Event) -> None:
@@ -187,9 +193,9 @@ async def test_nothing_runs_on_after_close(address: str, engine_name: str, postg
     assert _our_threads() == []
     if engine_name == "postgres":
         async with await open_real(f"{postgres_server}&schema=watcher") as watcher:
+
+            async def have_left() -> bool:
+                return not await _connections(watcher)
+
             # The server needs a moment to see that a client has left.
-            for _ in range(100):
-                if not await _connections(watcher):
-                    break
-                await asyncio.sleep(0.05)
-            assert await _connections(watcher) == []
+            await until(have_left)

@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 
 from conftest import FakeClock, counts
+from crash.fleet_child import LEASE
 from memolog.store.postgres_address import PostgresOptions, split_url
 
 CHILD = Path(__file__).with_name("fleet_child.py")
@@ -31,7 +32,9 @@ def test_a_fleet_on_one_postgres(postgres_url: str, tmp_path: Path, clock: FakeC
     """Eight processes, two killed on the way: every acknowledged message once, every span covered once."""
     share = TURNS // PROCESSES
     files = [tmp_path / f"{seed}.jsonl" for seed in range(PROCESSES)]
-    fleet = [start(postgres_url, seed, share, files[seed]) for seed in range(PROCESSES)]
+    # Those that are killed have more to do than they can have done by then.
+    turns = [1_000_000 if seed < KILLED else share for seed in range(PROCESSES)]
+    fleet = [start(postgres_url, seed, turns[seed], files[seed]) for seed in range(PROCESSES)]
     for victim in range(KILLED):
         # Killed once it is in the middle of its work, wherever that is.
         while files[victim].stat().st_size < 3_000 and fleet[victim].poll() is None:
@@ -41,7 +44,7 @@ def test_a_fleet_on_one_postgres(postgres_url: str, tmp_path: Path, clock: FakeC
     assert codes[KILLED:] == [0] * (PROCESSES - KILLED), files[-1].with_suffix(".err").read_text()
     assert codes[:KILLED] == [-signal.SIGKILL] * KILLED
     # One more process comes later, finds the leases of the dead ended, and takes their runs over.
-    time.sleep(3.2)
+    time.sleep(LEASE + 0.2)
     last = tmp_path / "last.jsonl"
     assert start(postgres_url, 99, 3 * THREADS, last).wait(timeout=600) == 0, last.with_suffix(".err").read_text()
     acknowledged = [

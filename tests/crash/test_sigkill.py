@@ -23,7 +23,7 @@ from memolog.domain.message import UserMessage
 from memolog.store import Store
 
 _CHILD = str(Path(writer_child.__file__))
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 PARTS = (
     *("threads", "messages", "leases", "usage", "working_memory"),
     *("tasks", "task_blocking", "task_claims", "task_messages", "task_decay"),
@@ -40,10 +40,8 @@ def engine_name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def _kill_one(address: str, seed: str, chance: random.Random, acks_file: Path) -> Acks:
-    """Start a writer, kill it at a random moment, return what it had acknowledged."""
-    # One in eight dies while it opens the store; the others when they have written for a while.
-    early = chance.random() < 1 / 8
+def _kill_one(address: str, seed: str, chance: random.Random, acks_file: Path, *, early: bool = False) -> Acks:
+    """Start a writer, kill it at a random moment (early: about when it opens the store), return what it had acknowledged."""
     with acks_file.open("wb") as told:
         child = subprocess.Popen([sys.executable, _CHILD, "write", address, seed], stdout=told)
         try:
@@ -56,7 +54,9 @@ def _kill_one(address: str, seed: str, chance: random.Random, acks_file: Path) -
         finally:
             child.send_signal(signal.SIGKILL)
             child.wait(_PATIENCE)
-    return _read_acks(acks_file)
+    acks = _read_acks(acks_file)
+    assert acks or early
+    return acks
 
 
 def _wait_for_first(acks_file: Path, child: subprocess.Popen[bytes]) -> None:
@@ -93,7 +93,7 @@ async def test_kills_at_random_moments_lose_nothing(address: str, tmp_path: Path
     for number in range(counts(6, 200)):
         seed = f"k{random.SystemRandom().randrange(10**9)}"
         print(f"kill {number}: seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-        acks = _kill_one(address, seed, random.Random(seed), tmp_path / "acks")
+        acks = _kill_one(address, seed, random.Random(seed), tmp_path / "acks", early=number % 8 == 3)
         before = len(rows)
         async with await open_real(address) as store:
             rows = await check_sound(store)
@@ -101,13 +101,12 @@ async def test_kills_at_random_moments_lose_nothing(address: str, tmp_path: Path
         assert len(rows) >= before + len(acks)
         everyone |= acks
     _check_acknowledged(everyone, rows)
-    assert len(everyone) > counts(6, 200)
 
 
 async def test_a_killed_writer_leaves_no_lock(address: str, tmp_path: Path) -> None:
     """The next writer need not wait for the dead one."""
     _kill_one(address, "k", random.Random(3), tmp_path / "acks")
-    async with await open_real(address) as store, asyncio.timeout(5):
+    async with await open_real(address) as store, asyncio.timeout(60):
         saved = [await store.messages.save("crash", thread, UserMessage("next")) for thread in writer_child.THREADS]
     assert all(one.added == 1 for one in saved)
 

@@ -24,6 +24,7 @@ from memolog.domain.run import Calibration, Usage
 from memolog.domain.task import NewTask
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.store import Store, open_store
+from memolog.store.store import StoreOptions
 from memolog.store.task_decay import TaskDecay
 from memolog.tokens import HeuristicCounter, count_message
 
@@ -35,6 +36,7 @@ CROWD_TASKS = 8
 _WRITERS = 3
 _MOST_SAVES = 100_000
 _MINUTE = timedelta(minutes=1)
+_PATIENCE = 120.0
 
 
 def _weigh(message: NewMessage) -> int:
@@ -42,8 +44,9 @@ def _weigh(message: NewMessage) -> int:
 
 
 async def open_real(address: str) -> Store:
-    """Open a store with the time and chance of the system."""
-    return await open_store(address, clock=SystemClock(), chance=system_chance, weigh=_weigh)
+    """Open a store with the time and chance of the system, that waits for others as long as a slow machine takes."""
+    options = StoreOptions(busy_timeout=_PATIENCE, statement_timeout=_PATIENCE)
+    return await open_store(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
 
 
 class _Still:

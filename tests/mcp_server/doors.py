@@ -80,7 +80,7 @@ async def over_http(
     """Connect to a server that listens."""
     sent = {**({"Authorization": f"Bearer {token}"} if token else {}), **(headers or {})}
     async with (
-        httpx2.AsyncClient(headers=sent, timeout=30) as http,
+        httpx2.AsyncClient(headers=sent, timeout=120) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode, **more) as client,
     ):
         yield client

@@ -34,7 +34,7 @@ TAKES = {"Accept": "application/json, text/event-stream", "Content-Type": "appli
 async def post(url: str, body: object = START, **headers: str) -> httpx2.Response:
     """Send one request by hand."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with httpx2.AsyncClient(timeout=120) as http:
         return await http.post(url, content=content, headers={**TAKES, **headers})
 
 
@@ -81,7 +81,7 @@ async def test_the_client_is_refused_too(mode: str, tmp_path: Path) -> None:
 
 async def test_two_tokens_at_once_are_refused(tmp_path: Path) -> None:
     """Which of two headers counts is not guessed."""
-    async with web(await made(tmp_path)) as server, httpx2.AsyncClient(timeout=30) as http:
+    async with web(await made(tmp_path)) as server, httpx2.AsyncClient(timeout=120) as http:
         headers = [*TAKES.items(), ("Authorization", f"Bearer {TOKEN}"), ("Authorization", "Bearer other")]
         assert (await http.post(server.url, json=START, headers=headers)).status_code == 401
 

@@ -28,7 +28,7 @@ from property.engine_invariants import Rows, check_log, read_rows
 
 RESOURCE = "alice"
 CONFIG = Config(
-    observation=ObservationConfig(message_tokens=300, previous_tokens=100, deadline=2),
+    observation=ObservationConfig(message_tokens=300, previous_tokens=100, deadline=120),
     reflection=ReflectionConfig(observation_tokens=200, keep_recent=KeepRecent(hours=0, observations=3)),
     # Who asks by hand waits for a lease of somebody who died to end, and the clock stands still meanwhile.
     lease=1,
@@ -66,7 +66,9 @@ class Machine(RuleBasedStateMachine):
 
     def _memory(self) -> Memory:
         chance = random.Random(next(self.seed)).getrandbits
-        memory = Memory(self.where, model=self.model, config=self.config, clock=self.clock, chance=chance)
+        # Who died may hold a run: to wait for that one would take as long as it is let.
+        config = self.config.with_overrides({"observation.deadline": 1}) if self.has_crashed else self.config
+        memory = Memory(self.where, model=self.model, config=config, clock=self.clock, chance=chance)
         memory.subscribe(self._listen)
         return memory
 
@@ -83,7 +85,7 @@ class Machine(RuleBasedStateMachine):
 
     def do(self, work: Any) -> Any:
         """Run a coroutine; whatever is in the background goes on meanwhile."""
-        return self.runner.run(asyncio.wait_for(work, 30))
+        return self.runner.run(asyncio.wait_for(work, 300))
 
     # ------------------------------------------------------------ speaking
 

@@ -146,7 +146,8 @@ def test_a_long_text_is_not_counted_whole() -> None:
 def test_long_runs_are_not_quadratic(cutter: Callable[[str, int], str], unit: str) -> None:
     """Half a million of one joining character are cut in time that grows with their number only."""
     text = "a" + unit * (500_000 // len(unit))
-    start = time.perf_counter()
+    # Its own time, whatever else the machine does; if it grew with the square, it would take hours.
+    start = time.process_time()
     piece = cutter(text, 250_000)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 60
     assert 0 < len(piece) <= 250_000
