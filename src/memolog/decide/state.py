@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 
 from memolog.domain.message import Role
+from memolog.domain.model_names import canonical_model
 from memolog.domain.observation import Scope, Span
 from memolog.domain.run import RunKind, RunStatus
 
@@ -163,6 +164,13 @@ class State:
             if holder.thread is not None and holder.span is not None:
                 found.setdefault(holder.thread, []).append(holder.span)
         return found
+
+    @property
+    def has_other_model(self) -> bool:
+        """Tell whether the model is another one than that of the last request; its other names are no other model."""
+        if not self.model or not self.last_model:
+            return False
+        return canonical_model(self.model) != canonical_model(self.last_model)
 
     def tail_of(self, thread: str) -> Tail | None:
         """Return the tail of a thread."""
