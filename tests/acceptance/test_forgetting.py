@@ -21,6 +21,7 @@ from memolog import (
     SyncMemory,
     UserMessage,
 )
+from memolog.domain.errors import MessageConflict
 from memolog.domain.observation import Observation
 from memolog.runtime.memory import Memory
 from memolog.store import Store
@@ -121,13 +122,18 @@ async def test_a_reflection_is_derived_again_from_what_is_left(memory: Memory, c
 
 
 async def test_what_is_forgotten_does_not_come_back(memory: Memory) -> None:
-    """Saved again under its id, imported or retried, it stays forgotten."""
+    """Saved again under its id, with the same words or with others, it stays forgotten, and who saves it is told."""
     async with memory.turn("t", "alice") as turn:
         await turn.prepare(UserMessage("my code is swordfish", id="m1"))
     await memory.forget("alice", message="m1")
     async with memory.turn("t", "alice") as turn:
-        context = await turn.prepare(UserMessage("my code is swordfish", id="m1"), UserMessage("and now?", id="m2"))
-        assert "swordfish" not in context.render()
+        for words in ("my code is swordfish", "my code is a secret"):
+            with pytest.raises(MessageConflict, match="Message m1 of thread t was forgotten"):
+                await turn.prepare(UserMessage(words, id="m1"), UserMessage("and now?", id="m2"))
+        with pytest.raises(MessageConflict):
+            await turn.record(UserMessage("my code is swordfish", id="m1"))
+        context = await turn.prepare(UserMessage("and now?", id="m2"))
+        assert [message.text for message in context.messages] == ["and now?"]
     assert rows_of(await dump(await store_of(memory)), "swordfish") == []
     again = await memory.forget("alice", message="m1")
     assert again.messages == 0

@@ -533,18 +533,19 @@ async def test_what_was_withdrawn_can_be_said_again(store: Store) -> None:
 
 
 async def test_what_was_forgotten_does_not_come_back(store: Store) -> None:
-    """Saving it again, longer, or in a batch adds nothing of it and is no error."""
+    """Saving it again, longer, with other words or in a batch is refused: nothing is left that it could be compared with."""
     batch = said("a", "b")
     await store.messages.save("alice", "t", batch)
     await set_state(store, "a", "forgotten")
     for offered in (batch[0], UserMessage(["a", "more"], id="a"), AssistantMessage("else", id="a")):
-        saved = await store.messages.save("alice", "t", offered)
-        assert saved.added == 0
-        assert [(row.id, row.state, row.parts) for row in saved.messages] == [("a", "forgotten", ())]
-    whole = await store.messages.save("alice", "t", [*batch, *said("c")])
-    assert whole.added == 1
-    assert await texts(store) == [(2, "b"), (3, "c")]
-    assert (await store.threads.get("alice", "t")).last_seq == 3
+        with pytest.raises(MessageConflict, match="was forgotten") as caught:
+            await store.messages.save("alice", "t", offered)
+        assert caught.value.is_forgotten
+    with pytest.raises(MessageConflict, match="Message a of thread t was forgotten"):
+        await store.messages.save("alice", "t", [*batch, *said("c")])
+    assert await texts(store) == [(2, "b")]
+    assert (await store.threads.get("alice", "t")).last_seq == 2
+    assert await store.messages.not_stored("alice", "t", [*batch, *said("c")]) == tuple(said("c"))
 
 
 async def test_a_forgotten_row_among_several_stops_growth(store: Store) -> None:
@@ -552,8 +553,8 @@ async def test_a_forgotten_row_among_several_stops_growth(store: Store) -> None:
     await store.messages.save("alice", "t", AssistantMessage(["a"], id="m"))
     await store.messages.save("alice", "t", AssistantMessage(["a", "b"], id="m"))
     await run_sql(store, "UPDATE messages SET state = 'forgotten', parts = '[]' WHERE continuation = 1")
-    saved = await store.messages.save("alice", "t", AssistantMessage(["a", "b", "c"], id="m"))
-    assert saved.added == 0
+    with pytest.raises(MessageConflict, match="was forgotten"):
+        await store.messages.save("alice", "t", AssistantMessage(["a", "b", "c"], id="m"))
     assert await texts(store) == [(1, "a")]
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from conftest import FakeClock, counts
-from contract.raw_sql import add_task
+from contract.raw_sql import add_task, run_sql
 from memolog.domain.errors import InputError
 from memolog.domain.message import UserMessage
 from memolog.domain.run import Calibration, Usage, UsageTotal
@@ -191,6 +191,26 @@ async def test_what_is_learned_is_kept(store: Store) -> None:
     assert await store.ledger.calibration("alice", "m") == Calibration(model="m", factor=2.0, samples=2)
     assert await store.ledger.calibration("alice", "n") == Calibration(model="n")
     assert await store.ledger.calibration("bob", "m") == Calibration(model="m")
+
+
+async def test_all_names_of_a_model_are_one_model(store: Store) -> None:
+    """What is learned under a dated name is found under an alias; another size is another model."""
+    await store.ledger.calibrate("alice", "gpt-5-mini-2025-08-07", one_more)
+    learned = await store.ledger.calibrate("alice", "openai:gpt-5-mini", one_more)
+    assert learned == Calibration(model="gpt-5-mini", factor=2.0, samples=2)
+    assert await store.ledger.calibration("alice", "openai-responses:gpt-5-mini") == learned
+    assert await store.ledger.calibration("alice", "gpt-5") == Calibration(model="gpt-5")
+
+
+async def test_what_was_stored_under_an_old_name_is_found_and_goes_on(store: Store) -> None:
+    """An earlier release kept each name apart: the one with the most samples counts, and is what is learned from."""
+    for model, factor, samples in (("openai:gpt-5", 3.0, 2), ("gpt-5-2025-08-07", 2.0, 7)):
+        values = f"('alice', '{model}', {factor}, {samples}) RETURNING model"
+        await run_sql(store, f"INSERT INTO calibrations (resource, model, factor, samples) VALUES {values}")
+    assert await store.ledger.calibration("alice", "gpt-5") == Calibration(model="gpt-5", factor=2.0, samples=7)
+    learned = await store.ledger.calibrate("alice", "gpt-5", one_more)
+    assert learned == Calibration(model="gpt-5", factor=2.5, samples=8)
+    assert await store.ledger.calibration("alice", "gpt-5-2025-08-07") == learned
 
 
 async def test_learners_at_once_all_count(store: Store) -> None:

@@ -192,6 +192,9 @@ def test_cold_cache_and_changed_model_activate_early() -> None:
     changed = state(tail, ready=held, last_request_at=NOW, model="b", last_model="a")
     assert isinstance(decide(changed, CONFIG, NOW), Activate)
     assert not isinstance(decide(changed, Config(activate_on_model_change=False), NOW), Activate)
+    named = replace(changed, model="openai-responses:gpt-5", last_model="gpt-5-2025-08-07")
+    assert not isinstance(decide(named, CONFIG, NOW), Activate)
+    assert isinstance(decide(replace(named, model="gpt-5-mini"), CONFIG, NOW), Activate)
 
 
 def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[Entry, ...]:

@@ -264,7 +264,7 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
     asked, activated = state.last_request_at, state.last_activation_at
     if asked is None or (activated is not None and activated > asked):
         return None
-    if config.activate_on_model_change and state.model and state.last_model and state.model != state.last_model:
+    if config.activate_on_model_change and state.has_other_model:
         return f"the model changed from {state.last_model} to {state.model}"
     idle = (now - asked).total_seconds()
     if state.cache_seconds is not None and idle > state.cache_seconds:

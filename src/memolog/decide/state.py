@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 
 from memolog.domain.message import Role
+from memolog.domain.model_names import canonical_model
 from memolog.domain.observation import Scope, Span
 from memolog.domain.run import RunKind, RunStatus
 
@@ -183,6 +184,13 @@ class State:
     def own_tail(self) -> Tail:
         """Return the tail of the thread whose turn it is."""
         return next((tail for tail in self.tails if tail.thread == self.thread), self.tails[0])
+
+    @property
+    def has_other_model(self) -> bool:
+        """Tell whether the model is another one than that of the last request; its other names are no other model."""
+        if not self.model or not self.last_model:
+            return False
+        return canonical_model(self.model) != canonical_model(self.last_model)
 
     def running(self, kind: RunKind) -> tuple[Flight, ...]:
         """Return the runs of a kind that are under way."""

@@ -148,14 +148,18 @@ class MessageTooLarge(InputError):
 
 
 class MessageConflict(InputError):
-    """A message id that is already stored with other content."""
+    """A message id that is already stored with other content, or whose message was forgotten."""
 
-    def __init__(self, message_id: str, thread: str, difference: str) -> None:
-        super().__init__(
-            f"Message {message_id} is already stored in thread {thread} with other content: {difference}.",
-            why="Stored messages never change; only further parts may be added under the same id.",
-            then="Save the changed message under a new id.",
-        )
+    def __init__(self, message_id: str, thread: str, difference: str | None) -> None:
+        """Take what differs; None if the message was forgotten, so that nothing is left to compare with."""
+        self.is_forgotten = difference is None
+        if difference is None:
+            what = f"Message {message_id} of thread {thread} was forgotten."
+            why = "What was forgotten does not come back, and its id is not used again."
+        else:
+            what = f"Message {message_id} is already stored in thread {thread} with other content: {difference}."
+            why = "Stored messages never change; only further parts may be added under the same id."
+        super().__init__(what, why=why, then="Save the message under a new id.")
 
 
 class DocumentTooLarge(InputError):

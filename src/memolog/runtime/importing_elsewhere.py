@@ -165,8 +165,7 @@ async def _save(store: Store, resource: str, thread: str, messages: tuple[NewMes
         saved = await store.messages.save(resource, thread, messages)
     except InputError as error:
         if len(messages) == 1:
-            why = "another message has its id" if isinstance(error, MessageConflict) else error.what
-            tally.skip(f"{thread}, message {messages[0].id}", why)
+            tally.skip(f"{thread}, message {messages[0].id}", _why(error))
             return
         # One that is refused takes the others with it: they go in one by one.
         for one in messages:
@@ -174,6 +173,12 @@ async def _save(store: Store, resource: str, thread: str, messages: tuple[NewMes
         return
     tally.added["message"] += saved.added
     tally.same["message"] += len(messages) - saved.added
+
+
+def _why(error: InputError) -> str:
+    if not isinstance(error, MessageConflict):
+        return error.what
+    return "it was forgotten" if error.is_forgotten else "another message has its id"
 
 
 async def _compare(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from memolog.domain.clock import Clock
+from memolog.domain.model_names import canonical_model, context_window
 from memolog.domain.run import Calibration
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
@@ -19,6 +20,8 @@ from memolog.store import Store
 from memolog.tokens import learn
 
 __all__ = ["Kit"]
+
+_WINDOW_SHARE = 0.9
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,15 +49,27 @@ class Kit:
         """Return how many tokens the model counts for each of ours."""
         if model is None:
             return 1.0
-        key = (resource, model)
+        key = (resource, canonical_model(model))
         if key not in self.factors:
             self.factors[key] = (await self.store.ledger.calibration(resource, model)).factor
         return self.factors[key]
 
-    async def calibrate(self, resource: str, model: str, learn: Callable[[Calibration], Calibration]) -> None:
-        """Learn from what a provider reported."""
-        known = await self.store.ledger.calibrate(resource, model, learn)
-        self.factors[resource, model] = known.factor
+    def window(self, resource: str, model: str | None) -> int | None:
+        """Return how many of our tokens a context may have for a model, where its window is known.
+
+        A tenth is left for the answer, and for instructions and tools that are not part of the context.
+        """
+        window = context_window(model) if model else None
+        if model is None or window is None:
+            return None
+        return int(window * _WINDOW_SHARE / self.factors.get((resource, canonical_model(model)), 1.0))
+
+    async def calibrate(
+        self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
+    ) -> None:
+        """Learn from what a provider reported; `thread` has no other name for the model than the reported one."""
+        known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
+        self.factors[resource, canonical_model(model)] = known.factor
 
     async def book(self, held: Held) -> None:
         """Book what a turn's requests cost, and learn from it how their models count.
@@ -74,12 +89,21 @@ class Kit:
                 why = f"the usage of a request of thread {held.thread} cannot be booked: {error}"
                 await give_up(self.core, held, "booking what was spent", why, error)
             else:
-                await self._learn(held.resource, spent)
+                await self._learn(held, spent)
             finally:
                 self.unsaved.hold(held)
 
-    async def _learn(self, resource: str, spent: Spent) -> None:
+    async def _learn(self, held: Held, spent: Spent) -> None:
         usage, counted = spent.usage, spent.counted
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if counted > 0 and reported > 0:
-            await self.calibrate(resource, usage.model, lambda known: learn(known, counted, reported))
+            asked = spent.asked
+            # A name that means no known model, as that of a deployment does, is what the next request will name too. A known
+            # one that another model answered for, as a fallback does, must not learn how the other counts.
+            name = asked if asked and context_window(asked) is None else usage.model
+            await self.calibrate(
+                held.resource,
+                name,
+                lambda known: learn(known, counted, reported),
+                thread=None if asked else held.thread,
+            )

@@ -53,7 +53,7 @@ class Saying:
 
     @contextmanager
     def saying(
-        self, messages: Sequence[NewMessage], config: Config, usage: Usage | None = None, counted: int = 0
+        self, messages: Sequence[NewMessage], config: Config, spent: Spent | None = None
     ) -> Generator[Sequence[NewMessage]]:
         """Hold what a call brings until it is saved; yields the messages, with their ids and times.
 
@@ -61,9 +61,9 @@ class Saying:
         """
         held = self.held
         kept = self._kept(messages)
-        spent = [Spent(usage=usage, counted=counted)] if usage else []
         held.add(kept)
-        held.spent += spent
+        if spent:
+            held.spent.append(spent)
         if not config.read_only:
             self._unsaved.hold(held)
         try:
@@ -72,7 +72,7 @@ class Saying:
             self._repeatable = messages, kept
             if config.strict or isinstance(error, InputError):
                 held.drop(kept)
-                held.spent[:] = [one for one in held.spent if one not in spent]
+                held.spent[:] = [one for one in held.spent if one is not spent]
                 self._unsaved.hold(held)
             raise
         self._repeatable = None

@@ -27,6 +27,7 @@ from memolog.runtime.patience import in_time
 from memolog.runtime.saying import Saying, checked_usage, passed_along
 from memolog.runtime.status import outage_of, windows_of
 from memolog.runtime.telemetry import span
+from memolog.runtime.unsaved import Spent
 from memolog.runtime.views import Asked
 from memolog.store.snapshot import Snapshot
 
@@ -55,7 +56,10 @@ class Turn:
         self._away: Away | None = None
         self.resource, self.thread = resource, thread
         self._config = config.with_overrides(own) if own else config
-        self._own, self._model, self._zone = own, model, zone
+        self._own, self._zone = own, zone
+        # The model that requests are meant for, as far as it was named, and the one that answered last.
+        self._asked_model = model
+        self._told_model: str | None = None
         self.step = 0
         self._unsaved = outside.unsaved
         self._said = Saying(outside, resource=resource, thread=thread, zone=zone)
@@ -146,7 +150,7 @@ class Turn:
         """
         self._check_open()
         self.step += 1
-        self._model = model or self._model
+        self._asked_model = model or self._asked_model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
             away, shown = await self._still_away(), passed_along(ephemeral)
             with self._said.saying(messages, self._config) as fresh:
@@ -165,11 +169,12 @@ class Turn:
         """
         self._check_open()
         checked_usage(usage)
-        self._model = model or (usage.model if usage else None) or self._model
+        self._told_model = model or (usage.model if usage else None) or self._told_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             away = await self._still_away()
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
-            with self._said.saying(messages, self._config, usage, counted) as fresh:
+            spent = Spent(usage=usage, counted=counted, asked=self._asked_model) if usage else None
+            with self._said.saying(messages, self._config, spent) as fresh:
                 if away or self._config.read_only:
                     return
                 try:
@@ -207,6 +212,15 @@ class Turn:
 
     # ------------------------------------------------------------ inside
 
+    @property
+    def _model(self) -> str | None:
+        """Return the model that the next request goes to, as far as that is known.
+
+        The name that was asked for comes first: the cache belongs to it, and an answer's dated name or a fallback's says
+        nothing about the next request.
+        """
+        return self._asked_model or self._told_model
+
     def _check_open(self, *, may_be_withdrawn: bool = False) -> None:
         if self._unsaved.is_closed:
             raise StoreClosed
@@ -228,7 +242,7 @@ class Turn:
             if self._config.read_only:
                 held = self._said.held.messages
                 snapshot = await kit.contexts.including(snapshot, held, self._shown(snapshot, ()))
-            asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
+            asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
             if self._config.observe and not self._config.read_only:
                 snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
                 self._check_model(snapshot, replace(asked, unseen=kit.core.unseen(snapshot)))
@@ -245,6 +259,10 @@ class Turn:
                 missed = self._said.held.missed
                 missed.add(made.record, said, self.id, self.step, kit.clock.now(), self._model)
         return made
+
+    async def _factor(self, snapshot: Snapshot) -> float:
+        """Return how many tokens the model counts for each of ours; where none was named, it is the one that answered last."""
+        return await self._kit.factor(self.resource, self._model or snapshot.thread.last_model)
 
     def _check_model(self, snapshot: Snapshot, asked: Asked) -> None:
         """Raise where a turn would go on with far more than it should, if that was asked for."""
@@ -284,6 +302,7 @@ class Turn:
             zone=self._zone,
             now=self._kit.clock.now(),
             limit=self._config.context_tokens,
+            window=self._kit.window(self.resource, self._model),
             # What is not stored yet comes after the last message that is.
             unseen_from=self._kit.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
             if snapshot
@@ -349,7 +368,8 @@ class Turn:
         if not config.observe or self._snapshot is None or not self._is_due():
             return None
         snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
-        await self._kit.core.advance(snapshot, config, Asked(may_activate=False, ending=True))
+        asked = Asked(may_activate=False, ending=True, factor=await self._factor(snapshot))
+        await self._kit.core.advance(snapshot, config, asked)
         return None
 
     def _is_due(self) -> bool:

@@ -19,6 +19,8 @@ class Spent:
 
     usage: Usage
     counted: int
+    asked: str | None = None
+    """The model that the request was meant for, if anybody named it before the answer came."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -29,12 +29,16 @@ class Grown:
     role: Role | None
     """None where nothing of it is left."""
     parts: tuple[Part, ...]
-    is_final: bool = False
-    """What was forgotten or pruned does not come back because someone imports it again."""
+    is_forgotten: bool = False
+    """Something of it was forgotten: it does not come back, and whoever tries is told."""
+    is_pruned: bool = False
+    """Its raw text was removed; saying it again is a repetition that nothing can be compared with."""
 
     def lacks(self, offered: NewMessage, thread: str) -> tuple[Part, ...]:
         """Return the parts that are not here yet; raises MessageConflict where the two disagree."""
-        if self.is_final:
+        if self.is_forgotten:
+            raise MessageConflict(self.id, thread, None)
+        if self.is_pruned:
             return ()
         if self.role is not None and self.role != offered.role:
             raise MessageConflict(self.id, thread, f"its role is {self.role}, not {offered.role}")
@@ -51,7 +55,8 @@ def grown_from(rows: Sequence[Message]) -> Grown:
         id=rows[0].id,
         role=live[0].role if live else None,
         parts=tuple(part for row in live for part in row.parts),
-        is_final=any(row.state == "forgotten" or row.pruned for row in rows),
+        is_forgotten=any(row.state == "forgotten" for row in rows),
+        is_pruned=any(row.pruned for row in rows),
     )
 
 
@@ -74,7 +79,7 @@ def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread:
             continue
         if before is None or rest:
             yield message if before is None else replace(message, parts=rest)
-        if message.id is not None and not (before and before.is_final):
+        if message.id is not None and not (before and before.is_pruned):
             parts = (*before.parts, *rest) if before else rest
             now[message.id] = Grown(id=message.id, role=message.role, parts=parts)
 

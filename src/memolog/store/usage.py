@@ -7,11 +7,12 @@ Knows what was spent by whom, on what. Prices are not its business: it keeps wha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memolog.domain.clock import Clock
 from memolog.domain.errors import InputError
+from memolog.domain.model_names import canonical_model
 from memolog.domain.moments import to_micros
 from memolog.domain.run import USAGE_KINDS, Calibration, Usage, UsageTotal
 from memolog.store.engine import Engine
@@ -111,25 +112,35 @@ class Ledger:
         )
 
     async def calibration(self, resource: str, model: str) -> Calibration:
-        """Return what is known of how a model counts; a factor of one if nothing is."""
+        """Return what is known of how a model counts, under any of its names; a factor of one if nothing is."""
         check_id("resource", resource)
         check_id("model", model)
 
         def script() -> Script[Calibration]:
-            rows = yield q.get_calibration(resource=resource, model=model)
-            return _calibration(rows[0]) if rows else Calibration(model=model)
+            return (yield from _known_calibration(resource, canonical_model(model)))
 
         return await self._engine.read(script)
 
-    async def calibrate(self, resource: str, model: str, learn: Callable[[Calibration], Calibration]) -> Calibration:
-        """Change what is known of a model by a pure function; two callers at once both count."""
+    async def calibrate(
+        self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
+    ) -> Calibration:
+        """Change what is known of a model by a pure function; two callers at once both count.
+
+        `thread` is a thread whose requests go to this model: where no model is named later, this one is meant.
+        """
         check_id("resource", resource)
         check_id("model", model)
+        if thread is not None:
+            check_id("thread", thread)
+        name = canonical_model(model)
 
         def script() -> Script[Calibration]:
-            rows = yield q.start_calibration(resource=resource, model=model)
+            known = yield from _known_calibration(resource, name)
+            rows = yield q.start_calibration(resource=resource, model=name, factor=known.factor, samples=known.samples)
             new = learn(_calibration(rows[0]))
-            yield q.put_calibration(resource=resource, model=model, factor=new.factor, samples=new.samples)
+            yield q.put_calibration(resource=resource, model=name, factor=new.factor, samples=new.samples)
+            if thread is not None:
+                yield q.set_last_model(resource=resource, thread=thread, model=model)
             return new
 
         return await self._engine.write(script, name="usage.calibrate")
@@ -177,6 +188,14 @@ def _total(row: Row) -> UsageTotal:
         cache_write_tokens=int(cache_write),
         cost=int(cost) / _NANO,
     )
+
+
+def _known_calibration(resource: str, name: str) -> Script[Calibration]:
+    """Return what is known of the model of that canonical name; earlier releases stored each of its names apart."""
+    rows = yield q.calibrations_of(resource=resource)
+    known = [found for found in map(_calibration, rows) if canonical_model(found.model) == name]
+    known.sort(key=lambda found: found.model != name)
+    return replace(known[0], model=name) if known else Calibration(model=name)
 
 
 def _calibration(row: Row) -> Calibration:

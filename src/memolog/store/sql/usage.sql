@@ -34,14 +34,18 @@ ORDER BY u.kind, u.model
 -- What no resource's own books tell: a limit for the whole database.
 SELECT COALESCE(SUM(u.cost), 0) FROM usage u WHERE u.kind IN ('observe', 'reflect')
 
--- get_calibration --
-SELECT model, factor, samples FROM calibrations WHERE resource = :resource AND model = :model
+-- calibrations_of --
+-- A resource uses few models; which of these names mean one model is not for SQL to tell.
+SELECT model, factor, samples FROM calibrations WHERE resource = :resource ORDER BY samples DESC, model
 
 -- start_calibration --
--- Makes sure that there is a row to lock; a factor of one changes nothing.
-INSERT INTO calibrations (resource, model, factor, samples) VALUES (:resource, :model, 1.0, 0)
+-- Makes sure that there is a row to lock.
+INSERT INTO calibrations (resource, model, factor, samples) VALUES (:resource, :model, :factor, :samples)
 ON CONFLICT (resource, model) DO UPDATE SET samples = calibrations.samples
 RETURNING model, factor, samples
 
 -- put_calibration --
 UPDATE calibrations SET factor = :factor, samples = :samples WHERE resource = :resource AND model = :model
+
+-- set_last_model --
+UPDATE threads SET last_model = :model WHERE resource = :resource AND id = :thread
