@@ -137,10 +137,17 @@ class Rescue:
                 await self._give_up(held, f"what was said in thread {held.thread} cannot be taken back", error)
         if held.messages:
             await self.save_messages(held, tuple(held.messages))
+        if held.is_unanswered:
+            await self.end_turn(held)
         if held.spent:
             await self._book(held)
         await self._record_missed(held)
         self._unsaved.hold(held)
+
+    async def end_turn(self, held: Held) -> None:
+        """Let what has no reply count as seen: its turn is over."""
+        await self._store.messages.end_turn(held.resource, held.thread, held.turn)
+        held.is_unanswered = False
 
     async def _record_missed(self, held: Held) -> None:
         try:
@@ -185,7 +192,7 @@ class Rescue:
         except ThreadNotFound:
             # Nothing was saved yet, or the thread was deleted with all that was: there is nothing to take back.
             gone = _NOTHING
-        held.is_withdrawn = False
+        held.is_withdrawn = held.is_unanswered = False
         self._unsaved.hold(held)
         await self._core.tell(
             Withdrawn(

@@ -43,7 +43,6 @@ class Saying:
         """What was saved since the snapshot was read: a context without the database needs both."""
         self.saved_tokens = 0
         self._own_calls: set[str] = set()
-        self._is_unanswered = False
         # Calls of one turn may overlap, as the results of parallel tools do; what they bring is saved in its order.
         self._one_by_one = asyncio.Lock()
         # What the last call brought, if it raised: who repeats it says it once.
@@ -190,14 +189,13 @@ class Saying:
 
     async def end_turn(self, kit: Kit) -> None:
         """Let what has no reply count as seen: the turn is over."""
-        if self._is_unanswered:
-            await in_time(kit.store.messages.end_turn(self._resource, self._thread, self.held.turn))
-            self._is_unanswered = False
+        if self.held.is_unanswered:
+            await in_time(kit.rescue.end_turn(self.held))
 
     def _track(self, saved: Saved) -> None:
         """Note whether the last that was saved is something that a model has still to answer."""
         if saved.messages:
-            self._is_unanswered = max(saved.messages, key=lambda row: row.seq).role != "assistant"
+            self.held.is_unanswered = max(saved.messages, key=lambda row: row.seq).role != "assistant"
 
     def _note(self, saved: Saved) -> None:
         self._track(saved)

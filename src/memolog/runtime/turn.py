@@ -128,6 +128,7 @@ class Turn:
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
         finally:
             self._said.held.is_over = True
+            self._unsaved.hold(self._said.held)
             if self._unsaved.rescue:
                 self._unsaved.rescue()
 

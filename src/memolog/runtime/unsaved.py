@@ -42,11 +42,13 @@ class Held:
     """The numbers of messages of earlier turns that are taken back with it."""
     is_over: bool = False
     """Nobody comes after this: what is left is saved in the background."""
+    is_unanswered: bool = False
+    """The last that was saved has no reply: until the turn is ended in the database too, no log takes it."""
 
     @property
     def is_settled(self) -> bool:
         """Tell whether nothing is left to be saved."""
-        return not (self.messages or self.spent or self.is_withdrawn)
+        return not (self.messages or self.spent or self.is_withdrawn or (self.is_over and self.is_unanswered))
 
     def add(self, messages: Sequence[NewMessage]) -> None:
         """Hold messages; those that are held already are held once."""
