@@ -10,6 +10,7 @@ from typing import Final
 from memolog.context.dates import age, day_name, local, relative_days, shifted
 from memolog.context.escape import element, escape, one_line
 from memolog.context.others import render_others
+from memolog.context.pairs import is_question
 from memolog.context.value import Block
 from memolog.context.view import View
 from memolog.context.wording import PASSED, PASSED_DONE, RECALLED, WORKING_MEMORY_CHANGED, WORKING_MEMORY_EMPTIED
@@ -45,9 +46,17 @@ def _block(view: View, name: str, text: str) -> Block:
 
 
 def _hints(view: View) -> str:
+    """Return where the work stands, or where it stood before the user said something that the hints do not know of.
+
+    What the user said since is in the tail. Whether it is a new request is for the model to judge: the task before it may go on,
+    but it is not called the current one, and a response to what came before is void.
+    """
     hints = view.hints
     said = age(hints.at, view.now) if hints.at else None
-    given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
+    if any(message.seq > hints.last_seq and is_question(message) for message in reversed(view.tail)):
+        given = {"earlier-task": hints.current_task}
+    else:
+        given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
     return "\n".join(element(tag, escape(text.strip()), said=said) for tag, text in given.items() if text)
 
 

@@ -90,8 +90,10 @@ class Contexts:
         config = shown.config
         tail = tuple(message for message in snapshot.tail if message.state == "live")
         groups, cursor = (snapshot.groups, snapshot.cursor) if config.observe else ((), 0)
+        before = snapshot.covered_at
         if not config.observe:
-            tail = _newest(tail, config.last_messages)
+            read, tail = tail, _newest(tail, config.last_messages)
+            before = read[-len(tail) - 1].created_at if len(tail) < len(read) else None
         others: tuple[OtherTail, ...] = ()
         if config.observe and snapshot.others:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
@@ -99,7 +101,7 @@ class Contexts:
         repeated = snapshot.repeated if config.observe else ()
         shown = replace(shown, task_lines=await self._task_lines(shown, snapshot))
         view = self._view(
-            shown, snapshot, groups, cursor, tail, repeated, others, snapshot.thread.hints, snapshot.facts
+            shown, snapshot, groups, cursor, tail, before, repeated, others, snapshot.thread.hints, snapshot.facts
         )
         context = build(view)
         record = _record(shown, snapshot, view, context, others)
@@ -113,6 +115,7 @@ class Contexts:
         groups: Sequence[GroupRow],
         cursor: int,
         tail: tuple[Message, ...],
+        before: datetime | None,
         repeated: tuple[Message, ...],
         others: tuple[OtherTail, ...],
         hints: Hints,
@@ -128,6 +131,7 @@ class Contexts:
             cursor=cursor,
             alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
             tail=tail,
+            before=before,
             repeated=repeated,
             repeated_tokens=shown.config.repeated_tokens if shown.repeated_tokens is None else shown.repeated_tokens,
             hints=hints,
@@ -188,6 +192,7 @@ class Contexts:
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
+            before=snapshot.covered_at if snapshot and shown.config.observe else None,
             repeated=snapshot.repeated if snapshot and not _begins_anew(known + fresh) else (),
             repeated_tokens=shown.config.repeated_tokens,
             hints=snapshot.thread.hints if snapshot else Hints(),
@@ -261,7 +266,10 @@ class Contexts:
             repeated_tokens=record.get("repeated_tokens"),
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
         )
-        view = self._view(shown, snapshot, groups, record["cursor"], tail, tuple(repeated), tuple(others), hints, facts)
+        before = datetime.fromisoformat(record["before"]) if record.get("before") else None
+        view = self._view(
+            shown, snapshot, groups, record["cursor"], tail, before, tuple(repeated), tuple(others), hints, facts
+        )
         return build(view)
 
     async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
@@ -330,6 +338,7 @@ def _record(
         "cursor": view.cursor,
         "first": view.tail[0].seq if view.tail else 0,
         "last": view.tail[-1].seq if view.tail else 0,
+        "before": view.before.isoformat() if view.before else None,
         "compacted": [message.seq for message in view.tail if message.level and is_compacted(message)],
         "repeated": [message.seq for message in view.repeated],
         "repeated_tokens": view.repeated_tokens,

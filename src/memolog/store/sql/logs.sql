@@ -23,7 +23,10 @@ FROM threads t LEFT JOIN task_books b ON b.resource = t.resource
 WHERE t.resource = :resource AND t.id = :thread
 
 -- get_cursor --
-SELECT seq, alias FROM cursors WHERE log_pk = :log_pk AND thread_pk = :thread_pk
+-- With the time of the last message that the log covers.
+SELECT c.seq, c.alias, m.created_at
+FROM cursors c LEFT JOIN messages m ON m.thread_pk = c.thread_pk AND m.seq = c.seq
+WHERE c.log_pk = :log_pk AND c.thread_pk = :thread_pk
 
 -- create_cursor --
 -- The alias is the next number of the log: short, and stable for as long as the log lives.
