@@ -17,12 +17,13 @@ from memolog.context.wording import PASSED, PASSED_DONE, RECALLED, WORKING_MEMOR
 from memolog.domain.zones import zone_of
 from memolog.tokens.estimate import guarded
 
-__all__ = ["OTHERS", "edge_blocks"]
+__all__ = ["OTHERS", "PASSED_DAYS", "edge_blocks"]
 
 OTHERS: Final = "other-conversations"
 """The name of the block that gives way when there is too little room."""
 
-_PASSED_DAYS: Final = 7
+PASSED_DAYS: Final = 7
+"""How long a plan is shown after its day."""
 _MOST_PLANS: Final = 5
 
 
@@ -83,10 +84,12 @@ def _recalled(view: View) -> str:
 def _plans(view: View) -> str:
     """Return what was planned for the last days: that its day has passed does not mean that it was done."""
     today = local(view.now, view.zone).date()
-    passed = [(day, text) for day, text in view.plans if shifted(today, -_PASSED_DAYS) <= day < today]
+    passed = [(day, text) for day, text in view.plans if shifted(today, -PASSED_DAYS) <= day < today]
     passed.sort(key=lambda plan: plan[0], reverse=True)
     words = PASSED_DONE if view.assume_done else PASSED
-    lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in passed[:_MOST_PLANS]]
+    # The day stands in front: a line that says it once more in brackets need not.
+    plain = [(day, text.replace(f" (meaning {day.isoformat()})", "")) for day, text in passed[:_MOST_PLANS]]
+    lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in plain]
     return element("plans", "\n".join(lines)) if lines else ""
 
 

@@ -11,11 +11,13 @@ from datetime import datetime
 from memolog.config import Config
 from memolog.context import Context, GroupView, OtherThread, View, build, closed_cuts, is_compacted, working_memory_text
 from memolog.context.bare import bare
+from memolog.context.dates import local, shifted
+from memolog.context.edge import PASSED_DAYS
 from memolog.context.passages import Passage, passage_texts
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
 from memolog.domain.message import Message, NewMessage
-from memolog.domain.observation import Span
+from memolog.domain.observation import Observation, Span
 from memolog.domain.once import each_once
 from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
@@ -43,6 +45,8 @@ class Shown:
     ephemeral: tuple[NewMessage, ...] = ()
     zone: str | None = None
     task_lines: tuple[str, ...] = ()
+    plans: tuple[Observation, ...] = ()
+    """What was planned for the last days, without word of how it went."""
     passages: tuple[Passage, ...] = ()
     """What was found among earlier messages for the newest one."""
     repeated_tokens: int | None = None
@@ -99,7 +103,8 @@ class Contexts:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
             others = await self._store.logs.others(*where, snapshot.ends)
         repeated = snapshot.repeated if config.observe else ()
-        shown = replace(shown, task_lines=await self._task_lines(shown, snapshot))
+        plans = await self._plans(shown, snapshot) if config.observe else ()
+        shown = replace(shown, task_lines=await self._task_lines(shown, snapshot), plans=plans)
         view = self._view(
             shown, snapshot, groups, cursor, tail, before, repeated, others, snapshot.thread.hints, snapshot.facts
         )
@@ -140,6 +145,7 @@ class Contexts:
                 for o in others
             ),
             task_lines=shown.task_lines,
+            plans=tuple((plan.about, plan.text) for plan in shown.plans if plan.about),
             working_memory=working_memory_text(facts.before),
             working_memory_now=working_memory_text(facts.now),
             assume_done=shown.config.assume_done,
@@ -163,6 +169,10 @@ class Contexts:
             return ()
         tasks = await self._store.task_ready.edge(snapshot.resource, snapshot.thread.id, now=shown.now)
         return edge_lines(tasks, now=shown.now, budget=shown.config.task_tokens, count=self._counter.count)
+
+    async def _plans(self, shown: Shown, snapshot: Snapshot) -> tuple[Observation, ...]:
+        today = local(shown.now, shown.zone).date()
+        return await self._store.logs.plans(snapshot, since=shifted(today, -PASSED_DAYS), before=today)
 
     def without_store(self, shown: Shown, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
         """Return a context of what is known without the database: what was read and saved last, and what is not yet."""
@@ -198,6 +208,7 @@ class Contexts:
             hints=snapshot.thread.hints if snapshot else Hints(),
             working_memory=working_memory_text(snapshot.facts.before) if snapshot else None,
             working_memory_now=working_memory_text(snapshot.facts.now) if snapshot else None,
+            assume_done=shown.config.assume_done,
             ephemeral=shown.ephemeral,
             instructions=self._instructions,
             limit=shown.config.context_tokens,
@@ -257,11 +268,16 @@ class Contexts:
         shown = Shown(
             snapshot=snapshot,
             config=config.with_overrides(
-                {"context_tokens": record["limit"], "recall.tokens": record.get("recall_tokens", config.recall.tokens)}
+                {
+                    "context_tokens": record["limit"],
+                    "recall.tokens": record.get("recall_tokens", config.recall.tokens),
+                    "assume_done": record.get("assume_done", config.assume_done),
+                }
             ),
             now=datetime.fromisoformat(record["now"]),
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
+            plans=await self._store.logs.lines_by_id(snapshot.log.pk, record.get("plans", ())),
             passages=await read_passages(self._store, resource, record),
             repeated_tokens=record.get("repeated_tokens"),
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
@@ -360,6 +376,8 @@ def _record(
         "recall_tokens": shown.config.recall.tokens,
         "ephemeral": len(shown.ephemeral),
         "ephemeral_tokens": sum(count_message(message, view.counter) for message in shown.ephemeral),
+        "plans": [plan.id for plan in shown.plans],
+        "assume_done": view.assume_done,
         "recalled": [[p.messages[0].thread, p.hit, *(m.seq for m in p.messages)] for p in shown.passages],
         "recalled_at": [[p.places.get(m.seq) for m in p.messages] for p in shown.passages],
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],

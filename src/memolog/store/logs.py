@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -22,9 +22,9 @@ from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
-from memolog.store.lines import reading_lines, reading_observations
+from memolog.store.lines import reading_lines, reading_lines_by_id, reading_observations, reading_plans
 from memolog.store.other_tails import OtherTail, reading_others
-from memolog.store.recent import Recent
+from memolog.store.recent import Plans, Recent
 from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, Snapshot, completing_log, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
@@ -96,6 +96,33 @@ class Logs:
     async def lines(self, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
         """Return the observations of some groups as far as a text of them shows."""
         return await self._engine.read(lambda: reading_lines(log_pk, groups))
+
+    async def plans(self, snapshot: Snapshot, *, since: date, before: date) -> tuple[Observation, ...]:
+        """Return what was planned for one of these days and of which no later line says how it went.
+
+        What was read is kept until the log or the date changes.
+        """
+        log = snapshot.log
+        if not snapshot.groups:
+            return ()
+        known = self._recent.plans.get(log.id)
+        if known and (known.version, known.generation, known.before) == (log.version, log.generation, before):
+            return known.lines
+        reading = partial(
+            reading_plans,
+            log.pk,
+            log.generation,
+            entries=snapshot.groups[-1].position,
+            since=since,
+            before=before,
+        )
+        lines = await self._engine.read(reading)
+        self._recent.plans.put(log.id, Plans(log.version, log.generation, before, lines))
+        return lines
+
+    async def lines_by_id(self, log_pk: int, ids: Sequence[str]) -> tuple[Observation, ...]:
+        """Return some lines of a log, in this order, without those that were deleted."""
+        return await self._engine.read(lambda: reading_lines_by_id(log_pk, ids)) if ids else ()
 
     async def groups_at(self, log_pk: int, generation: int, *, entries: int) -> tuple[GroupRow, ...]:
         """Return the first groups of a generation, as many as a run or a context was shown."""

@@ -148,6 +148,37 @@ FROM observations o JOIN groups g ON g.pk = o.group_pk
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 ORDER BY g.pk, o.ordinal
 
+-- lines_about --
+-- The lines of a log that speak of one of these days, the latest day first.
+SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+FROM log_entries e
+JOIN groups g ON g.pk = e.group_pk
+JOIN observations o ON o.group_pk = g.pk AND o.about IS NOT NULL
+WHERE e.log_pk = :log_pk AND e.generation = :generation AND e.position <= :entries
+  AND o.about >= :since AND o.about < :before AND o.state = 'active'
+ORDER BY o.about DESC, o.pk DESC
+LIMIT :limit
+
+-- lines_since --
+-- What may say how a plan went on: the newest lines of a log that are done or speak of a day, said since then.
+SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+FROM log_entries e
+JOIN groups g ON g.pk = e.group_pk
+JOIN observations o ON o.group_pk = g.pk
+WHERE e.log_pk = :log_pk AND e.generation = :generation AND e.position <= :entries
+  AND COALESCE(g.last_at, :since) >= :since AND COALESCE(o.said_at, :since) >= :since
+  AND (o.priority = 'done' OR o.about IS NOT NULL) AND o.state = 'active'
+ORDER BY e.position DESC, o.ordinal DESC
+LIMIT :limit
+
+-- lines_by_id --
+SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+FROM observations o JOIN groups g ON g.pk = o.group_pk
+WHERE g.log_pk = :log_pk AND o.id IN (:ids[])
+
 -- observation_sources --
 SELECT o.id, t.id, s.first_seq, s.last_seq
 FROM observations o
