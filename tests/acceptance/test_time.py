@@ -218,3 +218,124 @@ async def test_the_embedded_observer_finds_plans(opened: Open, clock: FakeClock)
     await memory.observe(THREAD, RESOURCE)
     clock.advance(days=3)
     assert "2026-03-15 (date has passed; not known to be done)" in edge_of(await say(memory, "Hello"), "plans")
+
+
+# ---------------------------------------------------------------- where the work stands
+
+
+async def hints_of(memory: Memory) -> Any:
+    """Return what is known about where the thread stands."""
+    return (await (await memory.open()).store.threads.get(RESOURCE, THREAD)).hints
+
+
+async def step(memory: Memory) -> Context:
+    """Return the context of a step in which no user says anything: the model goes on from its own words."""
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        return await turn.prepare()
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+async def test_of_several_groups_the_newest_task_holds(opened: Open, clock: FakeClock, scope: Any) -> None:
+    """A group that says nothing about the task brings no older one back, and makes the task no younger."""
+    line = "* 🟡 (09:00) User talked [1]"
+    answers = [
+        observed(line, current_task="Sort the old letters", thread_title="Letters"),
+        observed(line, current_task="Paint the boat", suggested_response="Ask for the colour"),
+        observed(line),
+    ]
+    memory = opened(replace(CONFIG, scope=scope), ScriptedModel(answers))
+    await say(memory, "Sort the old letters")
+    await memory.observe(THREAD, RESOURCE)
+    assert (await hints_of(memory)).current_task == "Sort the old letters"
+    clock.advance(minutes=10)
+    await say(memory, "Paint the boat", "Which colour?")
+    said = clock.now()
+    await memory.buffer(THREAD, RESOURCE)
+    await memory.settled()
+    clock.advance(minutes=20)
+    await say(memory, "It is a fine day", "Indeed")
+    await memory.buffer(THREAD, RESOURCE)
+    await memory.settled()
+    clock.advance(hours=5)
+    await memory.activate(THREAD, RESOURCE)
+    hints = await hints_of(memory)
+    assert (hints.current_task, hints.suggested_response, hints.title) == ("Paint the boat", None, "Letters")
+    assert (hints.at, hints.last_seq) == (said, 6)
+    context = await step(memory)
+    assert edge_of(context, "hints") == '<current-task said="5 hours ago">\nPaint the boat\n</current-task>'
+    await check_seen(memory, context, 4)
+
+
+async def test_a_new_request_outranks_an_older_hint(opened: Open, clock: FakeClock) -> None:
+    """What was the task before is called so."""
+    told = observed(
+        "* 🟡 (09:00) User talked [1]", current_task="Paint the boat", suggested_response="Ask for the colour"
+    )
+    memory = opened(model=ScriptedModel([told]))
+    await say(memory, "Paint the boat", "Which colour?")
+    await memory.observe(THREAD, RESOURCE)
+    clock.advance(minutes=30)
+    assert edge_of(await step(memory), "hints").startswith('<current-task said="30 minutes ago">\nPaint the boat\n')
+    context = await say(memory, "Forget it. Fix the roof instead.")
+    assert edge_of(context, "hints") == (
+        '<earlier-task said="30 minutes ago">\nPaint the boat\n</earlier-task>\n'
+        '<earlier-suggestion said="30 minutes ago">\nAsk for the colour\n</earlier-suggestion>'
+    )
+    assert context.note is not None
+    assert "not from the user" in context.note.text
+    await check_seen(memory, context, 3)
+
+
+async def test_a_task_that_is_done_is_no_hint_any_more(opened: Open) -> None:
+    """An observer ends it in words; silence does not end it."""
+    line = "* 🟡 (09:00) User talked [1]"
+    answers = [observed(line, current_task="Paint the boat"), observed(line), observed(line, current_task="None.")]
+    memory = opened(model=ScriptedModel(answers))
+    for expected in ("Paint the boat", "Paint the boat", None):
+        await say(memory, "Paint the boat")
+        await memory.observe(THREAD, RESOURCE)
+        assert (await hints_of(memory)).current_task == expected
+    context = await step(memory)
+    assert edge_of(context, "hints") == ""
+    await check_seen(memory, context, 4)
+
+
+async def test_what_a_reflection_said_of_the_task_is_seen_again(opened: Open) -> None:
+    """The context after it shows the new words, the one before it the old ones; both can be built again."""
+    line = "* 🟡 (09:00) User talked about the boat and the roof of the house [1]"
+    reflected = (
+        "<observations>\n* 🟡 (09:00) Talk about the boat [o1]\n</observations>\n<current-task>none</current-task>"
+    )
+    answers = [observed(line, current_task="Talk about the boat"), reflected]
+    config = Config.from_dict(
+        {"observation": {"buffer_tokens": False}, "reflection": {"keep_recent": {"hours": 0, "observations": 0}}}
+    )
+    memory = opened(config, ScriptedModel(answers))
+    await say(memory, "Talk about the boat and the roof of the house")
+    await memory.observe(THREAD, RESOURCE)
+    before = await step(memory)
+    assert "<current-task" in edge_of(before, "hints")
+    await memory.reflect(THREAD, RESOURCE)
+    assert (await hints_of(memory)).current_task is None
+    after = await step(memory)
+    assert edge_of(after, "hints") == ""
+    await check_seen(memory, before, 2)
+    await check_seen(memory, after, 3)
+
+
+async def test_the_embedded_observer_ends_what_was_answered(opened: Open, clock: FakeClock) -> None:
+    """A question that was answered is no task; a request is one until it is confirmed, and as old as its message."""
+    memory = opened(model="extractive")
+    await say(memory, "Which port does the service use?", "It uses port 8080.")
+    await memory.observe(THREAD, RESOURCE)
+    assert (await hints_of(memory)).current_task is None
+    said = clock.now()
+    await say(memory, "Please write tests for the orders endpoint", "I have written three tests.")
+    clock.advance(minutes=30)
+    await say(memory, "The orders endpoint is slow on Mondays.", "That is good to know.")
+    await memory.observe(THREAD, RESOURCE)
+    hints = await hints_of(memory)
+    assert (hints.current_task, hints.at) == ("Please write tests for the orders endpoint", said)
+    await say(memory, "It works now, thanks!", "Glad to hear it.")
+    await memory.observe(THREAD, RESOURCE)
+    assert (await hints_of(memory)).current_task is None

@@ -336,18 +336,26 @@ def test_hints_say_how_old_they_are() -> None:
 
 
 def test_hints_are_not_current_once_the_user_has_said_more() -> None:
-    """A task from before the newest user message is called so, and a response to what came before is void."""
+    """A task and a suggestion from before the newest user message are called so."""
     hints = Hints(current_task="Fix it", suggested_response="Done.", at=NOW - timedelta(hours=3), last_seq=2)
     result = ToolResultPart(call_id="c1", content="ok")
     goes_on = (row(3, "assistant", ToolCallPart(id="c1", name="run")), row(4, "user", result))
     assert edge_of(build(view(hints=hints, tail=goes_on)), "hints").startswith("<current-task said=")
     asked = (*goes_on, row(5, "user", "Something else, please"), row(6, "assistant", "On it"))
     assert edge_of(build(view(hints=hints, tail=asked)), "hints") == (
-        '<earlier-task said="3 hours ago">\nFix it\n</earlier-task>'
+        '<earlier-task said="3 hours ago">\nFix it\n</earlier-task>\n'
+        '<earlier-suggestion said="3 hours ago">\nDone.\n</earlier-suggestion>'
     )
     told = build(view(cursor=2, hints=hints, tail=asked)).note
     assert told is not None
-    for words in ("not from the user", "earlier-task", "current-task", "suggested-response", "Do not greet"):
+    for words in (
+        "not from the user",
+        "earlier-task",
+        "earlier-suggestion",
+        "current-task",
+        "suggested-response",
+        "Do not greet",
+    ):
         assert words in told.text
 
 

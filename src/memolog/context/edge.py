@@ -50,12 +50,12 @@ def _hints(view: View) -> str:
     """Return where the work stands, or where it stood before the user said something that the hints do not know of.
 
     What the user said since is in the tail. Whether it is a new request is for the model to judge: the task before it may go on,
-    but it is not called the current one, and a response to what came before is void.
+    but it is not called the current one.
     """
     hints = view.hints
     said = age(hints.at, view.now) if hints.at else None
     if any(message.seq > hints.last_seq and is_question(message) for message in reversed(view.tail)):
-        given = {"earlier-task": hints.current_task}
+        given = {"earlier-task": hints.current_task, "earlier-suggestion": hints.suggested_response}
     else:
         given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
     return "\n".join(element(tag, escape(text.strip()), said=said) for tag, text in given.items() if text)

@@ -158,7 +158,7 @@ class _Shown:
     """The last row, which may still grow."""
     last: Message | None = None
     summary: str | None = None
-    time: _Time = _Time()
+    time: _Time = field(default_factory=_Time)
 
 
 def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
@@ -184,9 +184,7 @@ def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
     return _settle(shown, rows, last, summary, time)
 
 
-def _settle(
-    shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None, time: _Time
-) -> _Shown:
+def _settle(shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None, time: _Time) -> _Shown:
     """Return what is shown with new rows, the first of which takes the place of the last one before."""
     known = len(shown.pieces) - (len(tuple(shown.row.pieces())) if shown.row else 0)
     pieces, items = list(shown.pieces[:known]), list(shown.items[:known])

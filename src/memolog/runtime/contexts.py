@@ -263,7 +263,8 @@ class Contexts:
         ]
         hints = Hints()
         if record["hinted"]:
-            hints = await self._store.logs.hints_of(snapshot.log.pk, snapshot.thread.pk, record["hinted"])
+            where = snapshot.log.pk, snapshot.thread.pk, record["hinted"]
+            hints = await self._store.logs.hints_of(*where, generation=record["generation"])
         facts = await self._facts(resource, thread, record.get("working_memory", {}))
         shown = Shown(
             snapshot=snapshot,

@@ -28,10 +28,10 @@ _ASKED: Final = ("User asked", "User asks")
 # Two lines are about one thing if so many of the words of the one are in the other, by their beginnings.
 _SAME_SHARE: Final = 0.6
 _STEM: Final = 4
-_DAY_WORDS: Final = frozenset(
-    "mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year"
-    " toda tomo yest mean date".split()
-)
+_DAYS: Final = """
+    mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year toda
+    tomo yest mean date"""
+_DAY_WORDS: Final = frozenset(_DAYS.split())
 
 
 def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from memolog.domain.clock import Clock
-from memolog.domain.codec import decode, dumps, loads, pack
+from memolog.domain.codec import decode, dumps, encode, loads, pack, unpack
 from memolog.domain.errors import Conflict, InputError, ThreadNotFound
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Generation, Observation, Scope
@@ -182,10 +182,18 @@ class Logs:
             lambda: reading_others(resource, log_pk, thread_pk, ends, threads=threads, newest=newest)
         )
 
-    async def hints_of(self, log_pk: int, thread_pk: int, last_seq: int) -> Hints:
-        """Return the hints that the group with this end brought to its thread."""
+    async def hints_of(self, log_pk: int, thread_pk: int, last_seq: int, *, generation: int | None = None) -> Hints:
+        """Return the hints that the group with this end brought to its thread.
+
+        With a generation, as its reflections have changed them.
+        """
 
         def script() -> Script[Hints]:
+            if generation is not None:
+                rows = yield q.reflected_hints(log_pk=log_pk, generation=generation, thread_pk=thread_pk)
+                changed = (decode(Hints, loads(row[0])) for row in rows)
+                if found := next((hints for hints in changed if hints.last_seq == last_seq), None):
+                    return found
             rows = yield q.hints_of(log_pk=log_pk, thread_pk=thread_pk, last_seq=last_seq)
             if not rows or rows[0][0] is None:
                 return Hints()
@@ -350,17 +358,36 @@ def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, 
         raise Conflict("The group does not continue the cursor.", then="Decide again.")
     yield q.add_entry(log_pk=log_pk, generation=generation, position=position, group_pk=group_pk, now=at)
     hints = decode(Hints, loads(hints_text)) if hints_text else None
-    if hints is not None:
-        yield q.apply_hints(
-            thread_pk=thread_pk,
-            current_task=pack(hints.current_task),
-            suggested_response=pack(hints.suggested_response),
-            title=pack(hints.title),
-            now=at if hints.at is None else to_micros(hints.at),
-            last_seq=last_seq,
-        )
+    if hints_text and hints is not None:
+        hints = yield from _apply_hints(group_pk, thread_pk, last_seq, hints_text, hints, at)
     document = yield from applying(log_pk, thread_pk, hints_text, at)
     return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints, document=document)
+
+
+def _apply_hints(group_pk: int, thread_pk: int, last_seq: int, hints_text: str, hints: Hints, at: int) -> Script[Hints]:
+    """Let the hints of a group hold for its thread, after those before it; return them.
+
+    The group keeps them as they came to hold, so that what a context showed can be shown again.
+    """
+    task, response, title, hinted_at, hinted_seq = (yield q.hints_of_thread(thread_pk=thread_pk))[0]
+    before = Hints(
+        current_task=unpack(task),
+        suggested_response=unpack(response),
+        title=unpack(title),
+        at=None if hinted_at is None else from_micros(hinted_at),
+        last_seq=hinted_seq,
+    )
+    hints = replace(hints, at=hints.at or from_micros(at)).after(before)
+    yield q.set_group_hints(group_pk=group_pk, hints=dumps({**loads(hints_text), **encode(hints)}))
+    yield q.apply_hints(
+        thread_pk=thread_pk,
+        current_task=pack(hints.current_task),
+        suggested_response=pack(hints.suggested_response),
+        title=pack(hints.title),
+        now=None if hints.at is None else to_micros(hints.at),
+        last_seq=last_seq,
+    )
+    return hints
 
 
 def new_generation(

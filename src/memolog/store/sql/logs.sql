@@ -116,6 +116,12 @@ SELECT COALESCE(MAX(position), 0) FROM log_entries WHERE log_pk = :log_pk AND ge
 INSERT INTO log_entries (log_pk, generation, position, group_pk, added_at)
 VALUES (:log_pk, :generation, :position, :group_pk, :now)
 
+-- hints_of_thread --
+SELECT current_task, suggested_response, hinted_title, hinted_at, hinted_seq FROM threads WHERE pk = :thread_pk
+
+-- set_group_hints --
+UPDATE groups SET hints = :hints WHERE pk = :group_pk
+
 -- apply_hints --
 -- The highest span wins, in whatever order groups are activated.
 UPDATE threads SET
@@ -364,6 +370,15 @@ WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 -- hints_of --
 SELECT hints, activated_at FROM groups
 WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND last_seq = :last_seq AND kind = 'observer' AND state <> 'void'
+
+-- reflected_hints --
+-- What the reflections of a generation of a thread's own log said about where the thread stands, the newest first.
+SELECT g.hints FROM log_entries e
+JOIN logs l ON l.pk = e.log_pk
+JOIN groups g ON g.pk = e.group_pk
+WHERE e.log_pk = :log_pk AND e.generation = :generation AND l.thread_pk = :thread_pk
+  AND g.kind = 'reflection' AND g.hints IS NOT NULL
+ORDER BY e.position DESC
 
 -- alias_of --
 SELECT c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk
