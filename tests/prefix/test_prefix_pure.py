@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -78,6 +79,11 @@ class Said:
     is_continuation: bool = False
     is_beside: bool = False
     """Whether another turn said it, one that overlaps."""
+    minutes: int = 1
+    """How long after the row before it; clocks may go back."""
+
+
+pauses = st.sampled_from([1, 1, 1, 59, 61, 26 * 60, 40_000, -3_000])
 
 
 def text_of(text: str) -> tuple[Part, ...]:
@@ -117,13 +123,13 @@ def exchanges(draw: st.DrawFn) -> list[Said]:
             max_size=4,
         )
     )
-    return said
+    return [replace(one, minutes=draw(pauses)) for one in said]
 
 
 def rows_of(history: list[list[Said]]) -> tuple[tuple[Message, ...], ...]:
     """Return the rows of each exchange, numbered through."""
     made: list[tuple[Message, ...]] = []
-    seq, last = 0, ""
+    seq, last, minutes = 0, "", 0
     for number, exchange in enumerate(history):
         rows: list[Message] = []
         for said in exchange:
@@ -131,7 +137,8 @@ def rows_of(history: list[list[Said]]) -> tuple[tuple[Message, ...], ...]:
             # A continuation never opens an exchange, and only follows what has its role.
             last = last if said.is_continuation and rows and rows[-1].role == said.role else f"m{seq}"
             turn = "beside" if said.is_beside else f"turn {number}"
-            rows.append(replace(row(seq, last, said), turn=turn))
+            minutes += said.minutes
+            rows.append(replace(row(seq, last, said), turn=turn, created_at=NOW + timedelta(minutes=minutes)))
         made.append(tuple(rows))
     return tuple(made)
 
@@ -187,6 +194,29 @@ def test_every_call_is_followed_by_its_results(history: tuple[tuple[Message, ...
     _check_pairs(mend(flat(history)))
 
 
+MARK = re.compile(r"\[\d+ (hour|day|week|month|year)s? later: \w+day \d{4}-\d\d-\d\d, \d\d:\d\d\]")
+
+
+@checked
+@given(histories, zones)
+def test_marks_stand_where_time_has_passed(history: tuple[tuple[Message, ...], ...], zone: str | None) -> None:
+    """A mark is a note of ours before a message of its time, and never between a result and the model's next words."""
+    rows = tuple(replace(message, zone=zone) for message in flat(history))
+    messages = mend(rows)
+    marks = [place for place, message in enumerate(messages) if message.synthetic and MARK.fullmatch(message.text)]
+    for place in marks:
+        mark, after = messages[place], messages[place + 1]
+        assert (mark.role, mark.seq) == ("user", None)
+        assert after.created_at == mark.created_at
+        assert after.role in {"user", "assistant"}
+        assert place == 0 or messages[place - 1].role != "tool" or after.role == "user"
+    users = [message for message in rows if message.role == "user" and message.state == "live" and message.parts]
+    marked = {messages[place].created_at for place in marks}
+    for earlier, later in pairwise(message for message in rows if message.state == "live"):
+        if later in users and later.created_at - earlier.created_at > timedelta(hours=1) and later.level == 0:
+            assert later.created_at in marked
+
+
 def _check_pairs(messages: tuple[ContextMessage, ...]) -> None:
     mended = list(messages)
     while mended:
@@ -204,6 +234,7 @@ def _check_pairs(messages: tuple[ContextMessage, ...]) -> None:
 def test_growing_tail_extends_the_text(history: tuple[tuple[Message, ...], ...], data: st.DataObject) -> None:
     """Between activations each context extends the last one byte for byte, whatever is at the edge or passed along."""
     base = view(groups=(group("g1", "x"),), cursor=3, working_memory="facts", working_memory_now="facts")
+    base = replace(base, before=NOW - timedelta(minutes=data.draw(st.integers(0, 200))))
     rows = flat(history)
     earlier = build(replace(base, tail=rows[: data.draw(st.sampled_from(_closed_ends(rows)))]))
     hints = Hints(current_task=data.draw(words), at=data.draw(moments))
@@ -267,7 +298,9 @@ def conversations(draw: st.DrawFn, most_huge: int) -> tuple[Message, ...]:
         return draw(words)
 
     def add(said: Said, turn: int) -> None:
-        rows.append(replace(row(len(rows) + 1, f"m{len(rows) + 1}", said), turn=f"turn {turn}"))
+        made = replace(row(len(rows) + 1, f"m{len(rows) + 1}", said), turn=f"turn {turn}")
+        last = rows[-1].created_at if rows else NOW
+        rows.append(replace(made, created_at=last + timedelta(minutes=draw(pauses))))
 
     for turn in range(draw(st.integers(1, 6))):
         add(Said(role="user", parts=text_of(text())), turn)

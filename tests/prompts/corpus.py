@@ -196,7 +196,9 @@ GOOD: tuple[Case, ...] = (
         tagged(TEA_LINE) + "\n<current-task>None</current-task><suggested-response>N/A</suggested-response>"
         "<thread-title>…</thread-title>",
         TEA,
+        current_task="",
     ),
+    good("a task that goes on", tagged(TEA_LINE) + "\n<current-task>unchanged</current-task>", TEA),
 )
 
 BULK = tuple(f"Assistant moved src/components/forms/TextField{number}.tsx to the new theme" for number in range(200))

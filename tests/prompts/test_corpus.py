@@ -18,7 +18,7 @@ def test_a_reply_is_read_as_expected(case: Case) -> None:
     assert tuple(map(written, parsed.observations)) == case.lines
     assert {fault.kind for fault in parsed.faults} == case.faults
     if not case.fails:
-        assert {name: text for name, text in asdict(parsed.hints).items() if text} == case.hints
+        assert {name: text for name, text in asdict(parsed.hints).items() if text is not None} == case.hints
     assert parsed.nothing is case.nothing
     assert (failure(parsed) is not None) is case.fails
 

@@ -261,6 +261,22 @@ def test_repeated_message_is_shown_word_for_word_before_the_tail() -> None:
     assert texts(build(view(repeated=(plain,), tail=(plain,)))) == ["the question"]
 
 
+def test_mark_opens_the_tail_after_a_gap() -> None:
+    """The message before the tail counts, also one that was left out for lack of room; so does what the mark weighs."""
+    tail = tuple(row(seq, "user", f"question {seq} " + "x " * 200) for seq in range(3, 7))
+    mark = "[2 days later: Saturday 2026-03-14, 09:03]"
+    plain, marked = build(view(cursor=2, tail=tail)), build(view(cursor=2, tail=tail, before=START - timedelta(days=2)))
+    assert texts(marked) == [mark, *texts(plain)]
+    weight = count_parts("user", (TextPart(text=mark),), COUNTER)
+    assert marked.tokens.tail == plain.tokens.tail + weight
+    assert texts(build(view(cursor=2, tail=tail, before=START))) == texts(plain)
+    late = (*tail[:-1], replace(tail[-1], created_at=START + timedelta(hours=9)))
+    short = build(view(tail=late, before=START - timedelta(days=2), limit=plain.tokens.total // 2))
+    assert short.trimmed
+    assert texts(short)[1:] == ["[8 hours later: Saturday 2026-03-14, 18:00]", tail[-1].text]
+    assert short.tokens.total <= plain.tokens.total // 2
+
+
 def test_tail_counts_rows_as_they_were_saved() -> None:
     """The stored count is used, and what was made up for the model is counted on top."""
     tail = (row(1, "user", "x", tokens=1000), row(2, "assistant", ToolCallPart(id="a", name="n"), tokens=500))
@@ -319,6 +335,30 @@ def test_hints_say_how_old_they_are() -> None:
     assert edge_of(build(view(hints=Hints(current_task="x"))), "hints") == "<current-task>\nx\n</current-task>"
 
 
+def test_hints_are_not_current_once_the_user_has_said_more() -> None:
+    """A task and a suggestion from before the newest user message are called so."""
+    hints = Hints(current_task="Fix it", suggested_response="Done.", at=NOW - timedelta(hours=3), last_seq=2)
+    result = ToolResultPart(call_id="c1", content="ok")
+    goes_on = (row(3, "assistant", ToolCallPart(id="c1", name="run")), row(4, "user", result))
+    assert edge_of(build(view(hints=hints, tail=goes_on)), "hints").startswith("<current-task said=")
+    asked = (*goes_on, row(5, "user", "Something else, please"), row(6, "assistant", "On it"))
+    assert edge_of(build(view(hints=hints, tail=asked)), "hints") == (
+        '<earlier-task said="3 hours ago">\nFix it\n</earlier-task>\n'
+        '<earlier-suggestion said="3 hours ago">\nDone.\n</earlier-suggestion>'
+    )
+    told = build(view(cursor=2, hints=hints, tail=asked)).note
+    assert told is not None
+    for words in (
+        "not from the user",
+        "earlier-task",
+        "earlier-suggestion",
+        "current-task",
+        "suggested-response",
+        "Do not greet",
+    ):
+        assert words in told.text
+
+
 def test_working_memory_is_at_the_edge_while_it_differs() -> None:
     """An update leaves the prefix alone and shows the full present text."""
     made = build(view(working_memory="name: Ana", working_memory_now="name: <Eva>"))
@@ -353,6 +393,10 @@ def test_plans_whose_day_has_passed() -> None:
     assert [line.split()[1] for line in lines] == [f"2026-03-{day:02}" for day in (13, 12, 11, 10, 9)]
     assert lines[0] == "* 2026-03-13 (date has passed; not known to be done): plan 13 * x"
     assert "taken as done" in edge_of(build(view(plans=plans, assume_done=True)), "plans")
+    assert "even when its date has passed" in build(view(plans=plans, groups=(group(1),))).system
+    done = build(view(plans=plans, groups=(group(1),), assume_done=True)).system
+    assert "taken as done" in done
+    assert "is not done until" not in done
     assert edge_of(build(view(plans=((date(2026, 3, 14), "today"), (date(2026, 3, 6), "old")))), "plans") == ""
 
 

@@ -115,6 +115,25 @@ def test_a_request_is_the_current_task() -> None:
     assert parsed.hints.suggested_response is None
 
 
+def test_a_question_that_was_answered_is_no_task() -> None:
+    """Nor one of an earlier span; a request for work is one until the user has what was asked for."""
+    question, answer = row(1, "user", "Which port does the service use?"), row(2, "assistant", "It uses port 8080.")
+    assert seen(question).hints.current_task == "Which port does the service use?"
+    assert seen(question, answer).hints.current_task == ""
+    known = Hints(current_task="Which port does the service use?", title="Ports")
+    assert observe(ObserveInput(messages=(answer,), hints=known), COUNTER).hints.current_task == ""
+    work = (
+        row(1, "user", "Can you write tests for the orders endpoint?"),
+        row(2, "assistant", "Here are three tests."),
+    )
+    hints = seen(*work).hints
+    assert (hints.current_task, hints.task_at) == ("Can you write tests for the orders endpoint?", work[0].created_at)
+    for word, expected in (("Thanks!", ""), ("It works now.", ""), ("It still fails.", hints.current_task)):
+        assert seen(*work, row(3, "user", word)).hints.current_task == expected
+    goes_on = ObserveInput(messages=(row(3, "assistant", "Working on it."),), hints=Hints(current_task="Fix the login"))
+    assert observe(goes_on, COUNTER).hints.current_task is None
+
+
 def test_a_title_that_is_known_stays() -> None:
     """A thread that has a title is not renamed by every span."""
     given = ObserveInput(messages=(row(1, "user", "Fix the login page"),), hints=Hints(title="Orders"))

@@ -1,5 +1,6 @@
 """Calls and results as the model sees them: together, answered, and shown once."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -314,3 +315,89 @@ def test_cuts_spare_continuations() -> None:
 def test_cuts_of_nothing() -> None:
     """An empty tail can be cut in one place only."""
     assert closed_cuts([]) == (0,)
+
+
+# ---------------------------------------------------------------- time that passed
+
+
+def later(message: Message, **passed: float) -> Message:
+    """Return a row as it would be, had it been said so much later than the start."""
+    return replace(message, created_at=START + timedelta(**passed))
+
+
+def test_a_mark_says_when_a_message_was_said() -> None:
+    """More than an hour after the message before: date, weekday and time, in the speaker's zone."""
+    shown = mend(
+        [
+            later(row(1, "user", "I fly tomorrow"), hours=0),
+            later(row(2, "assistant", "Have a good trip"), hours=1),
+            later(row(3, "user", "Back again", zone="Europe/Berlin"), days=24, hours=1),
+            later(row(4, "assistant", "Welcome"), days=24, hours=2),
+            later(row(5, "assistant", "A reminder"), days=24, hours=4, minutes=5),
+        ]
+    )
+    assert outline(shown) == [
+        "user: I fly tomorrow",
+        "assistant: Have a good trip",
+        "user: [3 weeks later: Tuesday 2026-04-07, 12:00]",
+        "user: Back again",
+        "assistant: Welcome",
+        "user: [2 hours later: Tuesday 2026-04-07, 15:05]",
+        "assistant: A reminder",
+    ]
+    assert [message.synthetic for message in shown] == [False, False, True, False, False, True, False]
+    assert shown[2].seq is None
+
+
+def test_a_mark_waits_until_calls_are_answered() -> None:
+    """A slow tool and a late answer are marked before what the user says next, with all that has passed."""
+    shown = mend(
+        [
+            later(row(1, "user", "deploy it"), hours=0),
+            later(row(2, "assistant", call("a")), hours=0),
+            later(row(3, "tool", result("a")), hours=5),
+            later(row(4, "assistant", "deployed"), hours=7),
+            later(row(5, "user", "thanks"), hours=7, minutes=1),
+        ]
+    )
+    assert outline(shown) == [
+        "user: deploy it",
+        "assistant: call-a",
+        "tool: result-a",
+        "assistant: deployed",
+        "user: [7 hours later: Saturday 2026-03-14, 16:01]",
+        "user: thanks",
+    ]
+
+
+def test_a_mark_stays_with_a_message_said_beside_a_call() -> None:
+    """Where another turn asks between a call and its result, the mark moves behind the result with what it dates."""
+    shown = mend(
+        [
+            later(row(1, "assistant", call("a"), turn="one"), hours=0),
+            later(row(2, "user", "meanwhile", turn="two"), hours=2),
+            later(row(3, "tool", result("a"), turn="one"), hours=2),
+        ]
+    )
+    assert outline(shown) == [
+        "assistant: call-a",
+        "tool: result-a",
+        "user: [2 hours later: Saturday 2026-03-14, 11:00]",
+        "user: meanwhile",
+    ]
+
+
+def test_what_passed_within_a_batch_is_not_marked() -> None:
+    """A summary is marked as one message; the time after its last row counts."""
+    batch = [
+        later(row(seq, "user", f"m{seq}", level=1, injection="a summary"), hours=hours)
+        for seq, hours in ((2, 3), (3, 30), (4, 60))
+    ]
+    shown = mend([row(1, "user", "first"), *batch, later(row(5, "user", "next"), hours=60, minutes=30)])
+    assert [message.text[:8] for message in shown] == ["first", "[2 hours", "[Earlier", "next"]
+
+
+def test_clocks_that_go_back_mark_nothing() -> None:
+    """Only time that passed is told."""
+    rows = [later(row(1, "user", "a"), days=9), later(row(2, "user", "b"), days=1), later(row(3, "user", "c"), days=1)]
+    assert outline(mend(rows)) == ["user: a", "user: b", "user: c"]

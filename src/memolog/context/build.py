@@ -14,7 +14,7 @@ from memolog.context.shortening import LEAST_SHOWN, shortened
 from memolog.context.trim import ShownTail, show, without_older, without_steps
 from memolog.context.value import Block, Context, ContextMessage, Counts
 from memolog.context.view import GroupView, View
-from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, PASSED_ALONG, USAGE, USAGE_RESOURCE
+from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, PASSED_ALONG, USAGE, USAGE_DONE, USAGE_RESOURCE
 from memolog.domain.message import Message, NewMessage, TextPart
 from memolog.domain.once import grown
 from memolog.tokens import count_message, share
@@ -48,7 +48,8 @@ def _prefix(view: View) -> Iterable[Block]:
     groups = _blocks(view.groups)
     kept = view.working_memory or ""
     if groups or kept.strip():
-        yield _stable(view, "usage", f"{USAGE}\n{USAGE_RESOURCE}" if view.scope == "resource" else USAGE)
+        usage = USAGE_DONE if view.assume_done else USAGE
+        yield _stable(view, "usage", f"{usage}\n{USAGE_RESOURCE}" if view.scope == "resource" else usage)
     if kept.strip():
         yield _stable(view, "working-memory", element("working-memory", escape(kept)))
     yield from groups
@@ -99,7 +100,7 @@ def _forgotten(view: View) -> Iterable[ContextMessage]:
 def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
     """Return tail and edge, within the limit if there is one and as far as what must stay allows."""
     edge = edge_blocks(view, others_tokens=view.others_tokens)
-    tail = show(*_sized(view, None), view.counter)
+    tail = show(*_sized(view, None), view.counter, view.before)
     if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
         return tail, edge
     if view.recalled:
@@ -135,13 +136,14 @@ def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
 def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) -> tuple[ShownTail, tuple[Block, ...]]:
     """Return tail and edge without what can be left out, no message longer than `most`."""
     repeated, rows = _sized(view, most)
-    tail = without_older(repeated, rows, view.counter, room - _sum(edge), unseen_from=view.unseen_from)
+    before, unseen = view.before, view.unseen_from
+    tail = without_older(repeated, rows, view.counter, room - _sum(edge), before=before, unseen_from=unseen)
     if tail.tokens + _sum(edge) > room:
         excess = tail.tokens + _sum(edge) - room
         others = _sum(block for block in edge if block.name == OTHERS)
         edge = edge_blocks(view, others_tokens=max(others - excess, 0))
     if tail.tokens + _sum(edge) > room:
-        tail = without_steps(repeated, rows, view.counter, room - _sum(edge), unseen_from=view.unseen_from)
+        tail = without_steps(repeated, rows, view.counter, room - _sum(edge), before=before, unseen_from=unseen)
     return tail, edge
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from memolog.domain.zones import zone_of
 
-__all__ = ["WEEKDAYS", "age", "day_name", "gap_mark", "local", "relative_days", "shifted"]
+__all__ = ["WEEKDAYS", "age", "day_name", "gap_mark", "is_gap", "local", "relative_days", "shifted", "time_mark"]
 
 # Written out, since the names that a format gives depend on the machine's language.
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -33,14 +33,20 @@ def local(moment: datetime, zone: str | None) -> datetime:
 
 def age(then: datetime, now: datetime) -> str:
     """Return how long ago that was; what lies in the future by a skewed clock is "just now"."""
-    seconds = int((local(now, None) - local(then, None)).total_seconds())
-    if seconds < _MINUTE:
-        return "just now"
-    if seconds < _HOUR:
-        return f"{_many(seconds // _MINUTE, 'minute')} ago"
-    if seconds < _HOURS_UNTIL:
-        return f"{_many(seconds // _HOUR, 'hour')} ago"
-    return f"{_days(seconds // _DAY)} ago"
+    seconds = _seconds(then, now)
+    return "just now" if seconds < _MINUTE else f"{_duration(seconds)} ago"
+
+
+def is_gap(earlier: datetime, later: datetime) -> bool:
+    """Return whether more than an hour lies between two messages."""
+    return (local(later, None) - local(earlier, None)).total_seconds() > _HOUR
+
+
+def time_mark(earlier: datetime, later: datetime, zone: str | None) -> str:
+    """Return a mark such as "[3 weeks later: Tuesday 2026-04-07, 09:15]"; it says nothing of the present."""
+    when = local(later, zone)
+    passed = _duration(_seconds(earlier, later))
+    return f"[{passed} later: {day_name(when.date())}, {when.hour:02}:{when.minute:02}]"
 
 
 def gap_mark(earlier: date | None, later: date | None) -> str | None:
@@ -73,6 +79,18 @@ def relative_days(today: date) -> Iterable[tuple[str, str]]:
     yield "this week", f"{day_name(monday)} to {day_name(shifted(monday, 6))}"
     yield "last week", f"{day_name(shifted(monday, -7))} to {day_name(shifted(monday, -1))}"
     yield "next Friday", f"{friday.isoformat()}, the first Friday after today"
+
+
+def _seconds(earlier: datetime, later: datetime) -> int:
+    return int((local(later, None) - local(earlier, None)).total_seconds())
+
+
+def _duration(seconds: int) -> str:
+    if seconds < _HOUR:
+        return _many(seconds // _MINUTE, "minute")
+    if seconds < _HOURS_UNTIL:
+        return _many(seconds // _HOUR, "hour")
+    return _days(seconds // _DAY)
 
 
 def _days(days: int) -> str:

@@ -10,18 +10,20 @@ from typing import Final
 from memolog.context.dates import age, day_name, local, relative_days, shifted
 from memolog.context.escape import element, escape, one_line
 from memolog.context.others import render_others
+from memolog.context.pairs import is_question
 from memolog.context.value import Block
 from memolog.context.view import View
 from memolog.context.wording import PASSED, PASSED_DONE, RECALLED, WORKING_MEMORY_CHANGED, WORKING_MEMORY_EMPTIED
 from memolog.domain.zones import zone_of
 from memolog.tokens.estimate import guarded
 
-__all__ = ["OTHERS", "edge_blocks"]
+__all__ = ["OTHERS", "PASSED_DAYS", "edge_blocks"]
 
 OTHERS: Final = "other-conversations"
 """The name of the block that gives way when there is too little room."""
 
-_PASSED_DAYS: Final = 7
+PASSED_DAYS: Final = 7
+"""How long a plan is shown after its day."""
 _MOST_PLANS: Final = 5
 
 
@@ -45,9 +47,17 @@ def _block(view: View, name: str, text: str) -> Block:
 
 
 def _hints(view: View) -> str:
+    """Return where the work stands, or where it stood before the user said something that the hints do not know of.
+
+    What the user said since is in the tail. Whether it is a new request is for the model to judge: the task before it may go on,
+    but it is not called the current one.
+    """
     hints = view.hints
     said = age(hints.at, view.now) if hints.at else None
-    given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
+    if any(message.seq > hints.last_seq and is_question(message) for message in reversed(view.tail)):
+        given = {"earlier-task": hints.current_task, "earlier-suggestion": hints.suggested_response}
+    else:
+        given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
     return "\n".join(element(tag, escape(text.strip()), said=said) for tag, text in given.items() if text)
 
 
@@ -74,10 +84,12 @@ def _recalled(view: View) -> str:
 def _plans(view: View) -> str:
     """Return what was planned for the last days: that its day has passed does not mean that it was done."""
     today = local(view.now, view.zone).date()
-    passed = [(day, text) for day, text in view.plans if shifted(today, -_PASSED_DAYS) <= day < today]
+    passed = [(day, text) for day, text in view.plans if shifted(today, -PASSED_DAYS) <= day < today]
     passed.sort(key=lambda plan: plan[0], reverse=True)
     words = PASSED_DONE if view.assume_done else PASSED
-    lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in passed[:_MOST_PLANS]]
+    # The day stands in front: a line that says it once more in brackets need not.
+    plain = [(day, text.replace(f" (meaning {day.isoformat()})", "")) for day, text in passed[:_MOST_PLANS]]
+    lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in plain]
     return element("plans", "\n".join(lines)) if lines else ""
 
 

@@ -6,14 +6,20 @@ Mending looks at what came before, so a tail that grows keeps the messages it ha
 before it: they stay unanswered as they were shown, and a result that comes after it is a note at its own place. A call's own
 turn may still answer it after a user message of another turn: such turns overlap, and the two are shown together. One thing
 cannot be stable: a call that is shown while it may still be answered. Its result takes the place of "no result".
+
+A mark says how much time has passed where more than an hour lies between two rows. It is a note of its own before the later row,
+as all notes are: adapters keep what a library's message had beyond our parts with its first part, so nothing may be put before
+that part. A mark never stands behind a call or a result unless a user message follows.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from memolog.context.dates import is_gap, time_mark
 from memolog.context.escape import element, escape, one_line
 from memolog.context.value import ContextMessage
 from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, REPEATED_RESULT
@@ -21,7 +27,7 @@ from memolog.domain.codec import JsonValue, dumps
 from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.once import grown
 
-__all__ = ["closed_cuts", "content_text", "is_compacted", "is_question", "mend"]
+__all__ = ["closed_cuts", "content_text", "is_compacted", "is_question", "mark_between", "mend"]
 
 _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
@@ -30,6 +36,11 @@ def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
     """Return the messages as a model must be shown them: each call with its result, nothing withdrawn, summaries once."""
     shown = _shown(messages)
     return (*shown.mended, *_mended(shown.pieces, shown.items, shown.names))
+
+
+def mark_between(earlier: datetime, message: Message) -> ContextMessage | None:
+    """Return the mark before a message, if more than an hour lies between it and what was said before."""
+    return _mark(earlier, message.created_at, message.zone) if is_gap(earlier, message.created_at) else None
 
 
 def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
@@ -89,11 +100,49 @@ def _item(parts: Sequence[Part], turn: str | None, *, asks: bool, ends: bool = T
 
 
 class _Row(NamedTuple):
-    """A message as it is shown, the turn that saved it, and whether a user asks something there."""
+    """A message as it is shown, the turn that saved it, whether a user asks something there, and the mark before it."""
 
     message: ContextMessage
     turn: str | None
     asks: bool
+    mark: ContextMessage | None = None
+
+    def pieces(self) -> Iterator[ContextMessage]:
+        """Yield the mark, then the message in pieces that hold either results or everything else."""
+        if self.mark is not None:
+            yield self.mark
+        yield from _runs(self.message)
+
+
+class _Time(NamedTuple):
+    """When the last row was said, and what the next mark needs."""
+
+    last: Message | None = None
+    zone: str | None = None
+    """Where the last speaker was who said so."""
+    since: datetime | None = None
+    """When the last row before a gap was said, if no mark could stand at that gap yet."""
+    before: Message | None = None
+    """The row before the last one that has anything to show."""
+
+    def at(self, message: Message) -> "_Time":
+        """Return the time at the next row."""
+        since, last = self.since, self.last
+        if last is not None and is_gap(last.created_at, message.created_at):
+            since = last.created_at if since is None else min(since, last.created_at)
+        before = last if last is not None and last.parts else self.before
+        return _Time(message, message.zone or self.zone, since, before)
+
+    def mark(self) -> ContextMessage | None:
+        """Return the mark that this row needs, if one may stand before it."""
+        row, since, before = self.last, self.since, self.before
+        if row is None or since is None or not row.parts or not is_gap(since, row.created_at):
+            return None
+        is_free = is_compacted(row) or is_question(row)
+        if not is_free and row.role == "assistant" and before is not None:
+            # Behind calls and results some providers take nothing but results or the model's own words.
+            is_free = is_compacted(before) or not any(isinstance(part, _TOOL_PARTS) for part in before.parts)
+        return _mark(since, row.created_at, self.zone) if is_free else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,34 +161,39 @@ class _Shown:
     """The last row, which may still grow."""
     last: Message | None = None
     summary: str | None = None
+    time: _Time = field(default_factory=_Time)
 
 
 def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
     """Return what is shown with more rows: continuations joined to what they continue, a batch's summary once."""
-    rows, last, summary = [shown.row] if shown.row else [], shown.last, shown.summary
+    rows, last, summary, time = [shown.row] if shown.row else [], shown.last, shown.summary, shown.time
     for message in filter(_is_live, messages):
+        time = time.at(message)
         if is_compacted(message):
             # The rows of a batch repeat its summary or leave theirs empty.
             if message.injection and message.injection != summary:
-                rows.append(_Row(_summary(message, message.injection), message.turn, asks=False))
-            summary, last = message.injection or summary, None
+                summed = _summary(message, message.injection)
+                rows.append(_Row(summed, message.turn, asks=False, mark=time.mark()))
+            # What passed within a batch is for its summary to say.
+            summary, last, time = message.injection or summary, None, time._replace(since=None)
         elif last and (last.id, last.role) == (message.id, message.role):
             row = rows[-1]
             joined = replace(row.message, parts=(*row.message.parts, *message.parts))
-            rows[-1] = _Row(joined, row.turn, row.asks or is_question(message))
+            rows[-1] = row._replace(message=joined, asks=row.asks or is_question(message))
         else:
-            rows.append(_Row(_as_is(message), message.turn, is_question(message)))
-            summary, last = None, message
-    return _settle(shown, rows, last, summary)
+            mark = time.mark()
+            rows.append(_Row(_as_is(message), message.turn, is_question(message), mark))
+            summary, last, time = None, message, time._replace(since=None) if mark else time
+    return _settle(shown, rows, last, summary, time)
 
 
-def _settle(shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None) -> _Shown:
+def _settle(shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None, time: _Time) -> _Shown:
     """Return what is shown with new rows, the first of which takes the place of the last one before."""
-    known = len(shown.pieces) - (len(tuple(_runs(shown.row.message))) if shown.row else 0)
+    known = len(shown.pieces) - (len(tuple(shown.row.pieces())) if shown.row else 0)
     pieces, items = list(shown.pieces[:known]), list(shown.items[:known])
     settled = known
     for row in rows:
-        settled, some = len(pieces), tuple(_runs(row.message))
+        settled, some = len(pieces), tuple(row.pieces())
         pieces += some
         items += [_item(piece.parts, row.turn, asks=row.asks, ends=piece is some[-1]) for piece in some]
     closed = _match(items[:settled]).closed
@@ -154,6 +208,7 @@ def _settle(shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: 
         row=rows[-1] if rows else None,
         last=last,
         summary=summary,
+        time=time,
     )
 
 
@@ -169,6 +224,11 @@ def _as_is(message: Message) -> ContextMessage:
         speaker=message.speaker,
         created_at=message.created_at,
     )
+
+
+def _mark(earlier: datetime, later: datetime, zone: str | None) -> ContextMessage:
+    part = TextPart(text=time_mark(earlier, later, zone))
+    return ContextMessage(role="user", parts=(part,), created_at=later, synthetic=True)
 
 
 def _summary(message: Message, text: str) -> ContextMessage:

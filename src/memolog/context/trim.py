@@ -7,8 +7,9 @@ tear no pair apart. The store keeps it all.
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from memolog.context.pairs import closed_cuts, is_compacted, is_question, mend
+from memolog.context.pairs import closed_cuts, is_compacted, is_question, mark_between, mend
 from memolog.context.value import ContextMessage
 from memolog.context.wording import LEFT_OUT
 from memolog.domain.message import Message, TextPart
@@ -27,8 +28,13 @@ class ShownTail:
     trimmed: int = 0
 
 
-def show(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter) -> ShownTail:
-    """Return the whole tail, opened by what is repeated."""
+def show(
+    repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, before: datetime | None = None
+) -> ShownTail:
+    """Return the whole tail, opened by what is repeated.
+
+    `before` is when the message before the tail was said; a mark opens the tail if more than an hour lies between.
+    """
     present = {message.seq for message in tail}
     # Repeated is repeated word for word, also where a summary would stand in its place.
     again = [
@@ -38,6 +44,9 @@ def show(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCou
     ]
     rows = [*again, *tail]
     messages = mend(rows)
+    first = next((row for row in rows if row.state == "live"), None)
+    if before is not None and first is not None and not again and (mark := mark_between(before, first)):
+        messages = (mark, *messages)
     return ShownTail(messages=messages, tokens=_weight(rows, messages, counter), rows=tuple(rows))
 
 
@@ -47,12 +56,13 @@ def without_older(
     counter: TokenCounter,
     room: int,
     *,
+    before: datetime | None = None,
     unseen_from: int | None = None,
 ) -> ShownTail:
     """Return the tail without the oldest exchanges, as few of them as the room demands; all that is unseen stays."""
     start = _last_question(tail)
     most = min(_last_exchange(tail) if start is None else start, _place_of(tail, unseen_from))
-    return _first_fitting(repeated, tail, counter, room, [cut for cut in closed_cuts(tail) if cut <= most])
+    return _first_fitting(repeated, tail, counter, room, [cut for cut in closed_cuts(tail) if cut <= most], before)
 
 
 def without_steps(
@@ -61,6 +71,7 @@ def without_steps(
     counter: TokenCounter,
     room: int,
     *,
+    before: datetime | None = None,
     unseen_from: int | None = None,
 ) -> ShownTail:
     """Return what was asked last and the youngest exchanges after it, as many as the room allows, at least the last.
@@ -73,28 +84,37 @@ def without_steps(
     closed = closed_cuts(tail)
     # What was asked may stand between a call and its result: then the nearest cut is before the call.
     cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
-    return _first_fitting(repeated, tail, counter, room, cuts)
+    return _first_fitting(repeated, tail, counter, room, cuts, before)
 
 
 def _first_fitting(
-    repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, room: int, cuts: Sequence[int]
+    repeated: Sequence[Message],
+    tail: Sequence[Message],
+    counter: TokenCounter,
+    room: int,
+    cuts: Sequence[int],
+    before: datetime | None,
 ) -> ShownTail:
     """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
 
     def fits(cut: int) -> bool:
-        return _from(repeated, tail, counter, cut).tokens <= room
+        return _from(repeated, tail, counter, cut, before).tokens <= room
 
     # What is left gets lighter from cut to cut.
     first = bisect_left(cuts, True, key=fits)
-    return _from(repeated, tail, counter, cuts[min(first, len(cuts) - 1)])
+    return _from(repeated, tail, counter, cuts[min(first, len(cuts) - 1)], before)
 
 
-def _from(repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, cut: int) -> ShownTail:
+def _from(
+    repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, cut: int, before: datetime | None
+) -> ShownTail:
     start = _last_question(tail)
     asked = tail[start].id if start is not None and start < cut else None
     kept = [message for message in tail[:cut] if message.id == asked]
     dropped = [message for message in tail[:cut] if message.id != asked and message.state == "live"]
-    shown = show(repeated, [*kept, *tail[cut:]], counter)
+    rows = [*kept, *tail[cut:]]
+    earlier = (m.created_at for m in reversed(dropped) if rows and m.seq < rows[0].seq)
+    shown = show(repeated, rows, counter, next(earlier, before))
     if not dropped:
         return shown
     note = ContextMessage(role="user", parts=(TextPart(text=LEFT_OUT),), synthetic=True)

@@ -51,6 +51,8 @@ class View:
     """What this thread is called in a log that several share."""
     tail: tuple[Message, ...] = ()
     """The messages after the cursor."""
+    before: datetime | None = None
+    """When the message before the tail was said; None if there is none, or it is not known."""
     repeated: tuple[Message, ...] = ()
     """What the user said in this turn, where the cursor has passed it: shown again, before the tail."""
     repeated_tokens: int | None = None

@@ -24,6 +24,7 @@ __all__ = [
     "RECALLED",
     "REPEATED_RESULT",
     "USAGE",
+    "USAGE_DONE",
     "USAGE_RESOURCE",
     "WORKING_MEMORY_BOTH",
     "WORKING_MEMORY_CHANGED",
@@ -53,7 +54,8 @@ PASSED_ALONG: Final = _text("passed_along")
 PASSED_DONE: Final = _text("passed_done")
 RECALLED: Final = _text("recalled")
 REPEATED_RESULT: Final = _text("repeated_result")
-USAGE: Final = _text("usage")
+USAGE: Final = _text("usage").format(plans=_text("usage_plans"))
+USAGE_DONE: Final = _text("usage").format(plans=_text("usage_plans_done"))
 USAGE_RESOURCE: Final = _text("usage_resource")
 WORKING_MEMORY_BOTH: Final = _text("working_memory_both")
 WORKING_MEMORY_CHANGED: Final = _text("working_memory_changed")

@@ -3,7 +3,7 @@
 Knows what a thread carries beside its messages. Hints live here and never on a log, since several threads may share one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from memolog.domain.codec import JsonObject, nothing
@@ -16,11 +16,22 @@ class Hints:
     """What the observer last said about where a thread stands."""
 
     current_task: str | None = None
+    """None: nothing was said about it. Empty: nothing is left to do. The hints of a thread are never empty."""
     suggested_response: str | None = None
     title: str | None = None
     at: datetime | None = None
+    """When what they were drawn from was said: the task if there is one, else the suggested response."""
     last_seq: int = 0
     """The end of the span they were drawn from: the highest wins."""
+
+    def after(self, before: "Hints") -> "Hints":
+        """Return the hints of a span as they hold after those of the spans before it.
+
+        A task that it says nothing about goes on, and is no younger for that; a suggested response does not outlive its span.
+        """
+        if self.current_task is None and before.current_task is not None:
+            return replace(self, current_task=before.current_task, title=self.title or before.title, at=before.at)
+        return replace(self, current_task=self.current_task or None, title=self.title or before.title)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,16 @@
 """Where a thread stands: the task from the last request of the user, a title from the first.
 
-Knows what users said and nothing of what tools answered: no tool's text becomes a task.
+Looks at what users said and not at what tools answered: no tool's text becomes a task. A question that was answered is no task
+any more, nor is a request once the user has confirmed that it is done or said thanks for it.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
+from memolog.domain.message import Message
 from memolog.domain.thread import Hints
 from memolog.extractive.speech import Speech
-from memolog.extractive.stances import is_ask, is_filler, without_request
+from memolog.extractive.stances import confirms, is_ask, is_filler, is_request, without_request
 from memolog.extractive.units import units_of
 from memolog.extractive.words import STOP, words_of
 from memolog.prompt.drafts import HintsDraft
@@ -22,14 +24,35 @@ _TITLE: Final = 60
 _SCANNED: Final = 20_000
 
 
-def hints_of(speeches: Sequence[Speech], known: Hints) -> HintsDraft:
-    """Return the hints that a span gives; None where it gives none."""
+def hints_of(speeches: Sequence[Speech], messages: Sequence[Message], known: Hints) -> HintsDraft:
+    """Return the hints that a span gives; None where it gives none. Speeches name messages by their place, from 1."""
     user = [speech for speech in speeches if speech.is_user]
-    request = next(filter(None, map(_request, reversed(user))), None)
-    return HintsDraft(
-        current_task=one_line(request, _TASK) if request else None,
-        title=None if known.title else _title(user),
-    )
+    asked = next((speech for speech in reversed(user) if _request(speech)), None)
+    task = one_line(_request(asked) or "", _TASK) if asked else known.current_task
+    since = [speech for speech in speeches if asked is None or speech.number > asked.number]
+    title = None if known.title else _title(user)
+    if task and _is_over(task, since, is_old=asked is None):
+        return HintsDraft(current_task="", title=title)
+    if asked is None:
+        return HintsDraft(title=title)
+    return HintsDraft(current_task=task, task_at=messages[asked.number - 1].created_at, title=title)
+
+
+def _is_over(task: str, since: Sequence[Speech], *, is_old: bool) -> bool:
+    """Return whether what was said since then answers a question, or shows that the user has what was asked for.
+
+    A task of an earlier span may have been answered there.
+    """
+    asked = next((unit.text for unit in reversed(units_of(task, fine=False)) if is_ask(unit.text)), None)
+    is_answered = is_old
+    for speech in since:
+        if not speech.is_user and not speech.acts:
+            is_answered = True
+            if asked is not None and not is_request(asked):
+                return True
+        elif speech.is_user and is_answered and (confirms(speech.text) or is_filler(speech.text)):
+            return True
+    return False
 
 
 def _sentences(speech: Speech) -> list[str]:

@@ -85,8 +85,8 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
                 root = len(drafts)
             drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
     if not drafts:
-        return Parsed(nothing=True, hints=hints_of(speeches, given.hints))
-    return Parsed(observations=tuple(drafts), hints=hints_of(speeches, given.hints))
+        return Parsed(nothing=True, hints=hints_of(speeches, live, given.hints))
+    return Parsed(observations=tuple(drafts), hints=hints_of(speeches, live, given.hints))
 
 
 def _speech(number: int, message: Message) -> Speech | None:

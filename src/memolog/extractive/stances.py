@@ -7,7 +7,16 @@ a sentence is taken for a statement.
 import re
 from typing import Final
 
-__all__ = ["category_of", "confirms", "is_about_self", "is_ask", "is_filler", "is_opening", "without_request"]
+__all__ = [
+    "category_of",
+    "confirms",
+    "is_about_self",
+    "is_ask",
+    "is_filler",
+    "is_opening",
+    "is_request",
+    "without_request",
+]
 
 _QUESTION: Final = re.compile(r"[?？؟][\"'”’)\s]*\Z")
 _REQUEST: Final = re.compile(
@@ -84,6 +93,11 @@ _LONGEST_FILLER: Final = 80
 def is_ask(sentence: str) -> bool:
     """Tell whether a sentence asks or requests: it asserts nothing."""
     return bool(_QUESTION.search(sentence) or _REQUEST.match(sentence))
+
+
+def is_request(sentence: str) -> bool:
+    """Tell whether a sentence wants something done, also where it is put as a question."""
+    return bool(_REQUEST.match(sentence))
 
 
 def is_about_self(text: str) -> bool:

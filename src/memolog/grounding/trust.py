@@ -197,6 +197,6 @@ def trusted_after_reflection(hints: Hints, lines: Sequence[Observation], previou
 
 def _trusted(hint: str | None, voices: Voices) -> str | None:
     # An identifier that a tool named may well be part of a task; a way to act on it may not.
-    if not hint or voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, _POINTING):
+    if hint and (voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, _POINTING)):
         return None
     return hint

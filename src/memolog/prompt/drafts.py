@@ -38,6 +38,9 @@ class HintsDraft:
     """Where the thread stands, as a reply says; None where it says nothing."""
 
     current_task: str | None = None
+    """Empty where the reply says that there is none any more."""
+    task_at: datetime | None = None
+    """When the task was said, where it comes from one message."""
     suggested_response: str | None = None
     title: str | None = None
     working_memory: str | None = None

@@ -166,6 +166,7 @@ _ONE_WORD: Final = re.compile(
     r"\W*(?:none|null|nil|n/?a|n\.a\.|nothing|nichts|rien|nada|ничего|无|没有|なし)\W*", re.IGNORECASE
 )
 _EMPTY_HINT: Final = re.compile(r"\W*(?:none|n/?a|nothing|null|unchanged|no change|keine?|无|なし)?\W*", re.IGNORECASE)
+_NO_TASK: Final = re.compile(r"\W*(?:none|n/?a|nothing(?: left)?(?: to do)?|null|keine?|无|なし)\W*", re.IGNORECASE)
 _ON_TRACK: Final = re.compile(r"\W*(?:no|none|n/?a|on[ -]track|not? off[ -]track|nothing|nein)?\W*", re.IGNORECASE)
 _LONGEST_NOTHING: Final = 120
 _MOST_HINT: Final = 2_000
@@ -180,6 +181,9 @@ def _is_nothing(body: str) -> bool:
 
 def _hints(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
     task = _hint(texts.get("current-task"), notes)
+    if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
+        # Said in words, it ends the task before; silence does not.
+        task = ""
     response = _hint(texts.get("suggested-response"), notes)
     title = _hint(texts.get("thread-title"), notes)
     title = cut(re.sub(r"\s+", " ", title or "").strip("\"'“”*#` "), _MOST_TITLE) or None

@@ -68,8 +68,10 @@ def joined(answers: Sequence[Parsed]) -> Parsed:
             for draft in answer.observations
         ]
         notes.take(answer.faults)
+        told = hints if answer.hints.current_task is None else answer.hints
         hints = HintsDraft(
-            current_task=answer.hints.current_task or hints.current_task,
+            current_task=told.current_task,
+            task_at=told.task_at,
             suggested_response=answer.hints.suggested_response,
             title=answer.hints.title or hints.title,
         )

@@ -11,11 +11,13 @@ from datetime import datetime
 from memolog.config import Config
 from memolog.context import Context, GroupView, OtherThread, View, build, closed_cuts, is_compacted, working_memory_text
 from memolog.context.bare import bare
+from memolog.context.dates import local, shifted
+from memolog.context.edge import PASSED_DAYS
 from memolog.context.passages import Passage, passage_texts
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
 from memolog.domain.message import Message, NewMessage
-from memolog.domain.observation import Span
+from memolog.domain.observation import Observation, Span
 from memolog.domain.once import each_once
 from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
@@ -42,6 +44,8 @@ class Shown:
     ephemeral: tuple[NewMessage, ...] = ()
     zone: str | None = None
     task_lines: tuple[str, ...] = ()
+    plans: tuple[Observation, ...] = ()
+    """What was planned for the last days, without word of how it went."""
     passages: tuple[Passage, ...] = ()
     """What was found among earlier messages for the newest one."""
     repeated_tokens: int | None = None
@@ -95,16 +99,19 @@ class Contexts:
         config = shown.config
         tail = tuple(message for message in snapshot.tail if message.state == "live")
         groups, cursor = (snapshot.groups, snapshot.cursor) if config.observe else ((), 0)
+        before = snapshot.covered_at
         if not config.observe:
-            tail = _newest(tail, config.last_messages)
+            read, tail = tail, _newest(tail, config.last_messages)
+            before = read[-len(tail) - 1].created_at if len(tail) < len(read) else None
         others: tuple[OtherTail, ...] = ()
         if config.observe and snapshot.others:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
             others = await self._store.logs.others(*where, snapshot.ends)
         repeated = snapshot.repeated if config.observe else ()
-        shown = replace(shown, task_lines=await self._task_lines(shown, snapshot))
+        plans = await self._plans(shown, snapshot) if config.observe else ()
+        shown = replace(shown, task_lines=await self._task_lines(shown, snapshot), plans=plans)
         view = self._view(
-            shown, snapshot, groups, cursor, tail, repeated, others, snapshot.thread.hints, snapshot.facts
+            shown, snapshot, groups, cursor, tail, before, repeated, others, snapshot.thread.hints, snapshot.facts
         )
         context = build(view)
         if shown.window is not None and view.limit is None and context.tokens.total > shown.window:
@@ -121,6 +128,7 @@ class Contexts:
         groups: Sequence[GroupRow],
         cursor: int,
         tail: tuple[Message, ...],
+        before: datetime | None,
         repeated: tuple[Message, ...],
         others: tuple[OtherTail, ...],
         hints: Hints,
@@ -136,6 +144,7 @@ class Contexts:
             cursor=cursor,
             alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
             tail=tail,
+            before=before,
             repeated=repeated,
             repeated_tokens=shown.config.repeated_tokens if shown.repeated_tokens is None else shown.repeated_tokens,
             hints=hints,
@@ -144,6 +153,7 @@ class Contexts:
                 for o in others
             ),
             task_lines=shown.task_lines,
+            plans=tuple((plan.about, plan.text) for plan in shown.plans if plan.about),
             working_memory=working_memory_text(facts.before),
             working_memory_now=working_memory_text(facts.now),
             assume_done=shown.config.assume_done,
@@ -168,6 +178,10 @@ class Contexts:
             return ()
         tasks = await self._store.task_ready.edge(snapshot.resource, snapshot.thread.id, now=shown.now)
         return edge_lines(tasks, now=shown.now, budget=shown.config.task_tokens, count=self._counter.count)
+
+    async def _plans(self, shown: Shown, snapshot: Snapshot) -> tuple[Observation, ...]:
+        today = local(shown.now, shown.zone).date()
+        return await self._store.logs.plans(snapshot, since=shifted(today, -PASSED_DAYS), before=today)
 
     def without_store(self, shown: Shown, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
         """Return a context of what is known without the database: what was read and saved last, and what is not yet."""
@@ -197,11 +211,13 @@ class Contexts:
             cursor=snapshot.cursor if snapshot else 0,
             alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
             tail=known + fresh,
+            before=snapshot.covered_at if snapshot and shown.config.observe else None,
             repeated=snapshot.repeated if snapshot and goes_on(known + fresh) else (),
             repeated_tokens=shown.config.repeated_tokens,
             hints=snapshot.thread.hints if snapshot else Hints(),
             working_memory=working_memory_text(snapshot.facts.before) if snapshot else None,
             working_memory_now=working_memory_text(snapshot.facts.now) if snapshot else None,
+            assume_done=shown.config.assume_done,
             ephemeral=shown.ephemeral,
             instructions=self._instructions,
             limit=shown.limit,
@@ -257,21 +273,31 @@ class Contexts:
         ]
         hints = Hints()
         if record["hinted"]:
-            hints = await self._store.logs.hints_of(snapshot.log.pk, snapshot.thread.pk, record["hinted"])
+            where = snapshot.log.pk, snapshot.thread.pk, record["hinted"]
+            hints = await self._store.logs.hints_of(*where, generation=record["generation"])
         facts = await self._facts(resource, thread, record.get("working_memory", {}))
         shown = Shown(
             snapshot=snapshot,
-            config=config.with_overrides({"recall.tokens": record.get("recall_tokens", config.recall.tokens)}),
+            config=config.with_overrides(
+                {
+                    "recall.tokens": record.get("recall_tokens", config.recall.tokens),
+                    "assume_done": record.get("assume_done", config.assume_done),
+                }
+            ),
             limit=record["limit"],
             unseen_from=record.get("unseen"),
             now=datetime.fromisoformat(record["now"]),
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
+            plans=await self._store.logs.lines_by_id(snapshot.log.pk, record.get("plans", ())),
             passages=await read_passages(self._store, resource, record),
             repeated_tokens=record.get("repeated_tokens"),
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
         )
-        view = self._view(shown, snapshot, groups, record["cursor"], tail, tuple(repeated), tuple(others), hints, facts)
+        before = datetime.fromisoformat(record["before"]) if record.get("before") else None
+        view = self._view(
+            shown, snapshot, groups, record["cursor"], tail, before, tuple(repeated), tuple(others), hints, facts
+        )
         return build(view)
 
     async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
@@ -334,6 +360,7 @@ def _record(
         "cursor": view.cursor,
         "first": view.tail[0].seq if view.tail else 0,
         "last": view.tail[-1].seq if view.tail else 0,
+        "before": view.before.isoformat() if view.before else None,
         "compacted": [message.seq for message in view.tail if message.level and is_compacted(message)],
         "repeated": [message.seq for message in view.repeated],
         "repeated_tokens": view.repeated_tokens,
@@ -356,6 +383,8 @@ def _record(
         "recall_tokens": shown.config.recall.tokens,
         "ephemeral": len(shown.ephemeral),
         "ephemeral_tokens": sum(count_message(message, view.counter) for message in shown.ephemeral),
+        "plans": [plan.id for plan in shown.plans],
+        "assume_done": view.assume_done,
         "recalled": [[p.messages[0].thread, p.hit, *(m.seq for m in p.messages)] for p in shown.passages],
         "recalled_at": [[p.places.get(m.seq) for m in p.messages] for p in shown.passages],
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],

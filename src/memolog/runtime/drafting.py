@@ -36,7 +36,8 @@ def draft_hints(
 ) -> tuple[Hints, tuple[str, ...]]:
     """Return the hints of a group, and what was wrong with those of the answer.
 
-    They are what the answer says, as far as people or the model said it too, and what is known where it says nothing.
+    They are what the answer says, as far as people or the model said it too. What holds where it says nothing is known when the
+    group is activated: by then, groups before it that were made at the same time have been.
     """
     said = Hints(
         current_task=_redacted(new.current_task, redactor),
@@ -44,8 +45,8 @@ def draft_hints(
         title=_redacted(new.title, redactor),
     )
     kept = trusted_hints(said, messages, old, foreign=foreign)
-    hints = replace(kept, current_task=kept.current_task or old.current_task, title=kept.title or old.title)
-    return hints, () if kept == said else ("untrusted_hint",)
+    at = new.task_at if kept.current_task and new.task_at else messages[-1].created_at if messages else None
+    return replace(kept, at=at), () if kept == said else ("untrusted_hint",)
 
 
 def reflected_hints(
@@ -63,7 +64,7 @@ def reflected_hints(
     wrong = () if kept == said else ("untrusted_hint",)
     new = replace(
         old,
-        current_task=kept.current_task or old.current_task,
+        current_task=old.current_task if kept.current_task is None else kept.current_task or None,
         suggested_response=kept.suggested_response or old.suggested_response,
     )
     return (None if new == old else new), wrong

@@ -271,8 +271,8 @@ class Thinking:
             group=group,
             observations=judged.observations,
             proposal=proposal,
-            # A hint is as old as what it was drawn from, however long the group waits to be activated.
-            hints=replace(hints, at=task.messages[-1].created_at) if hints and task.messages else hints,
+            # As old as what they were drawn from, however long the group waits to be activated.
+            hints=hints,
             tokens=sum(observation.tokens for observation in judged.observations),
             model=mind.name,
             prompt_version=answer.prompt.version,

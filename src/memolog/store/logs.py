@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from memolog.domain.clock import Clock
-from memolog.domain.codec import decode, dumps, loads, pack
+from memolog.domain.codec import decode, dumps, encode, loads, pack, unpack
 from memolog.domain.errors import Conflict, InputError, ThreadNotFound
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Generation, Observation, Scope
@@ -22,9 +22,9 @@ from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
-from memolog.store.lines import reading_lines, reading_observations
+from memolog.store.lines import reading_lines, reading_lines_by_id, reading_observations, reading_plans
 from memolog.store.other_tails import OtherTail, reading_others
-from memolog.store.recent import Recent
+from memolog.store.recent import Plans, Recent
 from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, Snapshot, completing_log, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
@@ -97,6 +97,33 @@ class Logs:
         """Return the observations of some groups as far as a text of them shows."""
         return await self._engine.read(lambda: reading_lines(log_pk, groups))
 
+    async def plans(self, snapshot: Snapshot, *, since: date, before: date) -> tuple[Observation, ...]:
+        """Return what was planned for one of these days and of which no later line says how it went.
+
+        What was read is kept until the log or the date changes.
+        """
+        log = snapshot.log
+        if not snapshot.groups:
+            return ()
+        known = self._recent.plans.get(log.id)
+        if known and (known.version, known.generation, known.before) == (log.version, log.generation, before):
+            return known.lines
+        reading = partial(
+            reading_plans,
+            log.pk,
+            log.generation,
+            entries=snapshot.groups[-1].position,
+            since=since,
+            before=before,
+        )
+        lines = await self._engine.read(reading)
+        self._recent.plans.put(log.id, Plans(log.version, log.generation, before, lines))
+        return lines
+
+    async def lines_by_id(self, log_pk: int, ids: Sequence[str]) -> tuple[Observation, ...]:
+        """Return some lines of a log, in this order, without those that were deleted."""
+        return await self._engine.read(lambda: reading_lines_by_id(log_pk, ids)) if ids else ()
+
     async def groups_at(self, log_pk: int, generation: int, *, entries: int) -> tuple[GroupRow, ...]:
         """Return the first groups of a generation, as many as a run or a context was shown."""
 
@@ -155,10 +182,18 @@ class Logs:
             lambda: reading_others(resource, log_pk, thread_pk, ends, threads=threads, newest=newest)
         )
 
-    async def hints_of(self, log_pk: int, thread_pk: int, last_seq: int) -> Hints:
-        """Return the hints that the group with this end brought to its thread."""
+    async def hints_of(self, log_pk: int, thread_pk: int, last_seq: int, *, generation: int | None = None) -> Hints:
+        """Return the hints that the group with this end brought to its thread.
+
+        With a generation, as its reflections have changed them.
+        """
 
         def script() -> Script[Hints]:
+            if generation is not None:
+                rows = yield q.reflected_hints(log_pk=log_pk, generation=generation, thread_pk=thread_pk)
+                changed = (decode(Hints, loads(row[0])) for row in rows)
+                if found := next((hints for hints in changed if hints.last_seq == last_seq), None):
+                    return found
             rows = yield q.hints_of(log_pk=log_pk, thread_pk=thread_pk, last_seq=last_seq)
             if not rows or rows[0][0] is None:
                 return Hints()
@@ -323,17 +358,36 @@ def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, 
         raise Conflict("The group does not continue the cursor.", then="Decide again.")
     yield q.add_entry(log_pk=log_pk, generation=generation, position=position, group_pk=group_pk, now=at)
     hints = decode(Hints, loads(hints_text)) if hints_text else None
-    if hints is not None:
-        yield q.apply_hints(
-            thread_pk=thread_pk,
-            current_task=pack(hints.current_task),
-            suggested_response=pack(hints.suggested_response),
-            title=pack(hints.title),
-            now=at if hints.at is None else to_micros(hints.at),
-            last_seq=last_seq,
-        )
+    if hints_text and hints is not None:
+        hints = yield from _apply_hints(group_pk, thread_pk, last_seq, hints_text, hints, at)
     document = yield from applying(log_pk, thread_pk, hints_text, at)
     return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints, document=document)
+
+
+def _apply_hints(group_pk: int, thread_pk: int, last_seq: int, hints_text: str, hints: Hints, at: int) -> Script[Hints]:
+    """Let the hints of a group hold for its thread, after those before it; return them.
+
+    The group keeps them as they came to hold, so that what a context showed can be shown again.
+    """
+    task, response, title, hinted_at, hinted_seq = (yield q.hints_of_thread(thread_pk=thread_pk))[0]
+    before = Hints(
+        current_task=unpack(task),
+        suggested_response=unpack(response),
+        title=unpack(title),
+        at=None if hinted_at is None else from_micros(hinted_at),
+        last_seq=hinted_seq,
+    )
+    hints = replace(hints, at=hints.at or from_micros(at)).after(before)
+    yield q.set_group_hints(group_pk=group_pk, hints=dumps({**loads(hints_text), **encode(hints)}))
+    yield q.apply_hints(
+        thread_pk=thread_pk,
+        current_task=pack(hints.current_task),
+        suggested_response=pack(hints.suggested_response),
+        title=pack(hints.title),
+        now=None if hints.at is None else to_micros(hints.at),
+        last_seq=last_seq,
+    )
+    return hints
 
 
 def new_generation(

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from datetime import date
 from threading import Lock
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from memolog.domain.message import Message
+from memolog.domain.observation import Observation
 from memolog.store.log_rows import GroupRow, LogHead, group_row
 from memolog.store.rows import message_from_row
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Known", "Recent", "Tail", "reading_groups", "reading_tail"]
+__all__ = ["Known", "Plans", "Recent", "Tail", "reading_groups", "reading_tail"]
 
 messages = load_queries("messages")
 logs = load_queries("logs")
@@ -61,11 +63,21 @@ class _Groups(NamedTuple):
     groups: tuple[GroupRow, ...]
 
 
+class Plans(NamedTuple):
+    """What was planned for the days before one, and came to nothing known, as of one version of a log."""
+
+    version: int
+    generation: int
+    before: date
+    lines: tuple[Observation, ...]
+
+
 class Recent:
-    """The latest tails, by log and thread, and the groups of the latest logs."""
+    """The latest tails, by log and thread, and the groups and the passed plans of the latest logs."""
 
     def __init__(self) -> None:
         self.tails = _Latest[tuple[object, ...], Known](_TAILS)
+        self.plans = _Latest[str, Plans](_LOGS)
         self._groups = _Latest[str, _Groups](_LOGS)
         self._made = _Latest[str, Mapping[Row, GroupRow]](_LOGS)
 

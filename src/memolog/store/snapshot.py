@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from memolog.domain.codec import loads, unpack
@@ -57,8 +58,8 @@ messages = load_queries("messages")
 
 # More of other threads' rows than this are left for the next decision: they are observed oldest first anyway.
 OTHER_ROWS = 4_000
-# Where a thread stands in a log that knows nothing of it yet, and its alias there.
-_NO_CURSOR = 0, 1
+# Where a thread stands in a log that knows nothing of it yet, its alias there, and no time of a last message.
+_NO_CURSOR = 0, 1, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,8 @@ class Snapshot:
     alias: int
     tail: tuple[Message, ...]
     """Every row after the cursor, tombstones too."""
+    covered_at: datetime | None
+    """When the message at the cursor was said."""
     repeated: tuple[Message, ...]
     """What the user said last, where the log covers it but not all that followed: the model goes on from it."""
     groups: tuple[GroupRow, ...]
@@ -111,7 +114,7 @@ def reading_snapshot(
     rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
     log = log_head(rows[0]) if rows else no_log(now)
     cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
-    cursor, alias = cursors[0] if cursors else _NO_CURSOR
+    cursor, alias, covered_at = cursors[0] if cursors else _NO_CURSOR
     # Who keeps no log is shown the newest messages, whether or not a log that was kept before covers them.
     start = cursor if newest is None else max(0, head.last_seq - newest)
     known = recent.tails.get(_tail_key(log, head)) or {}
@@ -133,6 +136,7 @@ def reading_snapshot(
         cursor=cursor,
         alias=alias,
         tail=tail,
+        covered_at=moment(covered_at),
         repeated=repeated,
         groups=groups,
         buffered=tuple(map(buffered_row, buffered)),

@@ -23,7 +23,10 @@ FROM threads t LEFT JOIN task_books b ON b.resource = t.resource
 WHERE t.resource = :resource AND t.id = :thread
 
 -- get_cursor --
-SELECT seq, alias FROM cursors WHERE log_pk = :log_pk AND thread_pk = :thread_pk
+-- With the time of the last message that the log covers.
+SELECT c.seq, c.alias, m.created_at
+FROM cursors c LEFT JOIN messages m ON m.thread_pk = c.thread_pk AND m.seq = c.seq
+WHERE c.log_pk = :log_pk AND c.thread_pk = :thread_pk
 
 -- create_cursor --
 -- The alias is the next number of the log: short, and stable for as long as the log lives.
@@ -120,6 +123,12 @@ SELECT COALESCE(MAX(position), 0) FROM log_entries WHERE log_pk = :log_pk AND ge
 INSERT INTO log_entries (log_pk, generation, position, group_pk, added_at)
 VALUES (:log_pk, :generation, :position, :group_pk, :now)
 
+-- hints_of_thread --
+SELECT current_task, suggested_response, hinted_title, hinted_at, hinted_seq FROM threads WHERE pk = :thread_pk
+
+-- set_group_hints --
+UPDATE groups SET hints = :hints WHERE pk = :group_pk
+
 -- apply_hints --
 -- The highest span wins, in whatever order groups are activated.
 UPDATE threads SET
@@ -151,6 +160,37 @@ SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.
 FROM observations o JOIN groups g ON g.pk = o.group_pk
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 ORDER BY g.pk, o.ordinal
+
+-- lines_about --
+-- The lines of a log that speak of one of these days, the latest day first.
+SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+FROM log_entries e
+JOIN groups g ON g.pk = e.group_pk
+JOIN observations o ON o.group_pk = g.pk AND o.about IS NOT NULL
+WHERE e.log_pk = :log_pk AND e.generation = :generation AND e.position <= :entries
+  AND o.about >= :since AND o.about < :before AND o.state = 'active'
+ORDER BY o.about DESC, o.pk DESC
+LIMIT :limit
+
+-- lines_since --
+-- What may say how a plan went on: the newest lines of a log that are done or speak of a day, said since then.
+SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+FROM log_entries e
+JOIN groups g ON g.pk = e.group_pk
+JOIN observations o ON o.group_pk = g.pk
+WHERE e.log_pk = :log_pk AND e.generation = :generation AND e.position <= :entries
+  AND COALESCE(g.last_at, :since) >= :since AND COALESCE(o.said_at, :since) >= :since
+  AND (o.priority = 'done' OR o.about IS NOT NULL) AND o.state = 'active'
+ORDER BY e.position DESC, o.ordinal DESC
+LIMIT :limit
+
+-- lines_by_id --
+SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+FROM observations o JOIN groups g ON g.pk = o.group_pk
+WHERE g.log_pk = :log_pk AND o.id IN (:ids[])
 
 -- observation_sources --
 SELECT o.id, t.id, s.first_seq, s.last_seq
@@ -340,6 +380,15 @@ WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 -- hints_of --
 SELECT hints, activated_at FROM groups
 WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND last_seq = :last_seq AND kind = 'observer' AND state <> 'void'
+
+-- reflected_hints --
+-- What the reflections of a generation of a thread's own log said about where the thread stands, the newest first.
+SELECT g.hints FROM log_entries e
+JOIN logs l ON l.pk = e.log_pk
+JOIN groups g ON g.pk = e.group_pk
+WHERE e.log_pk = :log_pk AND e.generation = :generation AND l.thread_pk = :thread_pk
+  AND g.kind = 'reflection' AND g.hints IS NOT NULL
+ORDER BY e.position DESC
 
 -- alias_of --
 SELECT c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk

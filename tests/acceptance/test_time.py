@@ -1,0 +1,341 @@
+"""What a context says about time: when messages were said, plans whose date has passed, and how old a hint is."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
+from memolog.context import Context
+from memolog.runtime.memory import Memory
+from memolog.testing import ScriptedModel
+
+RESOURCE, THREAD = "alice", "t1"
+CONFIG = Config(observation=ObservationConfig(buffer_tokens=False), activate_after_idle=False)
+
+Open = Callable[..., Memory]
+
+
+@pytest.fixture
+async def opened(address: str, clock: FakeClock) -> AsyncIterator[Open]:
+    """Return a function that opens a memory on each engine in turn."""
+    memories: list[Memory] = []
+
+    def begin(config: Config = CONFIG, model: Any = None) -> Memory:
+        memories.append(Memory(address, model=model or ScriptedModel(), clock=clock, config=config))
+        return memories[-1]
+
+    yield begin
+    for memory in memories:
+        await memory.aclose()
+
+
+async def say(memory: Memory, text: str, answer: str = "ok", thread: str = THREAD, zone: str | None = None) -> Context:
+    """Hold one turn."""
+    async with memory.turn(thread, RESOURCE, zone=zone) as turn:
+        context = await turn.prepare(UserMessage(text))
+        await turn.record(AssistantMessage(answer))
+    return context
+
+
+async def check_seen(memory: Memory, context: Context, number: int, thread: str = THREAD) -> None:
+    """Compare a context with what is built again from its record."""
+    assert (await memory.seen(thread, RESOURCE, number)).render() == context.render()
+
+
+async def stored(memory: Memory) -> Any:
+    """Return the rows of the thread."""
+    return await (await memory.open()).store.messages.after(RESOURCE, THREAD, 0)
+
+
+def edge_of(context: Context, name: str) -> str:
+    """Return the text of a block of the edge, or nothing."""
+    return next((block.text for block in context.edge if block.name == name), "")
+
+
+def observed(*lines: str, **hints: str) -> str:
+    """Return the answer of an observer."""
+    told = "".join(f"\n<{name.replace('_', '-')}>{text}</{name.replace('_', '-')}>" for name, text in hints.items())
+    return "<observations>\n" + "\n".join(lines) + "\n</observations>" + told
+
+
+# ---------------------------------------------------------------- when things were said
+
+
+async def test_the_tail_says_when_things_were_said(opened: Open, clock: FakeClock) -> None:
+    """A gap is marked once, contexts go on extending each other, and nothing of it is stored or observed."""
+    model = ScriptedModel()
+    memory = opened(model=model)
+    contexts = [await say(memory, "I fly to Porto tomorrow", zone="Europe/Berlin")]
+    clock.advance(minutes=59)
+    contexts.append(await say(memory, "Which gate?"))
+    clock.advance(days=24)
+    contexts.append(await say(memory, "I am back", zone="Europe/Berlin"))
+    clock.advance(minutes=1)
+    contexts.append(await say(memory, "And tired"))
+    for number, (earlier, later) in enumerate(pairwise(contexts), start=1):
+        assert later.render_without_edge().startswith(earlier.render_without_edge())
+        await check_seen(memory, earlier, number)
+    mark = "[3 weeks later: Tuesday 2026-04-07, 11:59]"
+    assert [message.text for message in contexts[-1].tail] == [
+        *("I fly to Porto tomorrow", "ok", "Which gate?", "ok"),
+        *(mark, "I am back", "ok", "And tired"),
+    ]
+    await memory.observe(THREAD, RESOURCE)
+    page = await stored(memory)
+    assert not any("later:" in message.text for message in page)
+    assert not any("later:" in request.text for request in model.requests)
+
+
+async def test_a_gap_between_the_log_and_the_tail_is_marked(opened: Open, clock: FakeClock) -> None:
+    """Also where the message before the gap is in the log alone; a restart changes nothing."""
+    memory = opened()
+    await say(memory, "The port is 8080")
+    await memory.observe(THREAD, RESOURCE)
+    clock.advance(hours=5)
+    first = await say(memory, "Which port?")
+    assert [message.text for message in first.tail] == ["[5 hours later: Saturday 2026-03-14, 14:00]", "Which port?"]
+    clock.advance(minutes=5)
+    second = await say(memory, "Sure?")
+    assert second.render_without_edge().startswith(first.render_without_edge())
+    await check_seen(memory, first, 2)
+    await check_seen(memory, second, 3)
+
+
+async def test_a_tool_that_takes_hours_keeps_its_place(opened: Open, clock: FakeClock) -> None:
+    """Call and result stay together, and nothing stands between the result and the model's answer."""
+    memory = opened()
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("Train it"))
+        await turn.record(AssistantMessage((ToolCallPart(id="c1", name="train"),)))
+        clock.advance(hours=7)
+        context = await turn.prepare(ToolMessage("c1", "accuracy 0.9", name="train"))
+        assert [message.role for message in context.tail] == ["user", "assistant", "tool"]
+        await turn.record(AssistantMessage("It reached 0.9"))
+    context = await say(memory, "Good")
+    assert [message.role for message in context.tail] == ["user", "assistant", "tool", "assistant", "user", "user"]
+    assert context.tail[4].text == "[7 hours later: Saturday 2026-03-14, 16:00]"
+
+
+async def test_without_a_log_the_newest_messages_are_dated_too(opened: Open, clock: FakeClock) -> None:
+    """The message before the first that is shown counts."""
+    memory = opened(replace(CONFIG, observe=False, last_messages=2))
+    await say(memory, "one")
+    clock.advance(hours=3)
+    await say(memory, "two", answer="second")
+    context = await say(memory, "three")
+    assert [message.text for message in context.tail] == ["second", "three"]
+    clock.advance(hours=3)
+    await memory.settled()
+    context = await say(memory, "four", answer="")
+    assert [message.text for message in context.tail] == ["ok", "[3 hours later: Saturday 2026-03-14, 15:00]", "four"]
+
+
+# ---------------------------------------------------------------- plans whose date has passed
+
+PLANS = (
+    "* 🔴 (09:00) User will move from Express to Fastify on Monday (meaning 2026-03-16) [1]",
+    "* 🔴 (09:00) User has a dentist appointment on Tuesday (meaning 2026-03-17) [1]",
+    "* 🔴 (09:00) User will call the bank on Wednesday (meaning 2026-03-18) [1]",
+    "* 🟡 (09:00) User asked whether the shop opens on Monday (meaning 2026-03-16) [1]",
+    "* 🔴 (09:00) User was in Rome last week (meaning 2026-03-07) [1]",
+)
+SAID = (
+    "I will move from Express to Fastify on Monday. I have a dentist appointment on Tuesday. I will call the bank on"
+    " Wednesday. Does the shop open on Monday? I was in Rome last week."
+)
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+async def test_plans_are_told_once_their_date_has_passed(opened: Open, clock: FakeClock, scope: Any) -> None:
+    """Not before, not when an entry says that they are done or were moved, and not for ever."""
+    done = observed(
+        "* ✅ (10:00) Move from Express to Fastify finished; user confirmed [1]",
+        "* 🔴 (10:00) User's dentist appointment was moved from Tuesday to Friday (meaning 2026-03-27) [2]",
+    )
+    memory = opened(replace(CONFIG, scope=scope), ScriptedModel([observed(*PLANS), done]))
+    await say(memory, SAID)
+    await memory.observe(THREAD, RESOURCE)
+    assert edge_of(await say(memory, "hello"), "plans") == ""
+    clock.advance(days=4)
+    context = await say(memory, "What is left?")
+    assert edge_of(context, "plans") == (
+        "<plans>\n"
+        "* 2026-03-17 (date has passed; not known to be done): User has a dentist appointment on Tuesday\n"
+        "* 2026-03-16 (date has passed; not known to be done): User will move from Express to Fastify on Monday\n"
+        "</plans>"
+    )
+    assert "even when its date has passed" in context.system
+    again = await say(memory, "Fastify is done: the move from Express works", "Then the dentist was moved to Friday.")
+    assert again.render_without_edge().startswith(context.render_without_edge())
+    await memory.observe(THREAD, RESOURCE)
+    clock.advance(days=1)
+    later = await say(memory, "And now?")
+    assert edge_of(later, "plans") == (
+        "<plans>\n* 2026-03-18 (date has passed; not known to be done): User will call the bank on Wednesday\n</plans>"
+    )
+    clock.advance(days=8)
+    assert "bank" not in edge_of(await say(memory, "Next week?"), "plans")
+    await check_seen(memory, context, 3)
+    await check_seen(memory, later, 5)
+
+
+async def test_plans_taken_as_done_are_told_so(opened: Open, clock: FakeClock) -> None:
+    """With `assume_done` prefix and edge say the same; what was seen stays as it was when the setting changes."""
+    memory = opened(replace(CONFIG, assume_done=True), ScriptedModel([observed(*PLANS)]))
+    await say(memory, SAID)
+    await memory.observe(THREAD, RESOURCE)
+    clock.advance(days=3)
+    context = await say(memory, "What is left?")
+    assert edge_of(context, "plans") == (
+        "<plans>\n* 2026-03-16 (date has passed; taken as done): User will move from Express to Fastify on Monday\n</plans>"
+    )
+    assert "is taken as done, unless an entry says otherwise" in context.system
+    assert "is not done until" not in context.system
+
+
+async def test_a_forgotten_plan_is_not_told(opened: Open, clock: FakeClock) -> None:
+    """What was known of it goes with the message."""
+    memory = opened(model=ScriptedModel([observed(*PLANS)]))
+    await say(memory, SAID)
+    await memory.observe(THREAD, RESOURCE)
+    clock.advance(days=3)
+    assert "Fastify" in edge_of(await say(memory, "What is left?"), "plans")
+    message = (await stored(memory))[0]
+    await memory.forget(RESOURCE, message=message.id, thread=THREAD)
+    context = await say(memory, "What is left?")
+    assert edge_of(context, "plans") == ""
+    assert "Fastify" not in (await memory.seen(THREAD, RESOURCE, 2)).render()
+
+
+async def test_the_embedded_observer_finds_plans(opened: Open, clock: FakeClock) -> None:
+    """Without a model, too."""
+    memory = opened(model="extractive")
+    await say(memory, "I will present the budget to the board tomorrow.")
+    await memory.observe(THREAD, RESOURCE)
+    clock.advance(days=3)
+    assert "2026-03-15 (date has passed; not known to be done)" in edge_of(await say(memory, "Hello"), "plans")
+
+
+# ---------------------------------------------------------------- where the work stands
+
+
+async def hints_of(memory: Memory) -> Any:
+    """Return what is known about where the thread stands."""
+    return (await (await memory.open()).store.threads.get(RESOURCE, THREAD)).hints
+
+
+async def step(memory: Memory) -> Context:
+    """Return the context of a step in which no user says anything: the model goes on from its own words."""
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        return await turn.prepare()
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+async def test_of_several_groups_the_newest_task_holds(opened: Open, clock: FakeClock, scope: Any) -> None:
+    """A group that says nothing about the task brings no older one back, and makes the task no younger."""
+    line = "* 🟡 (09:00) User talked [1]"
+    answers = [
+        observed(line, current_task="Sort the old letters", thread_title="Letters"),
+        observed(line, current_task="Paint the boat", suggested_response="Ask for the colour"),
+        observed(line),
+    ]
+    memory = opened(replace(CONFIG, scope=scope), ScriptedModel(answers))
+    await say(memory, "Sort the old letters")
+    await memory.observe(THREAD, RESOURCE)
+    assert (await hints_of(memory)).current_task == "Sort the old letters"
+    clock.advance(minutes=10)
+    await say(memory, "Paint the boat", "Which colour?")
+    said = clock.now()
+    await memory.buffer(THREAD, RESOURCE)
+    await memory.settled()
+    clock.advance(minutes=20)
+    await say(memory, "It is a fine day", "Indeed")
+    await memory.buffer(THREAD, RESOURCE)
+    await memory.settled()
+    clock.advance(hours=5)
+    await memory.activate(THREAD, RESOURCE)
+    hints = await hints_of(memory)
+    assert (hints.current_task, hints.suggested_response, hints.title) == ("Paint the boat", None, "Letters")
+    assert (hints.at, hints.last_seq) == (said, 6)
+    context = await step(memory)
+    assert edge_of(context, "hints") == '<current-task said="5 hours ago">\nPaint the boat\n</current-task>'
+    await check_seen(memory, context, 4)
+
+
+async def test_a_new_request_outranks_an_older_hint(opened: Open, clock: FakeClock) -> None:
+    """What was the task before is called so."""
+    told = observed(
+        "* 🟡 (09:00) User talked [1]", current_task="Paint the boat", suggested_response="Ask for the colour"
+    )
+    memory = opened(model=ScriptedModel([told]))
+    await say(memory, "Paint the boat", "Which colour?")
+    await memory.observe(THREAD, RESOURCE)
+    clock.advance(minutes=30)
+    assert edge_of(await step(memory), "hints").startswith('<current-task said="30 minutes ago">\nPaint the boat\n')
+    context = await say(memory, "Forget it. Fix the roof instead.")
+    assert edge_of(context, "hints") == (
+        '<earlier-task said="30 minutes ago">\nPaint the boat\n</earlier-task>\n'
+        '<earlier-suggestion said="30 minutes ago">\nAsk for the colour\n</earlier-suggestion>'
+    )
+    assert context.note is not None
+    assert "not from the user" in context.note.text
+    await check_seen(memory, context, 3)
+
+
+async def test_a_task_that_is_done_is_no_hint_any_more(opened: Open) -> None:
+    """An observer ends it in words; silence does not end it."""
+    line = "* 🟡 (09:00) User talked [1]"
+    answers = [observed(line, current_task="Paint the boat"), observed(line), observed(line, current_task="None.")]
+    memory = opened(model=ScriptedModel(answers))
+    for expected in ("Paint the boat", "Paint the boat", None):
+        await say(memory, "Paint the boat")
+        await memory.observe(THREAD, RESOURCE)
+        assert (await hints_of(memory)).current_task == expected
+    context = await step(memory)
+    assert edge_of(context, "hints") == ""
+    await check_seen(memory, context, 4)
+
+
+async def test_what_a_reflection_said_of_the_task_is_seen_again(opened: Open) -> None:
+    """The context after it shows the new words, the one before it the old ones; both can be built again."""
+    line = "* 🟡 (09:00) User talked about the boat and the roof of the house [1]"
+    reflected = (
+        "<observations>\n* 🟡 (09:00) Talk about the boat [o1]\n</observations>\n<current-task>none</current-task>"
+    )
+    answers = [observed(line, current_task="Talk about the boat"), reflected]
+    config = Config.from_dict(
+        {"observation": {"buffer_tokens": False}, "reflection": {"keep_recent": {"hours": 0, "observations": 0}}}
+    )
+    memory = opened(config, ScriptedModel(answers))
+    await say(memory, "Talk about the boat and the roof of the house")
+    await memory.observe(THREAD, RESOURCE)
+    before = await step(memory)
+    assert "<current-task" in edge_of(before, "hints")
+    await memory.reflect(THREAD, RESOURCE)
+    assert (await hints_of(memory)).current_task is None
+    after = await step(memory)
+    assert edge_of(after, "hints") == ""
+    await check_seen(memory, before, 2)
+    await check_seen(memory, after, 3)
+
+
+async def test_the_embedded_observer_ends_what_was_answered(opened: Open, clock: FakeClock) -> None:
+    """A question that was answered is no task; a request is one until it is confirmed, and as old as its message."""
+    memory = opened(model="extractive")
+    await say(memory, "Which port does the service use?", "It uses port 8080.")
+    await memory.observe(THREAD, RESOURCE)
+    assert (await hints_of(memory)).current_task is None
+    said = clock.now()
+    await say(memory, "Please write tests for the orders endpoint", "I have written three tests.")
+    clock.advance(minutes=30)
+    await say(memory, "The orders endpoint is slow on Mondays.", "That is good to know.")
+    await memory.observe(THREAD, RESOURCE)
+    hints = await hints_of(memory)
+    assert (hints.current_task, hints.at) == ("Please write tests for the orders endpoint", said)
+    await say(memory, "It works now, thanks!", "Glad to hear it.")
+    await memory.observe(THREAD, RESOURCE)
+    assert (await hints_of(memory)).current_task is None
