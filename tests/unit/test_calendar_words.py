@@ -220,7 +220,7 @@ CUT: dict[str, int] = {
 
 @pytest.mark.parametrize("phrase", DATES)
 def test_a_date_is_right_or_none(phrase: str) -> None:
-    """The day that a phrase means, alone and within a sentence; where two are possible, none."""
+    """The day that a phrase means; where two are possible, none."""
     expected = DATES[phrase]
     found = dated(phrase, SAID).about
     assert (found.isoformat() if found else None) == expected

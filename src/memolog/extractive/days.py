@@ -190,6 +190,7 @@ _SENTENCE: Final = re.compile(r"[.;!?\n]")
 _CLAUSE: Final = re.compile(r"[.;:!?,()\n]|\b(?:and|but|because|und|aber|weil)\b", re.IGNORECASE)
 _HALF_A_YEAR: Final = 183
 _LATE_DAYS: Final = 31
+_NEAR: Final = 40
 _LIMIT: Final = re.compile(
     r"\b(?:by|until|till|due(?: on)?|bis(?: zum)?|d['’]ici(?: le| au)?|jusqu['’]au|hasta el|para el|até"
     r"|entro(?: il)?|fino al|tot)(?: the)?\s*\Z",
@@ -322,20 +323,25 @@ def _period(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str
     return None if hit["which2"].lower() in {"past", "this"} else _counted("1", hit["period"], said, step)
 
 
+def _beside(text: str, hit: re.Match[str]) -> tuple[str, str]:
+    """Return what stands just before and just after a match."""
+    return text[max(0, hit.start() - _NEAR) : hit.start()], text[hit.end() : hit.end() + _NEAR]
+
+
 def _month_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
     """Read "June 5th", as it is written in English; elsewhere the number after a month is something else."""
-    name, rest = hit["month"], text[hit.end() :]
+    name, (before, rest) = hit["month"], _beside(text, hit)
     if hit["year"] is None and not hit["th"]:
         if _HOUR.match(rest) or _COUNTED.match(rest) or _YEAR_OF_TWO.match(rest):
             return None
         if name.lower() in {"may", "march", "mar"} and (name[0].islower() or not _AFTER_A_DAY.match(rest)):
             return None
-    return _day_of(MONTHS[name.lower()], int(hit["number"]), hit["year"], _By(said, text[: hit.start()]))
+    return _day_of(MONTHS[name.lower()], int(hit["number"]), hit["year"], _By(said, before))
 
 
 def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
     """Read "28. Juni", "le 1er mars", "3 de mayo de 2026"; the hour may follow: "28. Juni 14 Uhr"."""
-    name, before, rest = hit["month2"], text[: hit.start()], text[hit.end() :]
+    name, (before, rest) = hit["month2"], _beside(text, hit)
     if _LABELLED.search(before) or _AT.search(before):
         return None
     year = hit["year2"]
@@ -366,7 +372,7 @@ class _By(NamedTuple):
 
     def is_limit(self) -> bool:
         """Tell whether the day is the end of a time that is still to come."""
-        return bool(_LIMIT.search(self.before[-20:]))
+        return bool(_LIMIT.search(self.before))
 
 
 def _day_of(month: int, number: int, year: str | None, by: _By) -> tuple[date, str] | None:

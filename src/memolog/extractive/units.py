@@ -74,6 +74,7 @@ _PARTS: Final = (
         "P. S.",
     ),
 )
+_LONGEST_PART: Final = 3
 _PART: Final = re.compile(
     "|".join(
         rf"(?<!\w){re.escape(form[:end])} ?\Z"
@@ -112,6 +113,8 @@ _SOURCE: Final = re.compile(
     r"|(?:modified|new file|deleted|renamed): {2,}"
 )
 _SOURCE_STARTS: Final = frozenset("+-/*@}])di#mnr")
+# As much of a text as tells what a stop in it belongs to.
+_NEAR: Final = 40
 _LONG_CLAUSE: Final = 90
 _SHORT_PAIR: Final = 50
 _LEAST: Final = 18
@@ -136,18 +139,22 @@ def sentences(text: str) -> list[str]:
 
 def _goes_on(text: str, start: int, hit: re.Match[str]) -> bool:
     """Tell whether a stop belongs to a short form or an ordinal number, so that the sentence goes on after it."""
-    before = text[start : hit.start()]
-    after = text[hit.end() :]
+    before = text[max(start, hit.start() - _NEAR) : hit.start()]
+    after = text[hit.end() : hit.end() + _NEAR]
     if after[:1].islower():
         return True
     # What comes before the stop, without a bracket or a quotation mark at its beginning.
     word = before[before.rfind(" ") + 1 : -1].lstrip("\"'“„«([")
     lower = word.lower()
-    if (len(word) == 1 and word.isupper()) or lower in _OPEN or _PART.search(before[-12:]):
+    if (
+        (len(word) == 1 and word.isupper())
+        or lower in _OPEN
+        or (len(word) <= _LONGEST_PART and _PART.search(before[-12:]))
+    ):
         return True
     if after[:1].isdecimal() and (lower in _COUNTING or lower in MONTHS or lower in RISKY_MONTHS):
         return True
-    if number := _ORDINAL.search(before):
+    if word[-1:].isdecimal() and (number := _ORDINAL.search(before)):
         following = _WORD.match(after)
         name = following[0].lower() if following else ""
         return name in MONTHS or name in _AFTER_ORDINAL or bool(_BEFORE_ORDINAL.search(before[: number.start()]))
