@@ -453,3 +453,24 @@ async def test_lost_names_take_a_tenth_of_the_log_at_most(address: str, clock: F
         assert sum(COUNTER.count(line.text) for line in traces if line.group == group) <= 200
     kept = "\n".join(f"{line.text} {line.metadata.get('dropped_identifiers', '')}" for line in lines)
     assert [path for path in paths if path not in kept] == []
+
+
+async def test_the_embedded_observer_dates_what_is_said_in_other_languages(address: str, clock: FakeClock) -> None:
+    """The day before the hour is the day, and no sentence ends in the middle of it."""
+    said = (
+        "Ich habe den Termin beim Zahnarzt Nr. 17 am 28. Juni 14 Uhr.",
+        "Das Treffen mit Frau Weber ist am 2. Juli 9 Uhr in Hamburg.",
+    )
+    clock.advance(days=88)
+    async with Memory(address, clock=clock) as memory:
+        async with memory.turn(THREAD, RESOURCE) as turn:
+            for text in said:
+                await turn.prepare(UserMessage(text))
+                await turn.record(AssistantMessage("Notiert."))
+        await memory.observe(THREAD, RESOURCE)
+        async with memory.turn(THREAD, RESOURCE) as turn:
+            shown = (await turn.prepare(UserMessage("Was steht an?"))).system
+    assert "Nr. 17 am 28. Juni (meaning 2026-06-28) 14 Uhr" in shown
+    assert "2. Juli (meaning 2026-07-02) 9 Uhr" in shown
+    assert "2026-06-14" not in shown
+    assert "2026-07-09" not in shown

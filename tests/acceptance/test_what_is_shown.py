@@ -133,13 +133,13 @@ async def test_a_covered_request_is_counted_and_the_first_to_go(opened: Open) ->
     status = await memory.status(THREAD, RESOURCE)
     assert status.messages.tokens >= first.tokens.tail - first.note.tokens - 50
     assert status.backlog_tokens < 100
-    second = await say(memory, "more " * 500)
+    second = await say(memory, "more " * 300)
     assert second.render_without_edge().startswith(first.render_without_edge())
     third = await say(memory, "again " * 300)
     assert third.tokens.total <= 3_000
     assert third.trimmed == 1
     assert BIG[:40] not in third.render()
-    assert {"more " * 500, "again " * 300} <= {message.text for message in third.tail}
+    assert {"more " * 300, "again " * 300} <= {message.text for message in third.tail}
 
 
 async def test_a_late_result_stands_at_its_own_place(opened: Open) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
+from memolog.domain.calendar_names import ENGLISH_WEEKDAYS
 from memolog.domain.zones import zone_of
 
-__all__ = ["WEEKDAYS", "age", "day_name", "gap_mark", "is_gap", "local", "relative_days", "shifted", "time_mark"]
+__all__ = ["age", "day_name", "gap_mark", "is_gap", "local", "relative_days", "shifted", "time_mark"]
 
-# Written out, since the names that a format gives depend on the machine's language.
-WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _FRIDAY: Final = 4
 # From so many days on, the next larger unit reads better; the dates themselves stand beside it.
 _UNITS: Final = ((730, 365, "year"), (60, 30, "month"), (14, 7, "week"))
@@ -58,7 +57,7 @@ def gap_mark(earlier: date | None, later: date | None) -> str | None:
 
 def day_name(day: date) -> str:
     """Return the day with its weekday: "Saturday 2026-03-14"."""
-    return f"{WEEKDAYS[day.weekday()]} {day.isoformat()}"
+    return f"{ENGLISH_WEEKDAYS[day.weekday()]} {day.isoformat()}"
 
 
 def shifted(day: date, days: int) -> date:

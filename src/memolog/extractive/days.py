@@ -5,11 +5,13 @@ left as it is.
 """
 
 import re
+from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, timedelta
-from typing import Final
+from datetime import MAXYEAR, MINYEAR, date, timedelta
+from typing import Final, NamedTuple
 
+from memolog.domain.calendar_names import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
 from memolog.prompt.dates import find_date
 
 __all__ = ["Dated", "dated"]
@@ -25,38 +27,56 @@ class Dated:
 
 
 _FIXED: Final[dict[str, int]] = {
-    **dict.fromkeys(("day before yesterday", "vorgestern", "avant-hier", "anteayer", "前天", "一昨日", "おととい"), -2),
     **dict.fromkeys(
-        ("yesterday", "last night", "gestern", "ayer", "昨天", "昨日", "きのう", "어제", "أمس", "вчера", "ieri"), -1
-    ),
-    **dict.fromkeys(
-        ("day after tomorrow", "übermorgen", "après-demain", "pasado mañana", "后天", "後天", "明後日", "あさって"), 2
-    ),
-    **dict.fromkeys(("tomorrow", "demain", "明天", "明日", "내일", "غدا", "غدًا", "завтра", "domani"), 1),
-}
-_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_GERMAN: Final = ("montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag")
-_WEEKDAYS: Final = {name: number for names in (_DAYS, _GERMAN) for number, name in enumerate(names)}
-_MONTHS: Final = {
-    name: number
-    for number, names in enumerate(
         (
-            ("january", "jan", "januar"),
-            ("february", "feb", "februar"),
-            ("march", "mar", "märz"),
-            ("april", "apr"),
-            ("may", "mai"),
-            ("june", "jun", "juni"),
-            ("july", "jul", "juli"),
-            ("august", "aug"),
-            ("september", "sep", "sept"),
-            ("october", "oct", "oktober"),
-            ("november", "nov"),
-            ("december", "dec", "dezember"),
+            "day before yesterday",
+            "vorgestern",
+            "avant-hier",
+            "anteayer",
+            "anteontem",
+            "l'altro ieri",
+            "eergisteren",
+            "前天",
+            "一昨日",
+            "おととい",
         ),
-        1,
-    )
-    for name in names
+        -2,
+    ),
+    **dict.fromkeys(
+        (
+            "yesterday",
+            "last night",
+            "gestern",
+            "ayer",
+            "昨天",
+            "昨日",
+            "きのう",
+            "어제",
+            "أمس",
+            "вчера",
+            "ieri",
+            "ontem",
+            "gisteren",
+        ),
+        -1,
+    ),
+    **dict.fromkeys(
+        (
+            "day after tomorrow",
+            "übermorgen",
+            "après-demain",
+            "pasado mañana",
+            "depois de amanhã",
+            "dopodomani",
+            "overmorgen",
+            "后天",
+            "後天",
+            "明後日",
+            "あさって",
+        ),
+        2,
+    ),
+    **dict.fromkeys(("tomorrow", "demain", "明天", "明日", "내일", "غدا", "غدًا", "завтра", "domani", "amanhã"), 1),
 }
 _NUMBERS: Final = {
     word: number
@@ -87,8 +107,10 @@ _UNITS: Final = {
 _COUNT: Final = r"(?P<{0}>\d{{1,3}}|" + "|".join(_NUMBERS) + ")"
 _UNIT: Final = r"(?P<{0}>days?|weeks?|months?|years?)"
 _GERMAN_UNIT: Final = r"(?P<{0}>Tag(?:en?)?|Wochen?|Monat(?:en)?|Jahr(?:en)?)"
-_DAY: Final = "(?:" + "|".join(_WEEKDAYS) + ")"
-_MONTH: Final = "(?:" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + ")"
+_DAY: Final = "(?:" + "|".join(sorted(WEEKDAYS, key=len, reverse=True)) + ")"
+_MONTH: Final = "(?:" + "|".join(sorted({**MONTHS, **RISKY_MONTHS}, key=len, reverse=True)) + ")"
+_ENGLISH: Final = "(?:" + "|".join([*ENGLISH_MONTHS, "Sept", *(name[:3] for name in ENGLISH_MONTHS)]) + ")"
+_YEAR: Final = r"(?:19|20)\d\d"
 _PATTERN: Final = re.compile(
     r"(?P<fixed>"
     + "|".join(
@@ -99,42 +121,90 @@ _PATTERN: Final = re.compile(
     rf"|\bin (?:exactly )?{_COUNT.format('n2')} {_UNIT.format('u2')}(?P<after>'? time)?(?= *(?:[.,;:!?)]|\Z))"
     rf"|\bvor {_COUNT.format('n3')} {_GERMAN_UNIT.format('u3')}\b"
     rf"|\bin {_COUNT.format('n4')} {_GERMAN_UNIT.format('u4')}\b"
-    rf"|\b(?P<which>last|past|next|this|coming|nächsten?|nächste[rs]?|letzten?|letzte[rs]?|kommenden?) (?P<day>{_DAY})\b"
-    rf"|\b(?P<way>on|by|until|before|due|since|am|bis) (?P<bare>{_DAY})\b"
+    rf"|\b(?P<which>last|past|next|this|coming|nächsten?|nächste[rs]?|letzten?|letzte[rs]?|kommenden?|próxim[oa]"
+    rf"|volgende|komende|afgelopen) (?P<day>{_DAY})\b"
+    rf"|\b(?P<day2>{_DAY}) (?P<which3>prochain|dernier|próxim[oa]|pasado|passad[oa]|prossim[oa]|scors[oa])\b"
+    r"|\b(?P<way>on|by|until|before|due|since|am|bis|seit|le|d['’]ici|avant|depuis|jusqu['’]à|el|para el|hasta el|antes del"
+    r"|desde el|na|no|até|antes de|desde|entro|fino a|prima di|op|voor|tot|tegen|sinds)"
+    rf" (?P<bare>{_DAY})\b(?! (?:prochain|dernier|próxim|pasado|passad|prossim|scors|que ))"
     r"|\b(?P<which2>last|next|past|this) (?P<period>month|year)\b"
-    rf"|\b(?P<month>{_MONTH})\.? (?P<number>\d{{1,2}})(?:st|nd|rd|th)?\b(?!,? \d{{4}}|[:/]\d|\.\d)"
-    rf"|\b(?P<number2>\d{{1,2}})(?:st|nd|rd|th|\.)? (?:of )?(?P<month2>{_MONTH})\b(?!,? \d{{4}})"
-    rf"|\b(?P<iso>(?:19|20)\d\d-\d\d-\d\d|{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?,? (?:19|20)\d\d)\b",
+    rf"|\b(?P<month>{_ENGLISH})\.? (?P<number>\d{{1,2}})(?P<th>st|nd|rd|th)?\b(?:,? (?P<year>\d{{4}}))?(?![\w%]|[:/]\d|\.\d)"
+    rf"|(?<![\w.,:/#$€£])(?P<number2>\d{{1,2}})(?:st|nd|rd|th|er|ère|e|\.|\.?[ºª]|°)? (?P<of>of |de |del |di )?"
+    rf"(?P<month2>{_MONTH})\b\.?(?:,? (?:de |del |do )?(?P<year2>\d{{4}}))?(?!\w)"
+    rf"|(?<![\w.,:/#$€£-])(?P<first>\d{{1,2}})(?P<mark>[./-])(?P<second>\d{{1,2}})(?P=mark)(?P<year3>{_YEAR})(?![\w/-])"
+    r"|\b(?:am|vom|zum|bis|ab|den) (?P<number4>\d{1,2})\.(?P<month4>\d{1,2})\.(?!\d)"
+    rf"|\b(?P<iso>{_YEAR}-\d\d-\d\d)\b",
     re.IGNORECASE,
 )
+# A number after one of these names a thing, and the month after it belongs to something else: "Artikel 5 Mai".
+_LABELLED: Final = re.compile(
+    r"(?:\b(?:art(?:icles?|ikel|ículo|igo|icolo)?|§+|nr|no|num(?:ber|mer|éro|ero)?|núm(?:ero)?|n[º°]|n\.[º°]|kapitel|chap(?:ter|itre)"
+    r"|cap(?:ítulo|itolo)?|hoofdstuk|sec(?:tion)?|secci[oó]n|seç[aã]o|sezione|abschnitt|absatz|abs|par(?:agraph|agraf)?"
+    r"|page|pages|seite|página|pagina|pág|version|versión|versão|versione|versie|v|release|build|level|room|raum|zimmer|salle"
+    r"|sala|stanza|kamer|apartment|apt|wohnung|suite|gate|gleis|spoor|linie|ligne|línea|linha|linea|lijn|line|bus|tram|platform"
+    r"|figure|fig|abb(?:ildung)?|tabelle|table|tabla|tabela|tabella|tabel|step|schritt|étape|paso|passo|stap|item|option|issue"
+    r"|ticket|pr|grade|klasse|gruppe|group|team)\.?|§)\s*\Z",
+    re.IGNORECASE,
+)
+# Before a number these speak of the hour.
+_AT: Final = re.compile(r"\b(?:at|um|om|alle(?: ore)?|ore|às|a las|à)\s*\Z", re.IGNORECASE)
+_HOUR: Final = re.compile(r"\s?(?:uhr|h|hrs?|uur|ore|horas?|heures?|[ap]\.?m|o['’]clock)\b|[:.h]\d\d", re.IGNORECASE)
+# After a month and a number: how many of something there are, not a day.
+_COUNTED: Final = re.compile(
+    r"\s(?:times|people|persons?|guests|users|votes|points|percent|seconds?|minutes?|hours?|days?|weeks?|months?|years?"
+    r"|dollars?|euros?|pounds?|bucks|items|pieces|miles|km|kg|[€$£%])(?!\w)",
+    re.IGNORECASE,
+)
+_MONEY: Final = re.compile(
+    r"\s?(?:[€$£%]|(?:euros?|eur|usd|dollars?|dólares|dollari|chf|pounds?|reais)\b)", re.IGNORECASE
+)
+# "May" and "March" begin questions and are names: a day is meant where the sentence goes on as it does after a date.
+_AFTER_A_DAY: Final = re.compile(
+    r"\s*(?:\Z|[.,;:!?)\n–—]|(?:at|in|on|for|from|to|until|till|through|is|was|will|would|works?|with|and|or|as|by|we|i|he|she|they|it"
+    r"|you|the|a|an|our|my|when|because|so|if|since|after|before|between|morning|evening|afternoon|night|meeting|deadline)\b)",
+    re.IGNORECASE,
+)
+_YEAR_OF_TWO: Final = re.compile(r"\s['’]?(\d\d)(?![\d.,:]\d|\d)")
+_FRENCH: Final = re.compile(r"\b(?:le|du|au)\s*\Z", re.IGNORECASE)
 _AHEAD: Final = re.compile(
     r"\b(?:will|'ll|going to|gonna|plan(?:s|ned|ning)?|need(?:s)? to|have to|must|want to|hope|due|by|until"
     r"|deadline|next|"
-    r"upcoming|should|werde[nt]?|wird|muss|bis)\b",
+    r"upcoming|should|werde[nt]?|wird|muss|müssen|bis|voy a|va a|vamos a|van a|tengo que|hay que|debo|vou|tenho que|devo|dobbiamo"
+    r"|devono|dois|doit|devons|allons|vais|moet|moeten|zal|zullen|ga|gaan)\b",
     re.IGNORECASE,
 )
 _BEHIND: Final = re.compile(
     r"\b(?:was|were|had|did|got|went|met|bought|saw|came|took|made|found|gave|had|ate|left|began|started|sent|said"
     r"|told|since|"
-    r"\w{3,}ed|hatte|war|habe|wurde)\b",
+    r"\w{3,}ed|hatte|war|habe|wurde|fue|fui|hubo|estuve|foi|estive|était|ai|avons|ho|abbiamo|heb|heeft|hebben|werd)\b",
     re.IGNORECASE,
 )
 # Said of every week, not of one; and two days side by side are a habit as well.
 _HABIT: Final = re.compile(
-    r"\b(?:never|always|every|each|usually|only|except|weekly|nie|immer|jeden?|"
-    rf"{_DAY}s|{_DAY} (?:and|or|und|oder|to|bis) {_DAY})\b",
+    r"\b(?:never|always|every|each|usually|only|except|weekly|nie|immer|jeden?|siempre|nunca|cada|todos los"
+    rf"|sempre|ogni|toujours|jamais|chaque|tous les|todas?|altijd|nooit|elke|iedere|les|los"
+    rf"|{_DAY}s|{_DAY} (?:and|or|und|oder|to|bis|y|o|et|ou|e|en|of) {_DAY})\b",
     re.IGNORECASE,
 )
 _SENTENCE: Final = re.compile(r"[.;!?\n]")
 _CLAUSE: Final = re.compile(r"[.;:!?,()\n]|\b(?:and|but|because|und|aber|weil)\b", re.IGNORECASE)
 _HALF_A_YEAR: Final = 183
+_LATE_DAYS: Final = 31
+_NEAR: Final = 40
+_LIMIT: Final = re.compile(
+    r"\b(?:by|until|till|due(?: on)?|bis(?: zum)?|d['’]ici(?: le| au)?|jusqu['’]au|hasta el|para el|até"
+    r"|entro(?: il)?|fino al|tot)(?: the)?\s*\Z",
+    re.IGNORECASE,
+)
 _WEEK: Final = 7
+_MONTHS_OF_A_YEAR: Final = 12
 # Most texts speak of no day: a quick look for what all patterns have in common saves the long one.
-_SOME_MONTH: Final = "(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)"
+_SOME_MONTH: Final = "(?:" + "|".join(sorted({name[:3] for name in (*MONTHS, *RISKY_MONTHS)})) + ")"
 _TRIGGERS: Final = re.compile(
-    rf"day|ago|night|week|month|year|tomorrow|from now|gestern|morgen|\bvor |tag|woche|monat|jahr|mittwoch|hier"
-    rf"|demain|ayer|ieri|domani"
-    rf"|pasado|\b{_SOME_MONTH}\w{{0,7}}\.? \d|\d(?:st|nd|rd|th|\.)? (?:of )?{_SOME_MONTH}|\d-\d\d-\d"
+    rf"day|ago|night|week|month|year|tomorrow|from now|gestern|morgen|\bvor |tag|woche|monat|jahr|mittwoch|sonnabend|hier"
+    rf"|demain|ayer|ieri|domani|ontem|amanhã|gisteren|pasado|feira|lun[de]|marte|mardi|mercole|mercredi|miércoles|jeudi|jueves"
+    rf"|giovedì|vendredi|viernes|venerdì|samedi|s[áa]bad?to?|dimanche|doming|domenica|dag"
+    rf"|\b{_SOME_MONTH}\w{{0,7}}\.? \d|\d\S{{0,3}} (?:of |de |del |di )?{_SOME_MONTH}|\d-\d\d-\d|\d[./-]\d{{1,2}}[./-]"
     rf"|[\u0400-\u06ff\u3000-\ud7ff]",
     re.IGNORECASE,
 )
@@ -199,21 +269,32 @@ def _ago(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str]:
     return _counted(hit["n1"], hit["u1"], said, -1 if hit["ago"].lower() == "ago" else 1)
 
 
+_LAST: Final = ("last", "past", "letzt", "afgelopen", "dernier", "pasado", "passad", "scors")
+_COMING: Final = ("coming", "kommend", "komend")
+
+
 def _weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
     del text
-    which, day = hit["which"].lower(), _WEEKDAYS[hit["day"].lower()]
+    which, day = (hit["which"] or hit["which3"]).lower(), WEEKDAYS[(hit["day"] or hit["day2"]).lower()]
     ahead = (day - said.weekday()) % _WEEK or _WEEK
     behind = (said.weekday() - day) % _WEEK or _WEEK
-    if which.startswith(("last", "past", "letzt")):
+    if which.startswith(_LAST):
         return _plain(said - timedelta(days=behind))
-    if which.startswith(("next", "nächst")):
-        # "Next" may skip the day of this week: plain only where this week has no such day left.
-        return _plain(said + timedelta(days=ahead)) if day <= said.weekday() else None
-    return _plain(said + timedelta(days=ahead)) if which.startswith(("coming", "kommend")) else None
+    if which == "this":
+        return None
+    # "Next" may skip the day of this week: plain only where this week has no such day left.
+    is_plain = which.startswith(_COMING) or day <= said.weekday()
+    return _plain(said + timedelta(days=ahead)) if is_plain else None
+
+
+_BY: Final = frozenset(
+    {"by", "until", "due", "bis", "jusqu'à", "d'ici", "para el", "hasta el", "até", "entro", "fino a", "tot"}
+)
+_SINCE: Final = frozenset({"since", "seit", "depuis", "desde el", "desde", "sinds"})
 
 
 def _bare_weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    way, day = hit["way"].lower(), _WEEKDAYS[hit["bare"].lower()]
+    way, day = hit["way"].lower().replace("’", "'"), WEEKDAYS[hit["bare"].lower()]
     ahead = (day - said.weekday()) % _WEEK
     behind = (said.weekday() - day) % _WEEK
     sentence = _around(text, hit, _SENTENCE)
@@ -221,8 +302,8 @@ def _bare_weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str]
         return None
     # Only what is said of this very day tells whether it is over.
     clause = _around(text, hit, _CLAUSE)
-    is_ahead = way in {"by", "until", "due", "bis"} or bool(_AHEAD.search(clause))
-    is_behind = way == "since" or bool(_BEHIND.search(clause))
+    is_ahead = way in _BY or bool(_AHEAD.search(clause))
+    is_behind = way in _SINCE or bool(_BEHIND.search(clause))
     if is_ahead == is_behind:
         return None
     return _plain(said + timedelta(days=ahead or _WEEK) if is_ahead else said - timedelta(days=behind or _WEEK))
@@ -242,16 +323,82 @@ def _period(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str
     return None if hit["which2"].lower() in {"past", "this"} else _counted("1", hit["period"], said, step)
 
 
-def _month_day(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    del text
-    name, number = (hit["month"], hit["number"]) if hit["month"] else (hit["month2"], hit["number2"])
-    month, number = _MONTHS[name.lower()], int(number)
-    # The word may be a verb or a modal: a month is written with a capital.
-    if name[0].islower() and name.lower() in {"may", "march", "mar"}:
+def _beside(text: str, hit: re.Match[str]) -> tuple[str, str]:
+    """Return what stands just before and just after a match."""
+    return text[max(0, hit.start() - _NEAR) : hit.start()], text[hit.end() : hit.end() + _NEAR]
+
+
+def _month_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
+    """Read "June 5th", as it is written in English; elsewhere the number after a month is something else."""
+    name, (before, rest) = hit["month"], _beside(text, hit)
+    if hit["year"] is None and not hit["th"]:
+        if _HOUR.match(rest) or _COUNTED.match(rest) or _YEAR_OF_TWO.match(rest):
+            return None
+        if name.lower() in {"may", "march", "mar"} and (name[0].islower() or not _AFTER_A_DAY.match(rest)):
+            return None
+    return _day_of(MONTHS[name.lower()], int(hit["number"]), hit["year"], _By(said, before))
+
+
+def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
+    """Read "28. Juni", "le 1er mars", "3 de mayo de 2026"; the hour may follow: "28. Juni 14 Uhr"."""
+    name, (before, rest) = hit["month2"], _beside(text, hit)
+    if _LABELLED.search(before) or _AT.search(before):
         return None
-    near = [date(said.year + shift, month, number) for shift in (-1, 0, 1)]
-    day = min(near, key=lambda one: abs(one - said))
-    return _plain(day) if abs((day - said).days) < _HALF_A_YEAR else None
+    year = hit["year2"]
+    if year is not None:
+        if _MONEY.match(rest):
+            return None
+    elif (two := _YEAR_OF_TWO.match(rest)) and not _HOUR.match(rest, two.end()):
+        # A year of two digits, or the number of something else: sure only where it is the year of the conversation.
+        if int(two[1]) != said.year % 100:
+            return None
+        year = str(said.year)
+    lower = name.lower()
+    if year is None:
+        # The word may be a verb, a planet or a short form that means something else.
+        if lower in RISKY_MONTHS or (lower in {"may", "march", "mar"} and name[0].islower() and not hit["of"]):
+            return None
+        if name == "Mars" and not (_FRENCH.search(before) or "er " in hit[0]):
+            return None
+    month = MONTHS.get(lower) or RISKY_MONTHS[lower]
+    return _day_of(month, int(hit["number2"]), year, _By(said, before))
+
+
+class _By(NamedTuple):
+    """When something was said, and the words before the day."""
+
+    said: date
+    before: str
+
+    def is_limit(self) -> bool:
+        """Tell whether the day is the end of a time that is still to come."""
+        return bool(_LIMIT.search(self.before))
+
+
+def _day_of(month: int, number: int, year: str | None, by: _By) -> tuple[date, str] | None:
+    if year is not None:
+        # It says its day itself, so there is nothing to add; a number that is no year of our time may count something.
+        return (date(int(year), month, number), "") if re.fullmatch(_YEAR, year) else None
+    said = by.said
+    near = [date(said.year + shift, month, number) for shift in (-1, 0, 1) if _exists(said.year + shift, month, number)]
+    day = min(near, key=lambda one: abs(one - said), default=None)
+    if by.is_limit() and day and day < said - timedelta(days=_LATE_DAYS):
+        # What is to be done by then is not months late: the next such day is meant.
+        return next((_plain(one) for one in near if one > said), None)
+    return _plain(day) if day and abs((day - said).days) < _HALF_A_YEAR else None
+
+
+def _exists(year: int, month: int, number: int) -> bool:
+    return number <= monthrange(year, month)[1] if MINYEAR <= year <= MAXYEAR else False
+
+
+def _digits(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
+    """Read a date of digits alone; where the order of day and month is open, only if it makes no difference."""
+    del text, said
+    first, second, year = int(hit["first"]), int(hit["second"]), int(hit["year3"])
+    if hit["mark"] == "." or first > _MONTHS_OF_A_YEAR or first == second:
+        return date(year, second, first), ""
+    return (date(year, first, second), "") if second > _MONTHS_OF_A_YEAR else None
 
 
 def _written(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
@@ -271,7 +418,10 @@ _READERS: Final[tuple[tuple[str, _Reader], ...]] = (
     ("which", _weekday),
     ("way", _bare_weekday),
     ("which2", _period),
-    ("month", _month_day),
-    ("month2", _month_day),
+    ("which3", _weekday),
+    ("month", _month_first),
+    ("month2", _day_first),
+    ("first", _digits),
+    ("number4", lambda hit, _, said: _day_of(int(hit["month4"]), int(hit["number4"]), None, _By(said, hit[0]))),
     ("iso", _written),
 )

@@ -8,6 +8,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
+from memolog.domain.calendar_names import MONTHS
+
 __all__ = ["DATE", "NUMBER", "TIME", "Day", "days_in", "minutes_in", "values_in", "values_of"]
 
 # ---------------------------------------------------------------- numbers
@@ -121,23 +123,12 @@ def _rounded(value: str) -> list[str]:
 
 # ---------------------------------------------------------------- dates
 
-_MONTHS: Final = {
-    name: number
-    for names in (
-        "january february march april may june july august september october november december",
-        "jan feb mar apr may jun jul aug sep oct nov dec",
-        "januar februar märz april mai juni juli august sept oktober november dezember",
-        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-    )
-    for number, name in enumerate(names.split(), start=1)
-}
-_MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_ORDINAL: Final = r"(?:st|nd|rd|th|\.|er|º)?"
+_MONTH: Final = "|".join(sorted(MONTHS, key=len, reverse=True))
+_ORDINAL: Final = r"(?:st|nd|rd|th|\.|er|e|\.?[ºª]|°)?"
 DATE: Final = (
     r"(?<!\w)(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
     r"|\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)\d{4}"
-    rf"|\d{{1,2}}{_ORDINAL}\s(?:(?:of|de)\s)?(?i:{_MONTH})\b\.?(?:,?\s(?:de\s)?\d{{4}})?"
+    rf"|\d{{1,2}}{_ORDINAL}\s(?:(?:of|de|del|di)\s)?(?i:{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?\d{{4}})?"
     rf"|(?i:{_MONTH})\.?\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?)(?!\w)|\d{{4}}年\d{{1,2}}月\d{{1,2}}日?"
 )
 """A date as digits or with the name of its month."""
@@ -147,7 +138,7 @@ _DATES: Final = (
     re.compile(r"(?<!\d)(?P<d>\d{1,2})(?P<mark>[./-])(?P<m>\d{1,2})(?P=mark)(?P<y>\d{4}|\d\d)(?!\d)"),
     re.compile(r"(?<!\d)(?P<m>\d{1,2})(?P<mark>[./-])(?P<d>\d{1,2})(?P=mark)(?P<y>\d{4}|\d\d)(?!\d)"),
     re.compile(
-        rf"(?<!\d)(?P<d>\d{{1,2}}){_ORDINAL}\s(?:(?:of|de)\s)?(?P<n>{_MONTH})\b\.?(?:,?\s(?:de\s)?(?P<y>\d{{4}}))?",
+        rf"(?<!\d)(?P<d>\d{{1,2}}){_ORDINAL}\s(?:(?:of|de|del|di)\s)?(?P<n>{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?(?P<y>\d{{4}}))?",
         re.IGNORECASE,
     ),
     re.compile(rf"\b(?P<n>{_MONTH})\.?\s(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,?\s(?P<y>\d{{4}}))?", re.IGNORECASE),
@@ -177,7 +168,7 @@ def days_in(text: str) -> frozenset[Day]:
 def _day(hit: re.Match[str]) -> Day | None:
     found = hit.groupdict()
     name = found.get("n")
-    month = _MONTHS[name.lower()] if name else int(found["m"])
+    month = MONTHS[name.lower()] if name else int(found["m"])
     day, year = int(found["d"]), int(found.get("y") or 0)
     if not (1 <= month <= _LONGEST_MONTH and 1 <= day <= _LONGEST_DAY):
         return None

@@ -6,6 +6,8 @@ Knows flags, paths, hashes, versions and symbols. Knows nothing of the text arou
 import re
 from typing import Final, Literal, TypeAlias
 
+from memolog.domain.calendar_names import MONTHS, WEEKDAYS
+
 __all__ = ["COMMON", "Kind", "is_capitalised", "kind_of"]
 
 Kind: TypeAlias = Literal[
@@ -39,13 +41,10 @@ _COMMON_WORDS: Final = """
     qa ram rest sdk she so sql ssh that the their they this to todo tls ui uri url urls us utc ux was we were will with xml
     yaml yes you your
     assistant agent developer human message messages model none null observer system team tool tools user users
-    monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun
-    january february march april may june july august september october november december
-    jan feb mar apr jun jul aug sep sept oct nov dec
-    montag dienstag mittwoch donnerstag freitag samstag sonntag januar februar märz mai juni juli oktober dezember
+    mon tue wed thu fri sat sun
     dr prof herr frau madame monsieur señor señora
     nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
-COMMON: Final = frozenset(_COMMON_WORDS.split())
+COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
 """Words that are written with a capital and name nothing that could be looked up."""
 
 

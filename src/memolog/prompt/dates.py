@@ -9,27 +9,15 @@ from dataclasses import dataclass
 from datetime import date, time
 from typing import Final
 
+from memolog.domain.calendar_names import MONTHS, RISKY_MONTHS
+
 __all__ = ["TIME", "FoundDate", "date_heading", "find_date", "read_time"]
 
-_MONTH_NAMES: Final = (
-    "jan enero ene",
-    "feb fév fev",
-    "mar mär maer mrz",
-    "apr avr abr",
-    "may mai mayo",
-    "jun juin",
-    "jul juil",
-    "aug aoû aou ago",
-    "sep set",
-    "oct okt",
-    "nov",
-    "dec dez déc dic",
-)
-_MONTHS: Final = {name[:3]: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
 _DATE: Final = re.compile(
     r"(?<!\d)(?:(?P<y1>\d{4})[-/.年] ?(?P<m1>\d{1,2})[-/.月] ?(?P<d1>\d{1,2})日?"
     r"|(?P<d2>\d{1,2})\. ?(?P<m2>\d{1,2})\. ?(?P<y2>\d{4})"
-    r"|(?P<d3>\d{1,2})(?:st|nd|rd|th|\.)? (?:of |de )?(?P<m3>[^\W\d_]{3,10})\.?,? (?:de )?(?P<y3>\d{4})"
+    r"|(?P<d3>\d{1,2})(?:st|nd|rd|th|er|e|\.|\.?[ºª]|°)? (?:of |de |di )?(?P<m3>[^\W\d_]{3,10})\.?"
+    r",? (?:de |del |do )?(?P<y3>\d{4})"
     r")(?!\d)"
     r"|\b(?P<m4>[^\W\d_]{3,10})\.? (?P<d4>\d{1,2})(?:st|nd|rd|th)?,? (?P<y4>\d{4})(?!\d)"
 )
@@ -60,7 +48,7 @@ def find_date(text: str) -> FoundDate | None:
 
 
 def _month(name: str) -> int | None:
-    return int(name) if name.isdecimal() else _MONTHS.get(name[:3].lower())
+    return int(name) if name.isdecimal() else MONTHS.get(name.lower(), RISKY_MONTHS.get(name.lower()))
 
 
 def _day(year: int, month: int, number: int) -> date | None:

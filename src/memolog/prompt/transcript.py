@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
+from memolog.domain.calendar_names import ENGLISH_WEEKDAYS
 from memolog.domain.message import Message, Role, pairs_of
 from memolog.prompt.pieces import Calls, Limits, Pen, Piece, calls_of, pieces_of
 from memolog.prompt.redact import REDACTION, Redactor
@@ -20,7 +21,6 @@ __all__ = ["Limits", "Shown", "Transcript", "in_zone", "split", "transcript"]
 _LEAST_TOKENS: Final = 200
 # Below this a message says nothing any more: rather some messages in part than all in shreds.
 _LEAST_MESSAGE: Final = 60
-_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class _Entry:
     @property
     def day(self) -> str:
         at = self.shown.at
-        return f"<day>{_DAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
+        return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:

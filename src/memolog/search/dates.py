@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from memolog.domain.calendar_names import ENGLISH_WEEKDAYS, FULL_MONTHS
 from memolog.domain.moments import to_micros
 
 __all__ = ["Window", "closeness", "moment", "windows_in"]
@@ -25,11 +26,6 @@ class Window(NamedTuple):
         return to_micros(self.first), to_micros(self.end)
 
 
-_MONTHS: Final = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
-)
-_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _COUNTS: Final = {
     word: number
     for number, words in enumerate(
@@ -38,11 +34,12 @@ _COUNTS: Final = {
     for word in words.split()
 }
 _UNITS: Final = {"day": 1.0, "week": 7.0, "weekend": 7.0, "month": 30.4, "year": 365.25}
-_MONTH: Final = "|".join(_MONTHS)
+_MONTH: Final = "|".join(sorted(FULL_MONTHS, key=len, reverse=True))
+_DAYS: Final = [name.lower() for name in ENGLISH_WEEKDAYS]
 _COUNT: Final = rf"(\d{{1,3}}|{'|'.join(_COUNTS)})(?: of)?"
 
 _DATED: Final = re.compile(
-    rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})\b(?:,? (\d{{4}}))?"
+    rf"\b(\d{{1,2}})(?:st|nd|rd|th|er|\.|º|°)?(?: of| de| di)? ({_MONTH})\b(?:,?(?: de| del)? (\d{{4}}))?"
     rf"|\b({_MONTH}) (\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d)(?:,? (\d{{4}}))?"
     rf"|\b(?:(in|of|during|early|late|mid|since|last|this|until|by)[ -])?({_MONTH})\b(?:,? (\d{{4}}))?"
 )
@@ -123,12 +120,12 @@ def _span(year: int, month: int, day: int | None, now: datetime) -> Window | Non
 def _dated(plain: str, now: datetime) -> Iterator[Window]:
     for hit in _DATED.finditer(plain):
         day, month, year = hit[1] or hit[5], hit[2] or hit[4] or hit[8], hit[3] or hit[6] or hit[9]
-        # "may" is mostly a verb: only a preposition, a day or a year makes it a month.
-        if month == "may" and not (day or year or hit[7]):
+        # "may" is mostly a verb, "mars" a planet, "mai" never: only a preposition, a day or a year makes it a month.
+        if month in {"may", "mars", "mai"} and not (day or year or hit[7]):
             continue
         years = [int(year)] if year else range(now.year - _YEARS_BACK, now.year + 1)
         for number in years:
-            window = _span(max(1, number), _MONTHS.index(month) + 1, int(day) if day else None, now)
+            window = _span(max(1, number), FULL_MONTHS[month], int(day) if day else None, now)
             if window and (year or window.first <= now):
                 yield window
 

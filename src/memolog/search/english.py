@@ -6,6 +6,8 @@ Knows words in lower case. A text in another language passes through: its words 
 from functools import lru_cache
 from typing import Final
 
+from memolog.domain.calendar_names import ENGLISH_MONTHS, ENGLISH_WEEKDAYS
+
 __all__ = ["IRREGULAR", "NUMBERS", "STOP_WORDS", "TIMES", "stem"]
 
 _STOP_WORDS: Final = """
@@ -29,10 +31,9 @@ _NUMBERS: Final = "one two three four five six seven eight nine ten eleven twelv
 NUMBERS: Final = frozenset(_NUMBERS.split())
 _TIMES: Final = """
     yesterday today tomorrow tonight last next ago since recently week weeks weekend month months year years day days morning
-    evening night monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
-    september october november december
+    evening night
     """
-TIMES: Final = frozenset(_TIMES.split())
+TIMES: Final = frozenset((*_TIMES.split(), *(name.lower() for name in (*ENGLISH_WEEKDAYS, *ENGLISH_MONTHS))))
 
 _FORMS: Final = """
 begin began begun; break broke broken; bring brought; build built; buy bought; catch caught; choose chose chosen; come came;
