@@ -93,7 +93,7 @@ class Contexts:
         if not config.observe:
             tail = _newest(tail, config.last_messages)
         others: tuple[OtherTail, ...] = ()
-        if config.observe and snapshot.others:
+        if config.observe and snapshot.ends:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
             others = await self._store.logs.others(*where, snapshot.ends)
         repeated = snapshot.repeated if config.observe else ()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
+from weakref import WeakValueDictionary
 
 from memolog.config import Config
 from memolog.context import render_group
@@ -30,7 +31,7 @@ from memolog.decide import (
 )
 from memolog.domain.clock import Clock
 from memolog.domain.errors import Conflict, LeaseLost, MemologError
-from memolog.domain.observation import Observation
+from memolog.domain.observation import Observation, Scope
 from memolog.runtime.beats import Beats
 from memolog.runtime.events import (
     Activated,
@@ -54,13 +55,17 @@ from memolog.store.runs import Claim, NewRun
 from memolog.store.snapshot import GroupRow, Snapshot
 from memolog.tokens import TokenCounter
 
-__all__ = ["Core", "Outcome"]
+__all__ = ["Core", "Hold", "Outcome"]
 
 _log = logging.getLogger("memolog")
 
 # Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
 _MOST_ROUNDS = 64
 _POLL_SECONDS = 0.05
+# A lost race means that somebody else got on with the log.
+_MOST_LOST = 2
+_PAUSE_SECONDS = 0.005
+_MOST_DOUBLED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,51 @@ class Outcome:
     last: Decision
     waited: float = 0.0
     decisions: tuple[str, ...] = ()
+
+
+class _Gate:
+    """Keeps apart those in this process who would advance the same log."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+        self.is_queued = False
+        """Whether somebody in the background already waits to look at the log once more."""
+
+
+class Hold:
+    """The right of one caller to advance a log, among all callers of this process.
+
+    Other processes are kept out by the version that every change of a log names.
+    """
+
+    def __init__(self, gate: _Gate) -> None:
+        self._gate = gate
+        self.is_held = False
+
+    async def take(self) -> bool:
+        """Wait until it is this caller's turn; returns whether there was anything to wait for."""
+        is_late = self._gate.lock.locked() or self._gate.waiting > 0
+        self._gate.waiting += 1
+        try:
+            await self._gate.lock.acquire()
+        finally:
+            self._gate.waiting -= 1
+        self.is_held = True
+        return is_late
+
+    async def try_take(self) -> bool:
+        """Take it if nobody has it or waits for it; returns whether it was taken."""
+        if not self.is_held and not self._gate.lock.locked() and not self._gate.waiting:
+            # Nobody is in the way, so this does not wait.
+            await self.take()
+        return self.is_held
+
+    def give(self) -> None:
+        """Let others take it."""
+        if self.is_held:
+            self.is_held = False
+            self._gate.lock.release()
 
 
 class Core:
@@ -89,6 +139,7 @@ class Core:
     ) -> None:
         self.store, self.runner, self.bus = store, runner, bus
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
+        self._gates: WeakValueDictionary[tuple[str, str | None], _Gate] = WeakValueDictionary()
         self._beats = Beats(lambda: asyncio.get_running_loop().time())
 
     # ------------------------------------------------------------ events
@@ -119,10 +170,36 @@ class Core:
 
     # ------------------------------------------------------------ the loop
 
-    async def advance(self, snapshot: Snapshot, config: Config, asked: Asked) -> Outcome:
-        """Decide and perform until there is nothing to do; returns the state to build a context from."""
+    def hold(self, resource: str, thread: str, scope: Scope) -> Hold:
+        """Return what keeps others of this process from advancing the same log; it is not taken yet."""
+        return Hold(self._gate(resource, thread, scope))
+
+    def _gate(self, resource: str, thread: str, scope: Scope) -> _Gate:
+        key = resource, thread if scope == "thread" else None
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = self._gates[key] = _Gate()
+        return gate
+
+    async def advance(self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None) -> Outcome:
+        """Decide and perform until there is nothing to do; returns the state to build a context from.
+
+        A turn brings its hold. Where another caller has the log, it waits for runs that are under way and does nothing else:
+        it goes on with what it has read. Whoever brings none waits for the log.
+        """
+        if hold is not None:
+            return await self._advance(snapshot, config, asked, hold, is_turn=True)
+        hold = self.hold(snapshot.resource, snapshot.thread.id, config.scope)
+        try:
+            if await hold.take():
+                snapshot = await self.store.logs.snapshot(snapshot.resource, snapshot.thread.id, config.scope)
+            return await self._advance(snapshot, config, asked, hold, is_turn=False)
+        finally:
+            hold.give()
+
+    async def _advance(self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold, *, is_turn: bool) -> Outcome:
         resource, thread = snapshot.resource, snapshot.thread.id
-        waited, names = 0.0, list[str]()
+        waited, lost, names = 0.0, 0, list[str]()
         # A deadline is for turns. Who asks by hand waits for the answer.
         deadline = None if asked.by_hand else config.observation.deadline
         decision: Decision = Wait(reason="too many rounds")
@@ -131,6 +208,8 @@ class Core:
             if (silent := self._beats.silent(snapshot.runs, now)) != asked.silent:
                 asked = replace(asked, silent=silent)
             decision = decide(state_of(snapshot, config, asked), config, now)
+            if not hold.is_held and not _is_wait(decision):
+                decision = Wait(reason="another turn is at the log")
             name = type(decision).__name__
             names.append(name)
             await self.tell(Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason))
@@ -138,38 +217,48 @@ class Core:
                 break
             started = asyncio.get_running_loop().time()
             patience = None if deadline is None else deadline - waited
-            is_in_time = await self._perform(decision, snapshot, config, patience)
+            try:
+                is_in_time = await self._perform(decision, snapshot, config, patience, hold)
+            except (Conflict, LeaseLost):
+                # Another process was first: the next round sees what it did. A turn does not try for long.
+                lost += 1
+                if is_turn and lost > _MOST_LOST:
+                    break
+                await asyncio.sleep(self._chance() * _PAUSE_SECONDS * 2 ** min(lost, _MOST_DOUBLED))
+                snapshot = await self.store.logs.snapshot(resource, thread, config.scope, others=hold.is_held)
+                continue
             if isinstance(decision, Observe) or (isinstance(decision, Reflect) and decision.wait):
                 waited += asyncio.get_running_loop().time() - started
                 is_late = not is_in_time or (deadline is not None and waited >= deadline)
                 asked = replace(asked, may_wait=not is_late)
             asked = asked.after(decision)
-            snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
+            if not hold.is_held:
+                # It was given up while a model was waited for.
+                await (hold.try_take() if is_turn else hold.take())
+            snapshot = await self.store.logs.snapshot(resource, thread, config.scope, others=hold.is_held)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
 
-    async def _perform(self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
-        """Perform one decision; returns False if a wait ended without a result. A lost race is simply decided again."""
-        try:
-            match decision:
-                case Activate():
-                    await self._activate(decision, snapshot)
-                case ActivateReflection():
-                    await self._activate_reflection(decision, snapshot)
-                case Buffer():
-                    await self._start(decision.spans, snapshot, config)
-                case Recover():
-                    await self._recover(decision, snapshot, config)
-                case Observe():
-                    return await self._observe(decision, snapshot, config, patience)
-                case Reflect():
-                    return await self._reflect(decision, snapshot, config, patience)
-                case Wait() | Trim():
-                    pass
-                case _:
-                    assert_never(decision)
-        except (Conflict, LeaseLost):
-            # Somebody else was first: the next round sees what they did.
-            return True
+    async def _perform(
+        self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
+    ) -> bool:
+        """Perform one decision; returns False if a wait ended without a result. Raises Conflict where a race was lost."""
+        match decision:
+            case Activate():
+                await self._activate(decision, snapshot)
+            case ActivateReflection():
+                await self._activate_reflection(decision, snapshot)
+            case Buffer():
+                await self._start(decision.spans, snapshot, config)
+            case Recover():
+                await self._recover(decision, snapshot, config)
+            case Observe():
+                return await self._observe(decision, snapshot, config, patience, hold)
+            case Reflect():
+                return await self._reflect(decision, snapshot, config, patience, hold)
+            case Wait() | Trim():
+                pass
+            case _:
+                assert_never(decision)
         return True
 
     # ------------------------------------------------------------ activating
@@ -310,8 +399,30 @@ class Core:
 
     async def go_on(self, resource: str, thread: str, config: Config) -> None:
         """Decide again in the background, after a run has ended: the next span may be due."""
-        snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
-        await self.advance(snapshot, config, Asked(may_wait=False, may_activate=False))
+        await self._look_again(resource, thread, config, ending=False)
+
+    def look_later(self, resource: str, thread: str, config: Config) -> None:
+        """Decide at the end of a turn, in the background: another caller is at the log now."""
+        self.runner.spawn(self._look_again(resource, thread, config, ending=True))
+
+    async def _look_again(self, resource: str, thread: str, config: Config, *, ending: bool) -> None:
+        """Look at a log once it is free, and once only for all who want that by then."""
+        gate = self._gate(resource, thread, config.scope)
+        if gate.is_queued and not ending:
+            return
+        hold, gate.is_queued = Hold(gate), True
+        try:
+            try:
+                await hold.take()
+            finally:
+                gate.is_queued = False
+            snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
+            asked = Asked(may_wait=False, may_activate=False, ending=ending)
+            await self._advance(snapshot, config, asked, hold, is_turn=False)
+        except MemologError as error:
+            _log.info("looking at the log of %s again failed: %s", thread, error)
+        finally:
+            hold.give()
 
     async def _recover(self, decision: Recover, snapshot: Snapshot, config: Config) -> None:
         now = self.clock.now()
@@ -344,14 +455,18 @@ class Core:
                     return True
         return False
 
-    async def _observe(self, decision: Observe, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
+    async def _observe(
+        self, decision: Observe, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
+    ) -> bool:
         run = decision.run
         if run is None:
             job = await self._start(decision.spans, snapshot, config)
             run = job.claims[0].run
-        return await self._join(run, snapshot, config, patience)
+        return await self._join(run, snapshot, config, patience, hold)
 
-    async def _reflect(self, decision: Reflect, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
+    async def _reflect(
+        self, decision: Reflect, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
+    ) -> bool:
         run = decision.run
         if run is None:
             inputs = {"groups": list(decision.groups), "generation": snapshot.log.generation, "mode": config.mode}
@@ -360,13 +475,15 @@ class Core:
             new = NewRun(id=self.store.new_id(), kind="reflect", thread=None, span=None, inputs=inputs)
             job = await self._launch([new], snapshot, config)
             run = job.claims[0].run
-        return not decision.wait or await self._join(run, snapshot, config, patience)
+        return not decision.wait or await self._join(run, snapshot, config, patience, hold)
 
-    async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
+    async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold) -> bool:
         """Wait for a run of this process or of another; False if patience ran out, which the next turns remember.
 
         Without a limit, another's run is looked at for as long as a lease: then it goes on, or nobody is at it any more.
         """
+        # Nobody is kept from the log by somebody who waits for a model.
+        hold.give()
         loop = asyncio.get_running_loop()
         end = loop.time() + (config.lease if patience is None else max(0.0, patience))
         job = self.runner.job(run)
@@ -398,3 +515,8 @@ class Core:
     def retry_at(self, failures: int, now: datetime) -> datetime:
         """Return when a failed run may be tried again."""
         return now + timedelta(seconds=back_off(failures, self._chance()))
+
+
+def _is_wait(decision: Decision) -> bool:
+    """Tell whether a decision changes nothing: it goes on, or waits for a run that is under way."""
+    return isinstance(decision, Wait | Trim) or (isinstance(decision, Observe | Reflect) and decision.run is not None)

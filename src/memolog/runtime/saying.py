@@ -108,8 +108,13 @@ class Saying:
 
     # ------------------------------------------------------------ saving
 
-    async def save_and_read(self, kit: Kit, fresh: Sequence[NewMessage], config: Config) -> Snapshot:
-        """Save what is held up to what the present call brought, and read all that a decision needs."""
+    async def save_and_read(
+        self, kit: Kit, fresh: Sequence[NewMessage], config: Config, *, others: bool = True
+    ) -> Snapshot:
+        """Save what is held up to what the present call brought, and read all that a decision needs.
+
+        `others` reads what the other threads of a shared log said.
+        """
         if config.read_only:
             return await self.read(kit, config)
         async with self._in_order():
@@ -122,6 +127,7 @@ class Saying:
                     turn=self.held.turn,
                     scope=config.scope,
                     newest=_newest(config),
+                    others=others,
                 )
             )
             self._settle(kit, messages)

@@ -210,18 +210,22 @@ class Turn:
 
     async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage]) -> Made:
         kit = self._kit
+        hold = kit.core.hold(self.resource, self.thread, self._config.scope)
         try:
+            is_alone = self._config.observe and not self._config.read_only and await hold.try_take()
             # Kept at once: whatever fails from here on, the context still has what was just said.
-            self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, self._config)
+            self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, self._config, others=is_alone)
             self._adopt_overrides(snapshot)
             if self._config.read_only:
                 held = self._said.held.messages
                 snapshot = await kit.contexts.including(snapshot, held, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await kit.factor(self.resource, self._model))
             if self._config.observe and not self._config.read_only:
-                snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
+                snapshot = (await kit.core.advance(snapshot, self._config, asked, hold)).snapshot
                 self._check_model(snapshot, asked)
             self._snapshot = snapshot
+            # What follows changes the log no more.
+            hold.give()
             passages = await self._passages(snapshot)
             made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
             self._unspanned, self._uncovered, self._said.saved_tokens = made.unspanned, made.uncovered, 0
@@ -233,6 +237,8 @@ class Turn:
             if made.record and not self._config.read_only:
                 missed = self._said.held.missed
                 missed.add(made.record, said, self.id, self.step, kit.clock.now(), self._model)
+        finally:
+            hold.give()
         return made
 
     def _check_model(self, snapshot: Snapshot, asked: Asked) -> None:
@@ -291,7 +297,8 @@ class Turn:
 
     async def _after_build(self, made: Made) -> None:
         kit = self._kit
-        if self._snapshot is not None and kit.core.bus.has_listeners:
+        # How full a shared log is, only those know who have read what the other threads said.
+        if self._snapshot is not None and not self._snapshot.heads and kit.core.bus.has_listeners:
             kit.core.bus.emit(windows_of(self._snapshot, self._config, kit.clock.now()))
         context, last = made.context, self._last.context if self._last else None
         # What is shown in part stays so from step to step, and is told once.
@@ -331,8 +338,16 @@ class Turn:
             self._kit.compacting.later(self.resource, self.thread, config)
         if not config.observe or self._snapshot is None or not self._is_due():
             return None
-        snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
-        await self._kit.core.advance(snapshot, config, Asked(may_activate=False, ending=True))
+        core = self._kit.core
+        hold = core.hold(self.resource, self.thread, config.scope)
+        if not await hold.try_take():
+            core.look_later(self.resource, self.thread, config)
+            return None
+        try:
+            snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
+            await core.advance(snapshot, config, Asked(may_activate=False, ending=True), hold)
+        finally:
+            hold.give()
         return None
 
     def _is_due(self) -> bool:

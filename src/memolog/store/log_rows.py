@@ -65,6 +65,8 @@ class LogHead:
     metadata: JsonObject
     working_memory: str | None
     """Which versions of the working memory the generation began with, as JSON."""
+    run_changes: int = 0
+    """How many of its versions left the active groups as they were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,7 @@ def log_head(row: Row) -> LogHead:
         generation_at=from_micros(row[11]),
         metadata=loads(row[12]) if row[12] != "{}" else {},
         working_memory=row[14],
+        run_changes=row[15],
     )
 
 

@@ -92,7 +92,7 @@ class Store:
         self.ledger = Ledger(engine, clock)
         self._recent = Recent()
         self.logs = Logs(engine, clock, new_id, self._recent)
-        self.runs = Runs(engine, self._recent)
+        self.runs = Runs(engine)
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
@@ -123,16 +123,17 @@ class Store:
         turn: str,
         scope: Scope,
         newest: int | None = None,
+        others: bool = True,
     ) -> tuple[Saved, Snapshot]:
         """Save messages and read all that the next decision needs, as it is once they are saved."""
         ready, now = self.messages.ready(resource, thread, messages, turn)
         saved, snapshot = await self.engine.write_and_read(
             lambda: self.messages.saving(resource, thread, ready, now, create=True),
-            lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest),
+            lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others),
             name="store.save_and_snapshot",
         )
         if not snapshot.is_complete:
-            return saved, await self.logs.snapshot(resource, thread, scope, newest=newest)
+            return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
         snapshot.keep(self._recent)
         return saved, snapshot
 

@@ -1,7 +1,8 @@
 -- take_log --
 -- Compare and swap, for a resource's own log only: who read an older version decides again.
-UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version AND resource = :resource
-RETURNING id
+UPDATE logs SET version = version + 1, run_changes = run_changes + 1
+WHERE pk = :log_pk AND version = :version AND resource = :resource
+RETURNING pk
 
 -- take_log_of --
 -- Whoever ends a run takes its log first, as those do who end the runs of a log.
@@ -54,7 +55,8 @@ UPDATE runs SET lease_until = 0
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
 
 -- note_failure --
-UPDATE logs SET failures = failures + 1, retry_at = :retry_at, last_error = :error, last_error_at = :now, version = version + 1
+UPDATE logs SET failures = failures + 1, retry_at = :retry_at, last_error = :error, last_error_at = :now, version = version + 1,
+  run_changes = run_changes + 1
 WHERE pk = :log_pk
 RETURNING failures
 
