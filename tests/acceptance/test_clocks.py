@@ -8,6 +8,7 @@ import pytest
 
 from conftest import FakeClock
 from memolog import AssistantMessage, Config, UserMessage
+from memolog.domain.errors import StoreError
 from memolog.runtime.events import Event, Recovered
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
@@ -83,6 +84,11 @@ async def test_a_closed_process_gives_its_runs_back(address: str, clock: FakeClo
         assert max(run.attempt for run in await kit.store.runs.list("alice")) == 1
 
 
+def fall(point: str) -> None:
+    """Let a process write nothing more: it was killed."""
+    raise StoreError(f"Nothing is written at {point}.")
+
+
 async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: str, clock: FakeClock) -> None:
     """Its lease ends in a month. Who sees that nobody prolongs it goes on with the run, and not before."""
     config = CONFIG.with_overrides({"lease": 0.4, "heartbeat": 0.1})
@@ -91,8 +97,9 @@ async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: s
     await chat(killed, clock, 5)
     kit = await killed.open()
     assert [run.status for run in await kit.store.runs.list("alice")].count("running")
+    kit.store.engine.commit_hook = fall
     for task in asyncio.all_tasks():
-        if task.get_name().startswith("memolog-run-"):
+        if task.get_name().startswith("memolog-"):
             task.cancel()
     clock.advance(days=-AHEAD)
     async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:
@@ -107,6 +114,7 @@ async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: s
         assert [event for event in events if isinstance(event, Recovered)]
         status = await memory.observe("t", "alice")
         assert (status.running, status.failed, status.cursor) == (0, 0, status.last_seq)
+    kit.store.engine.commit_hook = None
     await killed.aclose()
 
 

@@ -21,7 +21,8 @@ from memolog import ToolMessage as Result
 from memolog.context import Context
 from memolog.domain.errors import InputError, ModelFailed, NotFound, StoreError, StoreReadOnly, StoreUnavailable
 from memolog.domain.run import Usage
-from memolog.runtime import patience, telemetry
+from memolog.runtime import telemetry
+from memolog.runtime import turn as turns
 from memolog.runtime.events import (
     Activated,
     Decided,
@@ -35,6 +36,7 @@ from memolog.runtime.events import (
 )
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.patience import Budget
 from memolog.store import Store
 from memolog.testing import ScriptedModel, observations_of
 
@@ -341,7 +343,7 @@ def file(tmp_path: Path) -> str:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns less patient with the database, so that tests are quick."""
-    monkeypatch.setattr(patience, "_STORE_SECONDS", 0.6)
+    monkeypatch.setattr(turns, "Budget", lambda _: Budget(0.6))
 
 
 @pytest.mark.usefixtures("hasty")

@@ -14,8 +14,10 @@ from conftest import FakeClock
 from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage
 from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.domain.run import Usage
-from memolog.runtime import patience, rescuing
+from memolog.runtime import rescuing
+from memolog.runtime import turn as turns
 from memolog.runtime.events import Degraded
+from memolog.runtime.patience import Budget
 from memolog.store import Store
 from memolog.testing import ScriptedModel
 
@@ -47,7 +49,7 @@ async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns less patient with the database, so that tests are quick."""
-    monkeypatch.setattr(patience, "_STORE_SECONDS", 0.3)
+    monkeypatch.setattr(turns, "Budget", lambda _: Budget(0.3))
 
 
 @pytest.fixture
@@ -348,6 +350,7 @@ async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: O
 async def test_closing_that_is_cancelled_is_finished_by_the_next(tell: Open) -> None:
     """It tells what is lost; the store is closed already, and the third one is harmless."""
     story = tell()
+    await story.memory.open()
     await story.chat(1)
     store = await story.store()
     with unwritable(store):

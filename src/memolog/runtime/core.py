@@ -8,6 +8,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -32,7 +33,6 @@ from memolog.decide import (
 from memolog.domain.clock import Clock
 from memolog.domain.errors import Conflict, LeaseLost, MemologError
 from memolog.domain.observation import Observation, Scope
-from memolog.runtime.beats import Beats
 from memolog.runtime.events import (
     Activated,
     Bus,
@@ -45,6 +45,7 @@ from memolog.runtime.events import (
     changed_document,
 )
 from memolog.runtime.inputs import observer_inputs
+from memolog.runtime.patience import Budget
 from memolog.runtime.runner import Job, Runner
 from memolog.runtime.status import hint_events
 from memolog.runtime.views import Asked, state_of
@@ -52,7 +53,7 @@ from memolog.store import Store
 from memolog.store.journal import NewEvent
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, NewRun
-from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.snapshot import GroupRow, RunRow, Snapshot
 from memolog.tokens import TokenCounter
 
 __all__ = ["Core", "Hold", "Outcome"]
@@ -94,8 +95,8 @@ class Hold:
     Other processes are kept out by the version that every change of a log names.
     """
 
-    def __init__(self, gate: _Gate) -> None:
-        self._gate = gate
+    def __init__(self, gate: _Gate, budget: Budget | None = None) -> None:
+        self._gate, self._budget = gate, budget
         self.is_held = False
 
     async def take(self) -> bool:
@@ -115,6 +116,10 @@ class Hold:
             # Nobody is in the way, so this does not wait.
             await self.take()
         return self.is_held
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Let the time inside not count for the caller's step: a model is waited for."""
+        return self._budget.paused() if self._budget else contextlib.nullcontext()
 
     def give(self) -> None:
         """Let others take it."""
@@ -139,17 +144,26 @@ class Core:
     ) -> None:
         self.store, self.runner, self.bus = store, runner, bus
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
+        self._unkept: dict[str, list[Event]] = {}
         self._gates: WeakValueDictionary[tuple[str, str | None], _Gate] = WeakValueDictionary()
-        self._beats = Beats(lambda: asyncio.get_running_loop().time())
 
     # ------------------------------------------------------------ events
 
     async def tell(self, *events: Event) -> None:
         """Hand out events and keep them; a journal that cannot be written harms nobody."""
+        self._hand_out(*events)
+        if events:
+            await self._keep(events[0].resource, events)
+
+    def _hand_out(self, *events: Event) -> None:
         for event in events:
             self.bus.emit(event)
             if isinstance(event, Degraded):
                 _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
+
+    async def _keep(self, resource: str, events: Sequence[Event] = ()) -> None:
+        """Write events into the journal, after those that were handed out before and are not in it yet."""
+        events = (*self._unkept.pop(resource, ()), *events)
         # Every request waits, and its record says why; what failed is often the store itself.
         kept = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
         if not kept or self.store.options.read_only:
@@ -170,9 +184,9 @@ class Core:
 
     # ------------------------------------------------------------ the loop
 
-    def hold(self, resource: str, thread: str, scope: Scope) -> Hold:
+    def hold(self, resource: str, thread: str, scope: Scope, budget: Budget | None = None) -> Hold:
         """Return what keeps others of this process from advancing the same log; it is not taken yet."""
-        return Hold(self._gate(resource, thread, scope))
+        return Hold(self._gate(resource, thread, scope), budget)
 
     def _gate(self, resource: str, thread: str, scope: Scope) -> _Gate:
         key = resource, thread if scope == "thread" else None
@@ -205,14 +219,17 @@ class Core:
         decision: Decision = Wait(reason="too many rounds")
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
-            if (silent := self._beats.silent(snapshot.runs, now)) != asked.silent:
+            if (silent := self._silent(snapshot)) != asked.silent:
                 asked = replace(asked, silent=silent)
             decision = decide(state_of(snapshot, config, asked), config, now)
             if not hold.is_held and not _is_wait(decision):
                 decision = Wait(reason="another turn is at the log")
             name = type(decision).__name__
             names.append(name)
-            await self.tell(Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason))
+            decided = Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason)
+            self._hand_out(decided)
+            # Kept with what follows from it: what is decided is true only for as long as nobody else changes the log.
+            self._unkept.setdefault(resource, []).append(decided)
             if isinstance(decision, Wait | Trim):
                 break
             started = asyncio.get_running_loop().time()
@@ -236,6 +253,7 @@ class Core:
                 # It was given up while a model was waited for.
                 await (hold.try_take() if is_turn else hold.take())
             snapshot = await self.store.logs.snapshot(resource, thread, config.scope, others=hold.is_held)
+        await self._keep(resource)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
 
     async def _perform(
@@ -367,6 +385,7 @@ class Core:
         return await self._launch(runs, snapshot, config)
 
     async def _launch(self, runs: Sequence[NewRun], snapshot: Snapshot, config: Config) -> Job:
+        await self.runner.heartbeat.now()
         now = self.clock.now()
         claims = await self.store.runs.start(
             snapshot.resource,
@@ -428,9 +447,11 @@ class Core:
         now = self.clock.now()
         if await self._is_still_ours(decision.run, now, config):
             return
-        beat_at = next((run.beat_at for run in snapshot.runs if run.id == decision.run), None)
+        row = next((run for run in snapshot.runs if run.id == decision.run), None)
+        silent = row.owner_beat if row and row.id in self._silent(snapshot) else None
+        await self.runner.heartbeat.now()
         claim = await self.store.runs.take_over(
-            decision.run, decision.fence, owner=self.owner, now=now, lease=config.lease, beat_at=beat_at
+            decision.run, decision.fence, owner=self.owner, now=now, lease=config.lease, silent=silent
         )
         if claim is None:
             return
@@ -488,18 +509,36 @@ class Core:
         end = loop.time() + (config.lease if patience is None else max(0.0, patience))
         job = self.runner.job(run)
         if job is not None:
-            await asyncio.wait({job.task}, timeout=None if patience is None else max(0.0, patience))
+            with hold.paused():
+                await asyncio.wait({job.task}, timeout=None if patience is None else max(0.0, patience))
             if job.task.done():
                 return True
         else:
+            row = next((known for known in snapshot.runs if known.id == run), None)
+            if patience is not None and not self._is_moving(row):
+                # Nobody is waited for who may be gone: the run is taken over once that is certain.
+                return False
             while loop.time() < end:
-                await asyncio.sleep(_POLL_SECONDS)
+                with hold.paused():
+                    await asyncio.sleep(_POLL_SECONDS)
                 current = await self.store.runs.get(snapshot.resource, run)
                 if current is None or current.status != "running":
+                    return True
+                if row is not None and await self.store.processes.life(row.owner) == "silent":
                     return True
         if patience is not None and config.observation.deadline:
             await self._note_stall(run, snapshot, config)
         return False
+
+    def _silent(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the runs under way whose processes are gone, whatever their leases say."""
+        judge = self.store.processes.judge
+        others = (run for run in snapshot.runs if run.status == "running" and run.owner != self.owner)
+        return frozenset(run.id for run in others if judge(run.owner, run.owner_beat) == "silent")
+
+    def _is_moving(self, run: RunRow | None) -> bool:
+        """Tell whether the process that carries a run out was seen to go on."""
+        return run is not None and self.store.processes.judge(run.owner, run.owner_beat) == "moving"
 
     async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:
         now = self.clock.now()

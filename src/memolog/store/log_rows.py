@@ -11,6 +11,7 @@ from memolog.domain.codec import JsonObject, loads, unpack
 from memolog.domain.moments import from_micros
 from memolog.domain.observation import Span
 from memolog.domain.thread import Hints
+from memolog.store.processes import Beat
 from memolog.store.sql import Row
 
 __all__ = [
@@ -120,7 +121,9 @@ class RunRow:
     started_at: datetime
     error: str | None
     beat_at: datetime
-    """When its owner last said that it is there."""
+    """When its lease was last prolonged."""
+    owner_beat: Beat | None
+    """The last beat of the process that carries it out; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +242,7 @@ def run_row(row: Row) -> RunRow:
         started_at=from_micros(row[12]),
         error=unpack(row[13]),
         beat_at=from_micros(row[14]),
+        owner_beat=None if row[15] is None else Beat(number=row[15], at=from_micros(row[16])),
     )
 
 

@@ -21,6 +21,7 @@ from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Proposal
 from memolog.store.engine import Engine
 from memolog.store.extracts import storing_extracts
+from memolog.store.processes import Beat
 from memolog.store.rows import run_from_row
 from memolog.store.scope import check_id, check_limit
 from memolog.store.snapshot import checking_version
@@ -137,17 +138,17 @@ class Runs:
         return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
 
     async def take_over(
-        self, run: str, fence: int, *, owner: str, now: datetime, lease: float, beat_at: datetime | None = None
+        self, run: str, fence: int, *, owner: str, now: datetime, lease: float, silent: Beat | None = None
     ) -> Claim | None:
         """Take over a run whose lease has ended, or that failed; None if somebody else was first.
 
-        A lease that a clock gave out which was ahead by more than its length has ended too, if its last beat is `beat_at`.
+        The lease of a process that is found to be silent has ended too, if `silent` still is its last beat.
         """
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
-        beat = to_micros(beat_at) if beat_at else 0
+        beats = silent.number if silent else 0
 
         def script() -> Script[Claim | None]:
-            rows = yield q.take_over(id=run, fence=fence, owner=owner, now=at, lease_until=until, beat=beat)
+            rows = yield q.take_over(id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats)
             return Claim(run=run, owner=owner, fence=rows[0][0]) if rows else None
 
         return await self._engine.write(script, name="runs.take_over")

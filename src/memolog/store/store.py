@@ -30,6 +30,7 @@ from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
 from memolog.store.messages import Clean, Messages, Saved, Weigh
 from memolog.store.postgres_address import PostgresOptions
+from memolog.store.processes import Processes
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
@@ -89,6 +90,7 @@ class Store:
         self.threads = Threads(engine, clock, new_id)
         self.messages = Messages(engine, clock, new_id, weigh, options.max_message_bytes, options.clean)
         self.leases = Leases(engine, clock)
+        self.processes = Processes(engine, clock)
         self.ledger = Ledger(engine, clock)
         self._recent = Recent()
         self.logs = Logs(engine, clock, new_id, self._recent)

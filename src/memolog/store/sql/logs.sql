@@ -81,8 +81,8 @@ ORDER BY g.pk
 
 -- open_runs --
 SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.lease_until, r.retry_at, r.fence, r.attempt, r.owner, r.inputs,
-  r.started_at, r.error, r.heartbeat_at
-FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk
+  r.started_at, r.error, r.heartbeat_at, p.beats, p.beat_at
+FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk LEFT JOIN processes p ON p.owner = r.owner
 WHERE r.log_pk = :log_pk AND r.status IN ('running', 'failed')
 ORDER BY r.pk
 
