@@ -107,7 +107,7 @@ class Runs:
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[None]:
-            yield from checking_version(log_pk, version)
+            yield from checking_version(log_pk, version, resource)
             names = {run.thread for run in runs if run.thread is not None}
             keys: dict[str | None, int] = dict((yield threads.thread_keys(resource=resource, threads=sorted(names))))
             for name in names - keys.keys():

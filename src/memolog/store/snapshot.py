@@ -167,9 +167,9 @@ def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[]
         yield q.create_cursors(resource=resource, log_pk=log.pk)
 
 
-def checking_version(log_pk: int, version: int) -> Script[None]:
-    """Refuse a change that was decided on an older version, before it takes any row."""
-    if not (yield q.version_is(log_pk=log_pk, version=version)):
+def checking_version(log_pk: int, version: int, resource: str | None = None) -> Script[None]:
+    """Refuse a change that was decided on an older version, or on the log of another resource, before it takes any row."""
+    if not (yield q.version_is(log_pk=log_pk, version=version, resource=resource)):
         raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
 
 

@@ -93,7 +93,7 @@ WHERE g.log_pk = :log_pk AND g.id IN (:groups[]) AND COALESCE(g.thread_pk, l.thr
 
 -- version_is --
 -- Whoever comes too late finds out before waiting for rows that others hold.
-SELECT 1 FROM logs WHERE pk = :log_pk AND version = :version
+SELECT 1 FROM logs WHERE pk = :log_pk AND version = :version AND (CAST(:resource AS TEXT) IS NULL OR resource = :resource)
 
 -- take_version --
 -- Compare and swap: who read an older version decides again.
