@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from memolog.config import Config
 from memolog.domain.message import NewMessage
-from memolog.runtime import patience
+from memolog.runtime.patience import Budget
 from memolog.store import Store, open_store
 from memolog.store.store import StoreOptions
 from memolog.tokens import HeuristicCounter, count_message
@@ -74,7 +75,17 @@ async def until(is_so: Callable[[], Awaitable[object]], seconds: float = 120) ->
 @pytest.fixture(autouse=True)
 def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let turns wait for a slow database as long as it takes; tests of one that is locked shorten the wait themselves."""
-    monkeypatch.setattr(patience, "_STORE_SECONDS", 120.0)
+    limit_turns(monkeypatch, lambda seconds: 120.0 if seconds == Config().turn_timeout else seconds)
+
+
+def limit_turns(patched: pytest.MonkeyPatch, seconds_for: Callable[[float], float]) -> None:
+    """Let steps of turns have other limits than they are configured with."""
+    begin = Budget.__init__
+
+    def limited(self: Budget, seconds: float) -> None:
+        begin(self, seconds_for(seconds))
+
+    patched.setattr(Budget, "__init__", limited)
 
 
 @pytest.fixture(scope="session")

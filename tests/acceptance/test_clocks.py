@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, until
+from conftest import FakeClock
 from memolog import AssistantMessage, Config, UserMessage
-from memolog.runtime.beats import Beats
+from memolog.domain.errors import StoreError
 from memolog.runtime.events import Event, Recovered
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
@@ -41,29 +41,20 @@ class Hanging(ScriptedModel):
 
 
 def watch_by(kit: Any) -> Callable[[float], None]:
-    """Let the leases of clocks that are ahead be watched by a time that passes when it is told to; return who tells it."""
+    """Let other processes be watched by a time that passes when it is told to; return who tells it."""
     passed = 0.0
 
     def move_on(seconds: float) -> None:
         nonlocal passed
         passed += seconds
 
-    kit.core._beats = Beats(lambda: passed)
+    kit.store.processes.time = lambda: passed
     return move_on
 
 
 async def beat(memory: Memory) -> None:
-    """Wait until a memory has renewed the leases of all its runs."""
-    kit = await memory.open()
-    now = kit.clock.now()
-
-    async def are_renewed() -> bool:
-        snapshot = await kit.store.logs.snapshot("alice", "t", "thread")
-        beats = [run.beat_at for run in snapshot.runs if run.status == "running" and run.owner == kit.core.owner]
-        assert beats
-        return min(beats) >= now
-
-    await until(are_renewed)
+    """Let a process say that it is alive: its clock has moved on, so the last beat is old."""
+    await (await memory.open()).runner.heartbeat.now()
 
 
 async def chat(memory: Memory, clock: FakeClock, turns: int) -> None:
@@ -111,6 +102,11 @@ async def test_a_closed_process_gives_its_runs_back(address: str, clock: FakeClo
         assert max(run.attempt for run in await kit.store.runs.list("alice")) == 1
 
 
+def fall(point: str) -> None:
+    """Let a process write nothing more: it was killed."""
+    raise StoreError(f"Nothing is written at {point}.")
+
+
 async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: str, clock: FakeClock) -> None:
     """Its lease ends in a month. Who sees that nobody prolongs it goes on with the run, and not before."""
     config = CONFIG.with_overrides({**LEASE, "heartbeat": LASTS / 3})
@@ -119,10 +115,11 @@ async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: s
     await chat(killed, clock, 5)
     kit = await killed.open()
     assert [run.status for run in await kit.store.runs.list("alice")].count("running")
-    runs = {task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-run-")}
-    for task in runs:
+    kit.store.engine.commit_hook = fall
+    ours = {task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-")}
+    for task in ours:
         task.cancel()
-    await asyncio.wait(runs)
+    await asyncio.wait(ours)
     clock.advance(days=-AHEAD)
     async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:
         passed = watch_by(await memory.open())
@@ -137,6 +134,7 @@ async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: s
         assert [event for event in events if isinstance(event, Recovered)]
         status = await memory.observe("t", "alice")
         assert (status.running, status.failed, status.cursor) == (0, 0, status.last_seq)
+    kit.store.engine.commit_hook = None
     await killed.aclose()
 
 

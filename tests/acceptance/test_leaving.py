@@ -345,6 +345,7 @@ async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: O
 async def test_closing_that_is_cancelled_is_finished_by_the_next(tell: Open) -> None:
     """It tells what is lost; the store is closed already, and the third one is harmless."""
     story = tell()
+    await story.memory.open()
     await story.chat(1)
     store = await story.store()
     with unwritable(store):

@@ -157,7 +157,7 @@ async def test_a_sibling_does_not_take_what_is_unseen(address: str, engine_name:
             result = text_of(3_000, "result")
             context = await turn.prepare(ToolMessage("c", result))
             for number in range(6):
-                clock.advance(minutes=10)
+                clock.advance(minutes=6)
                 async with second.turn("b", RESOURCE, model=f"m{number}") as other:
                     await other.prepare(UserMessage(text_of(900, f"b {number}")))
                     await other.record(AssistantMessage("ok"))

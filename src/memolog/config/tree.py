@@ -85,6 +85,11 @@ class Config:
         optional(tokens()), None, "A hard limit on a context, which is cut to fit; None sets none."
     )
     strict: bool = declare(FLAG, False, "Whether a failure of the memory is raised into the turn.")
+    turn_timeout: float = declare(
+        seconds(),
+        3,
+        "The longest that one step of a turn may take, waits for a model left out; then it goes on with what is known.",
+    )
     max_message_bytes: int = declare(count(), 100_000_000, "The largest message that is stored, in bytes.")
     durability: Durability = declare(
         choice(*get_args(Durability)),

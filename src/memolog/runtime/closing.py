@@ -22,7 +22,7 @@ async def close_parts(kit: Kit, models: ModelPair, config: Config) -> Exception 
     """Close what a memory consists of; returns what kept the last messages from being saved."""
     try:
         # Before the observer is waited for: who has no patience for that must not lose what was said.
-        await kit.rescue.try_now(also_open=True)
+        await kit.rescue.try_now(config.turn_timeout, also_open=True)
         await kit.runner.close(config.observation.deadline)
         return await kit.rescue.at_last(config.busy_timeout)
     finally:

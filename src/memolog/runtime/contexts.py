@@ -104,7 +104,7 @@ class Contexts:
             read, tail = tail, _newest(tail, config.last_messages)
             before = read[-len(tail) - 1].created_at if len(tail) < len(read) else None
         others: tuple[OtherTail, ...] = ()
-        if config.observe and snapshot.others:
+        if config.observe and snapshot.ends:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
             others = await self._store.logs.others(*where, snapshot.ends)
         repeated = snapshot.repeated if config.observe else ()

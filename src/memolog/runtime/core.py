@@ -8,9 +8,11 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Container, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
+from weakref import WeakValueDictionary
 
 from memolog.config import Config
 from memolog.context import render_group
@@ -30,8 +32,7 @@ from memolog.decide import (
 )
 from memolog.domain.clock import Clock
 from memolog.domain.errors import Conflict, LeaseLost, MemologError
-from memolog.domain.observation import Observation
-from memolog.runtime.beats import Beats
+from memolog.domain.observation import Observation, Scope
 from memolog.runtime.events import (
     Activated,
     Bus,
@@ -44,6 +45,7 @@ from memolog.runtime.events import (
     changed_document,
 )
 from memolog.runtime.inputs import observer_inputs
+from memolog.runtime.patience import Budget
 from memolog.runtime.runner import Job, Runner
 from memolog.runtime.status import hint_events
 from memolog.runtime.views import Asked, state_of
@@ -51,16 +53,22 @@ from memolog.store import Store
 from memolog.store.journal import NewEvent
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, NewRun
-from memolog.store.snapshot import GroupRow, Snapshot
+from memolog.store.snapshot import GroupRow, RunRow, Snapshot, UnseenRow
 from memolog.tokens import TokenCounter
 
-__all__ = ["Core", "Outcome"]
+__all__ = ["Core", "Hold", "Outcome"]
 
 _log = logging.getLogger("memolog")
 
 # Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
 _MOST_ROUNDS = 64
 _POLL_SECONDS = 0.05
+# An open turn of a process that has not been watched yet: wrong to take its messages, cheap to leave them.
+_TURN_SECONDS = 3_600.0
+# A lost race means that somebody else got on with the log.
+_MOST_LOST = 2
+_PAUSE_SECONDS = 0.005
+_MOST_DOUBLED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +79,55 @@ class Outcome:
     last: Decision
     waited: float = 0.0
     decisions: tuple[str, ...] = ()
+
+
+class _Gate:
+    """Keeps apart those in this process who would advance the same log."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+        self.is_queued = False
+        """Whether somebody in the background already waits to look at the log once more."""
+
+
+class Hold:
+    """The right of one caller to advance a log, among all callers of this process.
+
+    Other processes are kept out by the version that every change of a log names.
+    """
+
+    def __init__(self, gate: _Gate, budget: Budget | None = None) -> None:
+        self._gate, self._budget = gate, budget
+        self.is_held = False
+
+    async def take(self) -> bool:
+        """Wait until it is this caller's turn; returns whether there was anything to wait for."""
+        is_late = self._gate.lock.locked() or self._gate.waiting > 0
+        self._gate.waiting += 1
+        try:
+            await self._gate.lock.acquire()
+        finally:
+            self._gate.waiting -= 1
+        self.is_held = True
+        return is_late
+
+    async def try_take(self) -> bool:
+        """Take it if nobody has it or waits for it; returns whether it was taken."""
+        if not self.is_held and not self._gate.lock.locked() and not self._gate.waiting:
+            # Nobody is in the way, so this does not wait.
+            await self.take()
+        return self.is_held
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Let the time inside not count for the caller's step: a model is waited for."""
+        return self._budget.paused() if self._budget else contextlib.nullcontext()
+
+    def give(self) -> None:
+        """Let others take it."""
+        if self.is_held:
+            self.is_held = False
+            self._gate.lock.release()
 
 
 class Core:
@@ -91,16 +148,26 @@ class Core:
         self.store, self.runner, self.bus = store, runner, bus
         self._open_turns = open_turns
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
-        self._beats = Beats(lambda: asyncio.get_running_loop().time())
+        self._unkept: dict[str, list[Event]] = {}
+        self._gates: WeakValueDictionary[tuple[str, str | None], _Gate] = WeakValueDictionary()
 
     # ------------------------------------------------------------ events
 
     async def tell(self, *events: Event) -> None:
         """Hand out events and keep them; a journal that cannot be written harms nobody."""
+        self._hand_out(*events)
+        if events:
+            await self._keep(events[0].resource, events)
+
+    def _hand_out(self, *events: Event) -> None:
         for event in events:
             self.bus.emit(event)
             if isinstance(event, Degraded):
                 _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
+
+    async def _keep(self, resource: str, events: Sequence[Event] = ()) -> None:
+        """Write events into the journal, after those that were handed out before and are not in it yet."""
+        events = (*self._unkept.pop(resource, ()), *events)
         # Every request waits, and its record says why; what failed is often the store itself.
         kept = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
         if not kept or self.store.options.read_only:
@@ -121,64 +188,113 @@ class Core:
 
     # ------------------------------------------------------------ the loop
 
-    async def advance(self, snapshot: Snapshot, config: Config, asked: Asked) -> Outcome:
-        """Decide and perform until there is nothing to do; returns the state to build a context from."""
+    def hold(self, resource: str, thread: str, scope: Scope, budget: Budget | None = None) -> Hold:
+        """Return what keeps others of this process from advancing the same log; it is not taken yet."""
+        return Hold(self._gate(resource, thread, scope), budget)
+
+    def _gate(self, resource: str, thread: str, scope: Scope) -> _Gate:
+        key = resource, thread if scope == "thread" else None
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = self._gates[key] = _Gate()
+        return gate
+
+    async def advance(self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None) -> Outcome:
+        """Decide and perform until there is nothing to do; returns the state to build a context from.
+
+        A turn brings its hold. Where another caller has the log, it waits for runs that are under way and does nothing else:
+        it goes on with what it has read. Whoever brings none waits for the log.
+        """
+        if hold is not None:
+            return await self._advance(snapshot, config, asked, hold, is_turn=True)
+        hold = self.hold(snapshot.resource, snapshot.thread.id, config.scope)
+        try:
+            if await hold.take():
+                snapshot = await self.store.logs.snapshot(snapshot.resource, snapshot.thread.id, config.scope)
+            return await self._advance(snapshot, config, asked, hold, is_turn=False)
+        finally:
+            hold.give()
+
+    async def _advance(self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold, *, is_turn: bool) -> Outcome:
         resource, thread = snapshot.resource, snapshot.thread.id
-        waited, names = 0.0, list[str]()
+        waited, lost, names = 0.0, 0, list[str]()
         # A deadline is for turns. Who asks by hand waits for the answer.
         deadline = None if asked.by_hand else config.observation.deadline
         decision: Decision = Wait(reason="too many rounds")
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
-            asked = replace(asked, silent=self._beats.silent(snapshot.runs, now), unseen=self.unseen(snapshot))
+            asked = replace(asked, silent=self._silent(snapshot), unseen=self.unseen(snapshot))
             decision = decide(state_of(snapshot, config, asked), config, now)
+            if not hold.is_held and not _is_wait(decision):
+                decision = Wait(reason="another turn is at the log")
             name = type(decision).__name__
             names.append(name)
-            await self.tell(Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason))
+            decided = Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason)
+            self._hand_out(decided)
+            # Kept with what follows from it: what is decided is true only for as long as nobody else changes the log.
+            self._unkept.setdefault(resource, []).append(decided)
             if isinstance(decision, Wait | Trim):
                 break
             started = asyncio.get_running_loop().time()
             patience = None if deadline is None else deadline - waited
-            is_in_time = await self._perform(decision, snapshot, config, patience)
+            try:
+                is_in_time = await self._perform(decision, snapshot, config, patience, hold)
+            except (Conflict, LeaseLost):
+                # Another process was first: the next round sees what it did. A turn does not try for long.
+                lost += 1
+                if is_turn and lost > _MOST_LOST:
+                    break
+                await asyncio.sleep(self._chance() * _PAUSE_SECONDS * 2 ** min(lost, _MOST_DOUBLED))
+                snapshot = await self.store.logs.snapshot(resource, thread, config.scope, others=hold.is_held)
+                continue
             if isinstance(decision, Observe) or (isinstance(decision, Reflect) and decision.wait):
                 waited += asyncio.get_running_loop().time() - started
                 is_late = not is_in_time or (deadline is not None and waited >= deadline)
                 asked = replace(asked, may_wait=not is_late)
             asked = asked.after(decision)
-            snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
+            if not hold.is_held:
+                # It was given up while a model was waited for.
+                await (hold.try_take() if is_turn else hold.take())
+            snapshot = await self.store.logs.snapshot(resource, thread, config.scope, others=hold.is_held)
+        await self._keep(resource)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
 
     def unseen(self, snapshot: Snapshot) -> dict[str, int]:
         """Return the first message of each thread that a running turn has saved and no model has answered."""
         first: dict[str, int] = {}
         for row in snapshot.unseen:
-            if row.owner != self.owner or row.turn in self._open_turns:
+            if self._is_running(row):
                 first[row.thread] = min(row.first_seq, first.get(row.thread, row.first_seq))
         return first
 
-    async def _perform(self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
-        """Perform one decision; returns False if a wait ended without a result. A lost race is simply decided again."""
-        try:
-            match decision:
-                case Activate():
-                    await self._activate(decision, snapshot)
-                case ActivateReflection():
-                    await self._activate_reflection(decision, snapshot)
-                case Buffer():
-                    await self._start(decision.spans, snapshot, config)
-                case Recover():
-                    await self._recover(decision, snapshot, config)
-                case Observe():
-                    return await self._observe(decision, snapshot, config, patience)
-                case Reflect():
-                    return await self._reflect(decision, snapshot, config, patience)
-                case Wait() | Trim():
-                    pass
-                case _:
-                    assert_never(decision)
-        except (Conflict, LeaseLost):
-            # Somebody else was first: the next round sees what they did.
-            return True
+    def _is_running(self, row: UnseenRow) -> bool:
+        """Return whether the turn is open here, or in another process that is alive."""
+        if row.owner == self.owner:
+            return row.turn in self._open_turns
+        life = self.store.processes.judge(row.owner, row.owner_beat, lease=_TURN_SECONDS)
+        return life in {"moving", "fresh"}
+
+    async def _perform(
+        self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
+    ) -> bool:
+        """Perform one decision; returns False if a wait ended without a result. Raises Conflict where a race was lost."""
+        match decision:
+            case Activate():
+                await self._activate(decision, snapshot)
+            case ActivateReflection():
+                await self._activate_reflection(decision, snapshot)
+            case Buffer():
+                await self._start(decision.spans, snapshot, config)
+            case Recover():
+                await self._recover(decision, snapshot, config)
+            case Observe():
+                return await self._observe(decision, snapshot, config, patience, hold)
+            case Reflect():
+                return await self._reflect(decision, snapshot, config, patience, hold)
+            case Wait() | Trim():
+                pass
+            case _:
+                assert_never(decision)
         return True
 
     # ------------------------------------------------------------ activating
@@ -287,6 +403,7 @@ class Core:
         return await self._launch(runs, snapshot, config)
 
     async def _launch(self, runs: Sequence[NewRun], snapshot: Snapshot, config: Config) -> Job:
+        await self.runner.heartbeat.now()
         now = self.clock.now()
         claims = await self.store.runs.start(
             snapshot.resource,
@@ -319,16 +436,40 @@ class Core:
 
     async def go_on(self, resource: str, thread: str, config: Config) -> None:
         """Decide again in the background, after a run has ended: the next span may be due."""
-        snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
-        await self.advance(snapshot, config, Asked(may_wait=False, may_activate=False))
+        await self._look_again(resource, thread, config, ending=False)
+
+    def look_later(self, resource: str, thread: str, config: Config) -> None:
+        """Decide at the end of a turn, in the background: another caller is at the log now."""
+        self.runner.spawn(self._look_again(resource, thread, config, ending=True))
+
+    async def _look_again(self, resource: str, thread: str, config: Config, *, ending: bool) -> None:
+        """Look at a log once it is free, and once only for all who want that by then."""
+        gate = self._gate(resource, thread, config.scope)
+        if gate.is_queued and not ending:
+            return
+        hold, gate.is_queued = Hold(gate), True
+        try:
+            try:
+                await hold.take()
+            finally:
+                gate.is_queued = False
+            snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
+            asked = Asked(may_wait=False, may_activate=False, ending=ending)
+            await self._advance(snapshot, config, asked, hold, is_turn=False)
+        except MemologError as error:
+            _log.info("looking at the log of %s again failed: %s", thread, error)
+        finally:
+            hold.give()
 
     async def _recover(self, decision: Recover, snapshot: Snapshot, config: Config) -> None:
         now = self.clock.now()
         if await self._is_still_ours(decision.run, now, config):
             return
-        beat_at = next((run.beat_at for run in snapshot.runs if run.id == decision.run), None)
+        row = next((run for run in snapshot.runs if run.id == decision.run), None)
+        silent = row.owner_beat if row and row.id in self._silent(snapshot) else None
+        await self.runner.heartbeat.now()
         claim = await self.store.runs.take_over(
-            decision.run, decision.fence, owner=self.owner, now=now, lease=config.lease, beat_at=beat_at
+            decision.run, decision.fence, owner=self.owner, now=now, lease=config.lease, silent=silent
         )
         if claim is None:
             return
@@ -353,14 +494,18 @@ class Core:
                     return True
         return False
 
-    async def _observe(self, decision: Observe, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
+    async def _observe(
+        self, decision: Observe, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
+    ) -> bool:
         run = decision.run
         if run is None:
             job = await self._start(decision.spans, snapshot, config)
             run = job.claims[0].run
-        return await self._join(run, snapshot, config, patience)
+        return await self._join(run, snapshot, config, patience, hold)
 
-    async def _reflect(self, decision: Reflect, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
+    async def _reflect(
+        self, decision: Reflect, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
+    ) -> bool:
         run = decision.run
         if run is None:
             inputs = {"groups": list(decision.groups), "generation": snapshot.log.generation, "mode": config.mode}
@@ -369,29 +514,49 @@ class Core:
             new = NewRun(id=self.store.new_id(), kind="reflect", thread=None, span=None, inputs=inputs)
             job = await self._launch([new], snapshot, config)
             run = job.claims[0].run
-        return not decision.wait or await self._join(run, snapshot, config, patience)
+        return not decision.wait or await self._join(run, snapshot, config, patience, hold)
 
-    async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
+    async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold) -> bool:
         """Wait for a run of this process or of another; False if patience ran out, which the next turns remember.
 
         Without a limit, another's run is looked at for as long as a lease: then it goes on, or nobody is at it any more.
         """
+        # Nobody is kept from the log by somebody who waits for a model.
+        hold.give()
         loop = asyncio.get_running_loop()
         end = loop.time() + (config.lease if patience is None else max(0.0, patience))
         job = self.runner.job(run)
         if job is not None:
-            await asyncio.wait({job.task}, timeout=None if patience is None else max(0.0, patience))
+            with hold.paused():
+                await asyncio.wait({job.task}, timeout=None if patience is None else max(0.0, patience))
             if job.task.done():
                 return True
         else:
+            row = next((known for known in snapshot.runs if known.id == run), None)
+            if patience is not None and not self._is_moving(row):
+                # Nobody is waited for who may be gone: the run is taken over once that is certain.
+                return False
             while loop.time() < end:
-                await asyncio.sleep(_POLL_SECONDS)
+                with hold.paused():
+                    await asyncio.sleep(_POLL_SECONDS)
                 current = await self.store.runs.get(snapshot.resource, run)
                 if current is None or current.status != "running":
+                    return True
+                if row is not None and await self.store.processes.life(row.owner) == "silent":
                     return True
         if patience is not None and config.observation.deadline:
             await self._note_stall(run, snapshot, config)
         return False
+
+    def _silent(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the runs under way whose processes are gone, whatever their leases say."""
+        judge = self.store.processes.judge
+        others = (run for run in snapshot.runs if run.status == "running" and run.owner != self.owner)
+        return frozenset(run.id for run in others if judge(run.owner, run.owner_beat) == "silent")
+
+    def _is_moving(self, run: RunRow | None) -> bool:
+        """Tell whether the process that carries a run out was seen to go on."""
+        return run is not None and self.store.processes.judge(run.owner, run.owner_beat) == "moving"
 
     async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:
         now = self.clock.now()
@@ -407,3 +572,8 @@ class Core:
     def retry_at(self, failures: int, now: datetime) -> datetime:
         """Return when a failed run may be tried again."""
         return now + timedelta(seconds=back_off(failures, self._chance()))
+
+
+def _is_wait(decision: Decision) -> bool:
+    """Tell whether a decision changes nothing: it goes on, or waits for a run that is under way."""
+    return isinstance(decision, Wait | Trim) or (isinstance(decision, Observe | Reflect) and decision.run is not None)

@@ -39,6 +39,8 @@ class Kit:
     rescue: Rescue = field(init=False)
     writer: Model | None = None
     """The model that writes when it is asked to; None: the embedded rules do."""
+    is_embedded: bool = False
+    """Whether the embedded observer observes: its runs take a moment."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
 
     def __post_init__(self) -> None:

@@ -31,6 +31,7 @@ from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Event
 from memolog.runtime.extractors import Extractor, Extractors
 from memolog.runtime.forgetting import Forgetting
+from memolog.runtime.heartbeat import Heartbeat
 from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import Mind, minds_of
@@ -53,6 +54,9 @@ from memolog.tokens import HeuristicCounter, TokenCounter, count_message
 __all__ = ["Memory"]
 
 _log = logging.getLogger("memolog")
+
+# A process of which three beats are missing counts as dead.
+_BEAT_SECONDS = 1.5
 
 
 class Memory(LookingBack, Forgetting, Transferring):
@@ -91,6 +95,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         self._bus = Bus()
         self._gate = asyncio.Lock()
         self._kit: Kit | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._unsaved = Unsaved()
         self._outside = Outside(
             clock=self.clock,
@@ -108,14 +113,21 @@ class Memory(LookingBack, Forgetting, Transferring):
     async def open(self) -> Kit:
         """Open the database, if that has not been done; returns its parts."""
         if self._kit is None and not self._unsaved.is_closed:
-            async with self._gate:
-                if self._kit is None and not self._unsaved.is_closed:
-                    self._kit = await self._open()
-                    # What turns said that ended before there was a database.
-                    self._kit.rescue.begin()
+            if self._opening is None or self._opening.done():
+                self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
+                self._opening.add_done_callback(_heard)
+            # Who does not wait for its end lets it go on: a schema is brought up to date once, however long that takes.
+            await asyncio.shield(self._opening)
         if self._kit is None or self._unsaved.is_closed:
             raise StoreClosed
         return self._kit
+
+    async def _open_once(self) -> None:
+        async with self._gate:
+            if self._kit is None and not self._unsaved.is_closed:
+                self._kit = await self._open()
+                # What turns said that ended before there was a database.
+                self._kit.rescue.begin()
 
     def _tell(self, event: Degraded) -> None:
         self._bus.emit(event)
@@ -133,7 +145,10 @@ class Memory(LookingBack, Forgetting, Transferring):
         owner = f"{os.getpid()}-{store.new_id()}"
         observer, reflector = await self._minds()
         thinking = Thinking(store, observer, reflector, counter=self.counter, extractors=self._extractors)
-        runner = Runner(store, thinking, clock=self.clock)
+        store.processes.lease = self.config.lease
+        store.processes.silence = min(store.processes.silence, self.config.lease)
+        heartbeat = Heartbeat(store.processes, owner, clock=self.clock, every=min(_BEAT_SECONDS, self.config.heartbeat))
+        runner = Runner(store, thinking, clock=self.clock, heartbeat=heartbeat)
         core = Core(
             store,
             runner,
@@ -154,6 +169,7 @@ class Memory(LookingBack, Forgetting, Transferring):
             compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
             unsaved=self._unsaved,
             writer=self._models.reflect,
+            is_embedded=self._models.observe is None,
         )
 
     async def _minds(self) -> tuple[Mind, Mind]:
@@ -207,7 +223,8 @@ class Memory(LookingBack, Forgetting, Transferring):
         """
         if self._kit is not None:
             await self._kit.runner.settled()
-            await self._kit.rescue.try_now()
+            await self._kit.rescue.try_now(self.config.turn_timeout)
+            await self._kit.store.engine.settled()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -391,3 +408,9 @@ class Memory(LookingBack, Forgetting, Transferring):
         for thread, why in merged.left:
             self._tell(Degraded(at=now, resource=resource, thread=thread, what="merging a log", error=why))
         return merged.threads
+
+
+def _heard(opening: "asyncio.Task[None]") -> None:
+    """Take note of how it ended: whoever waited for it may have gone on."""
+    if not opening.cancelled():
+        opening.exception()

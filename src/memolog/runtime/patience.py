@@ -1,30 +1,78 @@
-"""How long a turn waits for the database.
+"""How long a step of a turn waits for everything that is not a model: connections, locks, reads and writes.
 
-Knows one limit. What could not be done within it is done later, by whoever asked for it.
+One budget a step. What could not be done within it is done later, by whoever asked for it.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 from memolog.domain.errors import StoreBusy
 
-__all__ = ["in_time"]
+__all__ = ["Budget", "in_time"]
 
 T = TypeVar("T")
 
-# A turn gives the database this long; then it goes on with what it knows, and saves later.
-_STORE_SECONDS = 3.0
+
+class Budget:
+    """The time that one step of a turn has, from when the budget is made."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + seconds
+        self._timeout: asyncio.Timeout | None = None
+        self._reserve = 0.0
+
+    @property
+    def left(self) -> float:
+        """Return how many seconds are left before the limit."""
+        return max(0.0, self._end - self._reserve - self._loop.time())
+
+    @asynccontextmanager
+    async def limit(self, *, reserve: float = 0.0) -> AsyncGenerator[None]:
+        """Stop what is done inside once the time is over, and raise StoreBusy. A write that is not done by then is not done.
+
+        `reserve` is the share of the whole time that is left for what is done then.
+        """
+        self._reserve = reserve * self._seconds
+        timeout = asyncio.timeout_at(self._end - self._reserve)
+        try:
+            async with timeout:
+                self._timeout = timeout
+                yield
+        except TimeoutError as error:
+            if not timeout.expired():
+                raise
+            raise _too_slow(self._seconds) from error
+        finally:
+            self._timeout = None
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Let the time inside not count: a model is waited for."""
+        started, timeout = self._loop.time(), self._timeout
+        if timeout is not None and not timeout.expired():
+            timeout.reschedule(None)
+        try:
+            yield
+        finally:
+            self._end += self._loop.time() - started
+            if timeout is not None and not timeout.expired():
+                timeout.reschedule(self._end - self._reserve)
 
 
-async def in_time(call: Coroutine[object, object, T]) -> T:
-    """Await a call of the store, but not for long. A write that is not done by then is not done at all."""
-    try:
-        async with asyncio.timeout(_STORE_SECONDS):
-            return await call
-    except TimeoutError as error:
-        raise StoreBusy(
-            f"The database did not answer within {_STORE_SECONDS:g} s.",
-            why="It is locked by another process, or its server is slow.",
-            then="The turn goes on; what is not saved yet is saved with the next call.",
-        ) from error
+async def in_time(call: Coroutine[object, object, T], seconds: float) -> T:
+    """Await a call of the store, but not for longer than that."""
+    async with Budget(seconds).limit():
+        return await call
+    raise AssertionError("a limit lets nothing pass without its result or an error")
+
+
+def _too_slow(seconds: float) -> StoreBusy:
+    return StoreBusy(
+        f"The database did not answer within {seconds:g} s.",
+        why="It is locked by another process, or its server is slow.",
+        then="The turn goes on; what is not saved yet is saved with the next call. `turn_timeout` sets the limit.",
+    )

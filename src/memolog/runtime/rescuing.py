@@ -77,11 +77,11 @@ class Rescue:
             return error
         return None
 
-    async def try_now(self, *, also_open: bool = False) -> None:
+    async def try_now(self, seconds: float, *, also_open: bool = False) -> None:
         """Try once, not for long; what is left after that is tried again in the background."""
         if self._unsaved.waiting(also_open=also_open):
             with contextlib.suppress(MemologError):
-                await in_time(self._tried(also_open=also_open))
+                await in_time(self._tried(also_open=also_open), seconds)
 
     async def stop(self) -> None:
         """End what goes on in the background."""

@@ -16,6 +16,7 @@ from memolog.domain.clock import Clock
 from memolog.domain.errors import LeaseLost, MemologError, StoreError
 from memolog.domain.run import Usage
 from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
+from memolog.runtime.heartbeat import Heartbeat
 from memolog.store import Store
 from memolog.store.runs import Claim, Made
 
@@ -25,6 +26,7 @@ Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
 
 # Several calls, each with a limit of its own; beyond this something hangs that is no model.
 _RUN_SECONDS = 900.0
+_GIVE_BACK_SECONDS = 2.0
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
@@ -97,8 +99,9 @@ class Runner:
         thinker: Thinker,
         *,
         clock: Clock,
+        heartbeat: Heartbeat,
     ) -> None:
-        self._store, self._thinker, self._clock = store, thinker, clock
+        self._store, self._thinker, self._clock, self.heartbeat = store, thinker, clock, heartbeat
         # The core, which launches jobs here, sets these: it knows who listens and how to back off.
         self.tell: Callable[..., Awaitable[None]]
         self.retry_at: Callable[[int, datetime], datetime]
@@ -133,6 +136,12 @@ class Runner:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def finished(self, resource: str, thread: str | None, seconds: float) -> None:
+        """Wait for the runs of a thread, or (None) of all threads of the resource, that are in flight here; not for long."""
+        mine = (job for job in self._jobs.values() if job.resource == resource)
+        if tasks := {job.task for job in mine if thread is None or job.thread == thread}:
+            await asyncio.wait(tasks, timeout=seconds)
+
     async def settled(self) -> None:
         """Wait until no run of this process is in flight, and none follows."""
         while self._tasks:
@@ -145,21 +154,30 @@ class Runner:
         end = loop.time() + patience
         while self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=max(0.0, end - loop.time()))
-            stopped = {claim for job in self._jobs.values() if job.task in late for claim in job.claims}
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-            if stopped:
-                # Where that fails, the leases run out by themselves.
-                with contextlib.suppress(MemologError):
-                    await self._store.runs.give_back(list(stopped))
+        await self.heartbeat.stop()
 
     # ------------------------------------------------------------ one job
 
     async def _carry_out(self, job: Job) -> None:
+        with self.heartbeat.under_way():
+            await self._carry_on(job)
+        if not self._closing:
+            with contextlib.suppress(MemologError):
+                await job.then(job.resource, job.thread, job.config)
+
+    async def _carry_on(self, job: Job) -> None:
         try:
             await self._attempt(job)
+        except asyncio.CancelledError:
+            # The memory is closed, or the loop ends without that: whoever comes next need not wait for the leases to end.
+            with contextlib.suppress(MemologError, TimeoutError):
+                async with asyncio.timeout(_GIVE_BACK_SECONDS):
+                    await self._store.runs.give_back(job.claims)
+            raise
         except Exception as error:  # noqa: BLE001 - nobody awaits a background task's error; the journal and the breaker hold it
             with contextlib.suppress(MemologError):
                 await self._fail(job, job.claims, f"{type(error).__name__}: {error}", None)
@@ -168,9 +186,6 @@ class Runner:
                 # A run that was taken over may be carried out here again: that is another job.
                 if self._jobs.get(claim.run) is job:
                     del self._jobs[claim.run]
-        if not self._closing:
-            with contextlib.suppress(MemologError):
-                await job.then(job.resource, job.thread, job.config)
 
     async def _attempt(self, job: Job) -> None:
         work = asyncio.ensure_future(self._think(job))

@@ -4,8 +4,8 @@ Knows what of it is held, in which order it is saved, and what a repeated call m
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 
 from memolog.config import Config
@@ -17,7 +17,6 @@ from memolog.domain.own import with_own_apart
 from memolog.domain.run import Usage
 from memolog.runtime.away import Outside, dated
 from memolog.runtime.kit import Kit
-from memolog.runtime.patience import in_time
 from memolog.runtime.unsaved import Held, Spent
 from memolog.store.messages import Saved
 from memolog.store.scope import check_id
@@ -108,22 +107,26 @@ class Saying:
 
     # ------------------------------------------------------------ saving
 
-    async def save_and_read(self, kit: Kit, fresh: Sequence[NewMessage], config: Config) -> Snapshot:
-        """Save what is held up to what the present call brought, and read all that a decision needs."""
+    async def save_and_read(
+        self, kit: Kit, fresh: Sequence[NewMessage], config: Config, *, others: bool = True
+    ) -> Snapshot:
+        """Save what is held up to what the present call brought, and read all that a decision needs.
+
+        `others` reads what the other threads of a shared log said.
+        """
         if config.read_only:
             return await self.read(kit, config)
-        async with self._in_order():
+        async with self._one_by_one:
             messages = await self._catch_up(kit, fresh)
-            saved, snapshot = await in_time(
-                kit.store.save_and_snapshot(
-                    self._resource,
-                    self._thread,
-                    messages,
-                    turn=self.held.turn,
-                    owner=kit.core.owner,
-                    scope=config.scope,
-                    newest=_newest(config),
-                )
+            saved, snapshot = await kit.store.save_and_snapshot(
+                self._resource,
+                self._thread,
+                messages,
+                turn=self.held.turn,
+                owner=kit.core.owner,
+                scope=config.scope,
+                newest=_newest(config),
+                others=others,
             )
             self._settle(kit, messages)
             self._track(saved)
@@ -137,12 +140,11 @@ class Saying:
 
     async def save(self, kit: Kit, fresh: Sequence[NewMessage] = ()) -> None:
         """Save what is held up to what the present call brought; all of it, if it brought nothing."""
-        async with self._in_order():
+        async with self._one_by_one:
             if messages := await self._catch_up(kit, fresh):
                 where = self._resource, self._thread
-                self._note(
-                    await in_time(kit.store.messages.save(*where, messages, turn=self.held.turn, owner=kit.core.owner))
-                )
+                saved = await kit.store.messages.save(*where, messages, turn=self.held.turn, owner=kit.core.owner)
+                self._note(saved)
                 self._settle(kit, messages)
 
     async def save_at_last(self, kit: Kit) -> None:
@@ -151,7 +153,7 @@ class Saying:
             try:
                 await self.save(kit)
                 if self.held.spent:
-                    await in_time(kit.book(self.held))
+                    await kit.book(self.held)
             except StoreError as error:
                 # A lock has cost all the patience that there was already.
                 if delay is None or not error.retryable or isinstance(error, StoreBusy):
@@ -160,23 +162,13 @@ class Saying:
             else:
                 return
 
-    @asynccontextmanager
-    async def _in_order(self) -> AsyncGenerator[None]:
-        """Let the calls of a turn save one after the other; who waits for another one waits no longer than for the database."""
-        turn = self._one_by_one.acquire()
-        await (in_time(turn) if self._one_by_one.locked() else turn)
-        try:
-            yield
-        finally:
-            self._one_by_one.release()
-
     async def _catch_up(self, kit: Kit, fresh: Sequence[NewMessage]) -> Sequence[NewMessage]:
         """Save first what earlier turns of the thread, and earlier calls of this one, could not; returns what is left to do."""
         held, mine = self.held, {id(message) for message in fresh}
         if len(self._unsaved) and self._unsaved.waiting(self._resource, self._thread):
-            await in_time(kit.rescue.save(self._resource, self._thread))
+            await kit.rescue.save(self._resource, self._thread)
         if earlier := tuple(takewhile(lambda message: id(message) not in mine, held.messages)):
-            self._note(await in_time(kit.rescue.save_messages(held, earlier)))
+            self._note(await kit.rescue.save_messages(held, earlier))
         # What comes after it was brought by calls that are still to come: they hear what is wrong with it.
         return tuple(message for message in held.messages if id(message) in mine)
 
@@ -190,7 +182,7 @@ class Saying:
     async def end_turn(self, kit: Kit) -> None:
         """Let what has no reply count as seen: the turn is over."""
         if self.held.is_unanswered:
-            await in_time(kit.rescue.end_turn(self.held))
+            await kit.rescue.end_turn(self.held)
 
     def _track(self, saved: Saved) -> None:
         """Note whether the last that was saved is something that a model has still to answer."""

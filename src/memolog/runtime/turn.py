@@ -7,6 +7,7 @@ and a context made of what is known, unless `strict` is set.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -23,7 +24,7 @@ from memolog.runtime.events import Degraded, Trimmed
 from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit
 from memolog.runtime.opening import overridden
-from memolog.runtime.patience import in_time
+from memolog.runtime.patience import Budget, in_time
 from memolog.runtime.saying import Saying, checked_usage, passed_along
 from memolog.runtime.status import outage_of, windows_of
 from memolog.runtime.telemetry import span
@@ -34,6 +35,9 @@ from memolog.store.snapshot import Snapshot
 __all__ = ["Turn"]
 
 _log = logging.getLogger("memolog")
+
+# How much of a step's time is left for reading, where writing takes too long.
+_FOR_READING = 0.2
 
 
 class Turn:
@@ -67,7 +71,8 @@ class Turn:
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
-        self._is_begun = self._is_over = False
+        self._is_begun = self._is_over = self._is_beating = False
+        self._beating = ExitStack()
 
     @property
     def id(self) -> str:
@@ -79,15 +84,16 @@ class Turn:
         self._said.held.turn = name
 
     async def __aenter__(self) -> Self:
-        await self._arrive()
+        await self._arrive(Budget(self._config.turn_timeout))
         self._is_begun = True
         self._outside.open_turns[self.id] += 1
         return self
 
-    async def _arrive(self) -> None:
+    async def _arrive(self, budget: Budget) -> None:
         """Open the database; while it is not there, the turn goes on without it and holds what is said."""
         try:
-            self._kit = self._said.kit = await self._open_kit()
+            async with budget.limit():
+                self._kit = self._said.kit = await self._open_kit()
         except StoreError as error:
             # What a person must mend is told when the turn begins; later it must not break what is under way.
             if self._config.strict or isinstance(error, StoreClosed) or not (self._away or error.retryable):
@@ -99,11 +105,11 @@ class Turn:
         if not self.id:
             self.id = self._outside.new_id() if self._away else self._kit.store.new_id()
 
-    async def _still_away(self) -> Away | None:
+    async def _still_away(self, budget: Budget) -> Away | None:
         """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
         # Somebody else may have opened it meanwhile: then there is nothing to wait for.
         if self._away is not None and (self._unsaved.rescue or self._away.is_time()):
-            await self._arrive()
+            await self._arrive(budget)
         return self._away
 
     async def __aexit__(
@@ -116,9 +122,12 @@ class Turn:
         if self._config.read_only or self._unsaved.is_closed:
             # Whoever closed the memory has saved what this turn held, or was told that it could not be.
             return
+        budget = Budget(self._config.turn_timeout)
         try:
-            if await self._still_away() is None:
-                await self._leave()
+            if await self._still_away(budget) is None:
+                async with budget.limit():
+                    await self._leave()
+                await self._finish_runs(budget)
         except asyncio.CancelledError:
             if self._away is None and not self._said.held.is_settled:
                 problem = InterruptedError("The turn was cancelled while it was saved; that goes on in the background.")
@@ -127,6 +136,7 @@ class Turn:
         except Exception as problem:  # noqa: BLE001 - memory never breaks the agent
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
         finally:
+            self._beating.close()
             self._said.held.is_over = True
             self._unsaved.hold(self._said.held)
             if self._unsaved.rescue:
@@ -153,11 +163,12 @@ class Turn:
         self.step += 1
         self._asked_model = model or self._asked_model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
-            away, shown = await self._still_away(), passed_along(ephemeral)
+            budget = Budget(self._config.turn_timeout)
+            away, shown = await self._still_away(budget), passed_along(ephemeral)
             with self._said.saying(messages, self._config) as fresh:
                 if away:
                     return away.context(self._said.not_saved(self._config), shown)
-                self._last = await self._prepare(shown, fresh)
+                self._last = await self._prepare(shown, fresh, budget)
                 return self._last.context
 
     async def record(
@@ -172,15 +183,17 @@ class Turn:
         checked_usage(usage)
         self._told_model = model or (usage.model if usage else None) or self._told_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
-            away = await self._still_away()
+            budget = Budget(self._config.turn_timeout)
+            away = await self._still_away(budget)
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
             spent = Spent(usage=usage, counted=counted, asked=self._asked_model) if usage else None
             with self._said.saying(messages, self._config, spent) as fresh:
                 if away or self._config.read_only:
                     return
                 try:
-                    await self._said.save(self._kit, fresh)
-                    await in_time(self._kit.book(self._said.held))
+                    async with budget.limit():
+                        await self._said.save(self._kit, fresh)
+                        await self._kit.book(self._said.held)
                 except Exception as error:  # noqa: BLE001 - memory never breaks the agent
                     await self._degrade("recording the answer", error)
 
@@ -202,13 +215,14 @@ class Turn:
         held.is_withdrawn, held.also = True, (*held.also, *also)
         self._unsaved.hold(held)
         try:
-            await self._kit.rescue.withdraw(held)
+            await in_time(self._kit.rescue.withdraw(held), self._config.turn_timeout)
         except MemologError as error:
             # A discard that did not happen must not pass for one that did.
             await self._tell("discarding", error)
             raise
         self._is_over = held.is_over = True
         self._close_turn()
+        self._beating.close()
         self._kit.rescue.begin()
 
     # ------------------------------------------------------------ inside
@@ -234,52 +248,74 @@ class Turn:
                 then="Call discard() again, or leave the turn: it is done before anything else of the thread is saved.",
             )
 
-    async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage]) -> Made:
-        kit = self._kit
+    async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage], budget: Budget) -> Made:
         try:
+            # A lock keeps writers out, and nobody else: some time is left to read.
+            async with budget.limit(reserve=_FOR_READING):
+                return await self._made(ephemeral, fresh, budget)
+        except Exception as error:  # noqa: BLE001 - memory never breaks the agent
+            await self._degrade("preparing the context", error)
+            said = self._said.not_saved(self._config)
+            made = await self._without_saving(ephemeral, said, budget)
+            if made.record and not self._config.read_only:
+                missed = self._said.held.missed
+                missed.add(made.record, said, self.id, self.step, self._kit.clock.now(), self._model)
+        return made
+
+    async def _made(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage], budget: Budget) -> Made:
+        """Save what is new, let the log advance, and build the context."""
+        kit, config = self._kit, self._config
+        hold = kit.core.hold(self.resource, self.thread, config.scope, budget)
+        try:
+            is_alone = config.observe and not config.read_only and await hold.try_take()
             # Kept at once: whatever fails from here on, the context still has what was just said.
-            self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, self._config)
+            self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, config, others=is_alone)
+            self._beat()
             self._adopt_overrides(snapshot)
             if self._config.read_only:
                 held = self._said.held.messages
                 snapshot = await kit.contexts.including(snapshot, held, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
             if self._config.observe and not self._config.read_only:
-                snapshot = (await kit.core.advance(snapshot, self._config, asked)).snapshot
+                snapshot = (await kit.core.advance(snapshot, self._config, asked, hold)).snapshot
                 self._check_model(snapshot, replace(asked, unseen=kit.core.unseen(snapshot)))
             self._snapshot = snapshot
-            passages = await self._passages(snapshot)
-            made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
-            self._unspanned, self._uncovered, self._said.saved_tokens = made.unspanned, made.uncovered, 0
-            await self._after_build(made)
-        except Exception as error:  # noqa: BLE001 - memory never breaks the agent
-            await self._degrade("preparing the context", error)
-            said = self._said.not_saved(self._config)
-            made = await self._without_saving(ephemeral, said)
-            if made.record and not self._config.read_only:
-                missed = self._said.held.missed
-                missed.add(made.record, said, self.id, self.step, kit.clock.now(), self._model)
+        finally:
+            # What follows changes the log no more.
+            hold.give()
+        passages = await self._passages(snapshot, budget)
+        made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
+        self._unspanned, self._uncovered, self._said.saved_tokens = made.unspanned, made.uncovered, 0
+        await self._after_build(made)
         return made
 
     async def _factor(self, snapshot: Snapshot) -> float:
         """Return how many tokens the model counts for each of ours; where none was named, it is the one that answered last."""
         return await self._kit.factor(self.resource, self._model or snapshot.thread.last_model)
 
+    def _beat(self) -> None:
+        """Let other processes see, from the first message on, that this turn is under way."""
+        if not self._is_beating and not self._config.read_only:
+            self._is_beating = True
+            self._beating.enter_context(self._kit.runner.heartbeat.under_way())
+
     def _check_model(self, snapshot: Snapshot, asked: Asked) -> None:
         """Raise where a turn would go on with far more than it should, if that was asked for."""
         if self._config.strict and (outage := outage_of(snapshot, self._config, asked)):
             raise ModelFailed(outage)
 
-    async def _without_saving(self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage]) -> Made:
+    async def _without_saving(
+        self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage], budget: Budget
+    ) -> Made:
         """Return a context although something could not be written: of what can be read, and of what is only known here."""
         contexts = self._kit.contexts
         try:
-            # A lock keeps writers out, and nobody else.
-            self._snapshot = read = await in_time(self._said.read(self._kit, self._config))
-            self._adopt_overrides(read)
-            withdrawn = self._unsaved.withdrawn_of(self.resource, self.thread)
-            whole = await in_time(contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn))
-            made = await in_time(contexts.build(self._shown(whole, ephemeral)))
+            async with budget.limit():
+                self._snapshot = read = await self._said.read(self._kit, self._config)
+                self._adopt_overrides(read)
+                withdrawn = self._unsaved.withdrawn_of(self.resource, self.thread)
+                whole = await contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn)
+                made = await contexts.build(self._shown(whole, ephemeral))
             known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
             return replace(made, record={**made.record, "degraded": True, "shown": known})
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
@@ -310,7 +346,7 @@ class Turn:
             else None,
         )
 
-    async def _passages(self, snapshot: Snapshot) -> tuple[Passage, ...]:
+    async def _passages(self, snapshot: Snapshot, budget: Budget) -> tuple[Passage, ...]:
         """Return what earlier messages say about the newest one: searched for once, and the same at every step."""
         question = newest_question(snapshot) if self._config.recall.results else None
         if question is None:
@@ -318,7 +354,9 @@ class Turn:
         if self._found is None or self._found[0] != question.seq:
             kit = self._kit
             try:
-                found = await in_time(find_passages(kit.store, snapshot, question, self._config, kit.clock.now()))
+                search = find_passages(kit.store, snapshot, question, self._config, kit.clock.now())
+                # A slow search must not cost the context.
+                found = await in_time(search, budget.left / 2)
             except MemologError as error:
                 await self._degrade("searching for earlier messages", error)
                 found = ()
@@ -327,7 +365,8 @@ class Turn:
 
     async def _after_build(self, made: Made) -> None:
         kit = self._kit
-        if self._snapshot is not None and kit.core.bus.has_listeners:
+        # How full a shared log is, only those know who have read what the other threads said.
+        if self._snapshot is not None and not self._snapshot.heads and kit.core.bus.has_listeners:
             kit.core.bus.emit(windows_of(self._snapshot, self._config, kit.clock.now()))
         context, last = made.context, self._last.context if self._last else None
         # What is shown in part stays so from step to step, and is told once.
@@ -368,10 +407,24 @@ class Turn:
             self._kit.compacting.later(self.resource, self.thread, config)
         if not config.observe or self._snapshot is None or not self._is_due():
             return None
-        snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
-        asked = Asked(may_activate=False, ending=True, factor=await self._factor(snapshot))
-        await self._kit.core.advance(snapshot, config, asked)
+        core = self._kit.core
+        hold = core.hold(self.resource, self.thread, config.scope)
+        if not await hold.try_take():
+            core.look_later(self.resource, self.thread, config)
+            return None
+        try:
+            snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
+            asked = Asked(may_activate=False, ending=True, factor=await self._factor(snapshot))
+            await core.advance(snapshot, config, asked, hold)
+        finally:
+            hold.give()
         return None
+
+    async def _finish_runs(self, budget: Budget) -> None:
+        """Let the embedded observer finish: the process may end after this turn, and its next one would begin again."""
+        if self._kit.is_embedded:
+            thread = None if self._config.scope == "resource" else self.thread
+            await self._kit.runner.finished(self.resource, thread, budget.left)
 
     def _is_due(self) -> bool:
         """Tell whether a span may be due by now: most turns end without, and need not read the log to find that out."""

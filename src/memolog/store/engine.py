@@ -49,6 +49,9 @@ class Engine(ABC):
         written = await self.write(writing, name=name)
         return written, await self.read(reading)
 
+    async def settled(self) -> None:  # noqa: B027 - most engines leave nothing behind
+        """Wait until nothing is left of calls that were cancelled."""
+
     @abstractmethod
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""

@@ -5,12 +5,13 @@ Knows which column is which field. Knows no query.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from memolog.domain.codec import JsonObject, loads, unpack
 from memolog.domain.moments import from_micros
 from memolog.domain.observation import Span
 from memolog.domain.thread import Hints
+from memolog.store.processes import Beat
 from memolog.store.sql import Row
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "no_log",
     "other_row",
     "run_row",
+    "unseen_row",
 ]
 
 
@@ -66,6 +68,8 @@ class LogHead:
     metadata: JsonObject
     working_memory: str | None
     """Which versions of the working memory the generation began with, as JSON."""
+    run_changes: int = 0
+    """How many of its versions left the active groups as they were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +123,9 @@ class RunRow:
     started_at: datetime
     error: str | None
     beat_at: datetime
-    """When its owner last said that it is there."""
+    """When its lease was last prolonged."""
+    owner_beat: Beat | None
+    """The last beat of the process that carries it out; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +144,15 @@ class OtherRow:
     results: tuple[str, ...]
 
 
-class UnseenRow(NamedTuple):
-    """From which message on a running turn has no reply yet, and the process that runs it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnseenRow:
+    """From which message on a running turn has no reply yet, and the process that runs it, with its last beat."""
 
     thread: str
     turn: str
     first_seq: int
     owner: str
+    owner_beat: Beat | None
 
 
 def moment(micros: int | None) -> datetime | None:
@@ -191,6 +199,7 @@ def log_head(row: Row) -> LogHead:
         generation_at=from_micros(row[11]),
         metadata=loads(row[12]) if row[12] != "{}" else {},
         working_memory=row[14],
+        run_changes=row[15],
     )
 
 
@@ -246,7 +255,17 @@ def run_row(row: Row) -> RunRow:
         started_at=from_micros(row[12]),
         error=unpack(row[13]),
         beat_at=from_micros(row[14]),
+        owner_beat=_beat(row[15], row[16]),
     )
+
+
+def _beat(number: int | None, at: int) -> Beat | None:
+    return None if number is None else Beat(number=number, at=from_micros(at))
+
+
+def unseen_row(row: Row) -> UnseenRow:
+    """Return what a row of `unseen` says."""
+    return UnseenRow(thread=row[0], turn=row[1], first_seq=row[2], owner=row[3], owner_beat=_beat(row[4], row[5]))
 
 
 def other_row(row: Row) -> OtherRow:

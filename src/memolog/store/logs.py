@@ -26,13 +26,22 @@ from memolog.store.lines import reading_lines, reading_lines_by_id, reading_obse
 from memolog.store.other_tails import OtherTail, reading_others
 from memolog.store.recent import Plans, Recent
 from memolog.store.scope import check_id
-from memolog.store.snapshot import GroupRow, Snapshot, completing_log, group_row, reading_snapshot
+from memolog.store.snapshot import (
+    OTHER_THREADS,
+    GroupRow,
+    Snapshot,
+    checking_version,
+    completing_log,
+    group_row,
+    reading_snapshot,
+)
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import applying, present_versions
 
 __all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
 
 q = load_queries("logs")
+threads = load_queries("threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +76,26 @@ class Logs:
     # ------------------------------------------------------------ reading
 
     async def snapshot(
-        self, resource: str, thread: str, scope: Scope, *, create: bool = True, newest: int | None = None
+        self,
+        resource: str,
+        thread: str,
+        scope: Scope,
+        *,
+        create: bool = True,
+        newest: int | None = None,
+        others: bool = True,
     ) -> Snapshot:
         """Return all that a decision and a context are made from, as of one moment.
 
-        A log that does not exist yet is made, unless `create` is False: it then looks empty.
+        A log that does not exist yet is made, unless `create` is False: it then looks empty. `others` reads what a shared log
+        does not cover of the other threads.
         """
         check_id("resource", resource)
         check_id("thread", thread)
         now = self._now()
 
         def reading() -> Script[Snapshot]:
-            return reading_snapshot(resource, thread, scope, now, self._recent, newest=newest)
+            return reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others)
 
         snapshot = await self._engine.read(reading)
         if create and not snapshot.is_complete:
@@ -170,7 +187,7 @@ class Logs:
         thread_pk: int,
         ends: Mapping[str, int] = MappingProxyType({}),
         *,
-        threads: int = 8,
+        threads: int = OTHER_THREADS,
         newest: int = 30,
     ) -> tuple[OtherTail, ...]:
         """Return the newest uncovered messages of the resource's other threads, the latest active thread first.
@@ -224,7 +241,7 @@ class Logs:
         at = to_micros(now)
 
         def script() -> Script[tuple[Activated, ...]]:
-            yield q.lock_threads(log_pk=log_pk, groups=[group.id for group in groups])
+            yield from _lock_threads(log_pk, version, [group.id for group in groups])
             generation = yield from _take(log_pk, version)
             rows = yield q.last_position(log_pk=log_pk, generation=generation)
             position = rows[0][0]
@@ -249,7 +266,7 @@ class Logs:
         rest = [group for group in snapshot.groups if group.id not in set(covers)]
 
         def script() -> Script[Generation | None]:
-            yield q.lock_threads(log_pk=log.pk, groups=[rendered.id])
+            yield from _lock_threads(log.pk, log.version, [rendered.id])
             yield from _take(log.pk, log.version)
             if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
                 yield q.set_group_state(group_pk=group_pk, state="void")
@@ -339,6 +356,13 @@ def _find_log(resource: str, thread: str | None) -> Script[int]:
         thread_pk = rows[0][0]
     found = yield q.find_log(resource=resource, thread_pk=thread_pk)
     return found[0][0] if found else 0
+
+
+def _lock_threads(log_pk: int, version: int, groups: Sequence[str]) -> Script[None]:
+    """Take the threads that groups are about, in the order in which everybody takes them."""
+    yield from checking_version(log_pk, version)
+    rows = yield q.threads_of_groups(log_pk=log_pk, groups=groups)
+    yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(row[0] for row in rows)])
 
 
 def _take(log_pk: int, version: int) -> Script[int]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from memolog.domain.codec import unpack
 from memolog.domain.message import Message
 from memolog.store.rows import message_from_row
-from memolog.store.scope import LAST
 from memolog.store.sql import Script, load_queries
 
 __all__ = ["OtherTail", "reading_others"]
@@ -36,11 +35,17 @@ def reading_others(
     """Read the newest messages of other threads; `ends` says up to where the log that was read covers each."""
     where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
     rows = yield q.other_threads(**where, ends=list(ends), limit=threads)
-    found: list[OtherTail] = []
-    for _, name, cursor, alias, title, hinted_title in rows:
-        end = ends.get(name, cursor)
-        step = messages.before(resource=resource, thread=name, before=LAST, limit=newest)
-        tail = tuple(m for m in map(message_from_row, reversed((yield step))) if m.seq > end)
-        shown = unpack(title) or unpack(hinted_title)
-        found.append(OtherTail(thread=name, alias=alias, title=shown, messages=tail))
-    return tuple(found)
+    tails = dict[str, list[Message]]()
+    if rows:
+        for row in (yield messages.newest_of(threads=[row[0] for row in rows], newest=newest)):
+            message = message_from_row(row)
+            tails.setdefault(message.thread, []).append(message)
+    return tuple(
+        OtherTail(
+            thread=name,
+            alias=alias,
+            title=unpack(title) or unpack(hinted_title),
+            messages=tuple(m for m in tails.get(name, ()) if m.seq > ends.get(name, cursor)),
+        )
+        for _, name, cursor, alias, title, hinted_title in rows
+    )

@@ -43,6 +43,7 @@ T = TypeVar("T")
 Connection = Any
 
 _ATTEMPTS = 8
+_ROLLBACK_SECONDS = 1.0
 _LOCK_KEY = 0x6D656D6F6C6F67  # "memolog": keeps two migrating processes apart
 
 # Run again, it may succeed. What a row refers to may have been deleted since it was read; a cached plan is outdated after
@@ -82,6 +83,7 @@ class PostgresEngine(Engine):
         self._left: Any = None
         self._closed = False
         self._pool_gate = asyncio.Lock()
+        self._putting_back: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ connections
 
@@ -196,11 +198,14 @@ class PostgresEngine(Engine):
         return result
 
     async def _roll_back(self, connection: Connection, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            # Rolled back where the connection is put back.
+            return
         is_broken = isinstance(error, _GONE)
-        cancelled = not isinstance(error, Exception)
+        is_ending = not isinstance(error, Exception)
         try:
-            # A cancelled call may still be on its way: only the server knows whether its BEGIN came through.
-            if not is_broken and (cancelled or connection.is_in_transaction()):
+            # A call that was broken off may still be on its way: only the server knows whether its BEGIN came through.
+            if not is_broken and (is_ending or connection.is_in_transaction()):
                 await connection.execute("ROLLBACK", timeout=self.options.connect_timeout)
         except _OF_DATABASE:
             is_broken = True
@@ -250,8 +255,19 @@ class PostgresEngine(Engine):
             raise StoreClosed if self._closed else self._mapped(error) from error
         try:
             yield connection
-        finally:
+        except asyncio.CancelledError:
+            # Whoever was cancelled does not wait for a server that may never answer.
+            self._put_back_later(pool, connection)
+            raise
+        except BaseException:
             await pool.release(connection)
+            raise
+        await pool.release(connection)
+
+    def _put_back_later(self, pool: Any, connection: Connection) -> None:
+        task = asyncio.get_running_loop().create_task(_put_back(pool, connection), name="memolog-rollback")
+        self._putting_back.add(task)
+        task.add_done_callback(self._putting_back.discard)
 
     # ------------------------------------------------------------ schema
 
@@ -286,11 +302,17 @@ class PostgresEngine(Engine):
 
     # ------------------------------------------------------------ the end
 
+    async def settled(self) -> None:
+        """Wait until the connections of cancelled calls are back in their pool."""
+        if self._putting_back:
+            await asyncio.wait(self._putting_back)
+
     async def close(self) -> None:
         """Let the connections finish and close them."""
         if self._closed:
             return
         self._closed = True
+        await self.settled()
         for pool in (self._left, self._pool):
             if pool is not None:
                 await pool.close()
@@ -340,6 +362,18 @@ def _drop(connection: Connection) -> None:
     """Leave a connection to the server, which rolls back, and to the pool, which makes a new one."""
     with suppress(pg.InterfaceError):  # the pool may have seen it first
         connection.terminate()
+
+
+async def _put_back(pool: Any, connection: Connection) -> None:
+    """Roll back and give a connection back to its pool; leave it to the server if that takes long."""
+    try:
+        # The call that was cancelled may still be on its way: only the server knows whether its BEGIN came through.
+        await connection.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
+    except BaseException as error:
+        _drop(connection)
+        if not isinstance(error, _OF_DATABASE):
+            raise
+    await pool.release(connection)
 
 
 async def _drive(connection: Connection, script: Script[T]) -> T:

@@ -1,6 +1,7 @@
 """What was read before of a log, so that the next snapshot reads only what is new.
 
-Knows which rows stay as they are: a live message that is not compacted, and the groups of a log until its version changes.
+Knows which rows stay as they are: a live message that is not compacted, and the groups of a log until something but a run
+changes its version.
 Only what was committed is kept, or what follows from a row alone, and all of it can be lost at any moment.
 """
 
@@ -56,9 +57,9 @@ class _Latest(Generic[K, V]):
 
 
 class _Groups(NamedTuple):
-    """What a log consists of at one version."""
+    """What a log consists of after so many changes to its groups."""
 
-    version: int
+    changes: int
     generation: int
     groups: tuple[GroupRow, ...]
 
@@ -82,20 +83,17 @@ class Recent:
         self._made = _Latest[str, Mapping[Row, GroupRow]](_LOGS)
 
     def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
-        """Return the groups of a log, if they are known: whatever changes one of them changes the log's version."""
+        """Return the groups of a log, if they are known.
+
+        Whatever changes one of them changes the log's version; what runs change of it is counted beside.
+        """
         known = self._groups.get(log.id)
-        is_same = known is not None and (known.version, known.generation) == (log.version, log.generation)
+        is_same = known is not None and known[:2] == (log.version - log.run_changes, log.generation)
         return known.groups if known and is_same else None
 
     def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
         """Remember the groups of a log."""
-        self._groups.put(log.id, _Groups(log.version, log.generation, groups))
-
-    def carry_groups(self, log_id: str, version: int) -> None:
-        """Remember the groups of a log for this version too: what was committed as it changed none of them."""
-        known = self._groups.get(log_id)
-        if known is not None and known.version == version - 1:
-            self._groups.put(log_id, known._replace(version=version))
+        self._groups.put(log.id, _Groups(log.version - log.run_changes, log.generation, groups))
 
     def groups_of(self, log: LogHead, rows: Sequence[Row]) -> tuple[GroupRow, ...]:
         """Return rows as groups: of a row that is as it was, the very same group, so that what follows from it is known.

@@ -21,9 +21,10 @@ from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Proposal
 from memolog.store.engine import Engine
 from memolog.store.extracts import storing_extracts
-from memolog.store.recent import Recent
+from memolog.store.processes import Beat
 from memolog.store.rows import run_from_row
 from memolog.store.scope import check_id, check_limit
+from memolog.store.snapshot import checking_version
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import with_proposal
 
@@ -86,8 +87,8 @@ class Made:
 class Runs:
     """The runs of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, recent: Recent) -> None:
-        self._engine, self._recent = engine, recent
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def start(
         self,
@@ -105,16 +106,15 @@ class Runs:
         check_id("owner", owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
-        def script() -> Script[str]:
+        def script() -> Script[None]:
+            yield from checking_version(log_pk, version, resource)
+            names = {run.thread for run in runs if run.thread is not None}
+            keys: dict[str | None, int] = dict((yield threads.thread_keys(resource=resource, threads=sorted(names))))
+            for name in names - keys.keys():
+                raise Conflict(f"Thread {name} is gone.", then="Decide again.")
             # In one order, threads before their log, so that two writers do not wait for each other.
-            keys = dict[str | None, int]()
-            for name in sorted({run.thread for run in runs if run.thread is not None}):
-                rows = yield threads.lock_thread(resource=resource, thread=name)
-                if not rows:
-                    raise Conflict(f"Thread {name} is gone.", then="Decide again.")
-                keys[name] = rows[0][0]
-            taken = yield q.take_log(resource=resource, log_pk=log_pk, version=version)
-            if not taken:
+            yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys.values())])
+            if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
                 raise Conflict("The log has changed.", then="Read it again and decide again.")
             for run in runs:
                 thread_pk = keys.get(run.thread)
@@ -133,24 +133,22 @@ class Runs:
                     now=at,
                     inputs=dumps(encode(run.inputs)),
                 )
-            return taken[0][0]
 
-        log_id = await self._engine.write(script, name="runs.start")
-        self._recent.carry_groups(log_id, version + 1)
+        await self._engine.write(script, name="runs.start")
         return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
 
     async def take_over(
-        self, run: str, fence: int, *, owner: str, now: datetime, lease: float, beat_at: datetime | None = None
+        self, run: str, fence: int, *, owner: str, now: datetime, lease: float, silent: Beat | None = None
     ) -> Claim | None:
         """Take over a run whose lease has ended, or that failed; None if somebody else was first.
 
-        A lease that a clock gave out which was ahead by more than its length has ended too, if its last beat is `beat_at`.
+        The lease of a process that is found to be silent has ended too, if `silent` still is its last beat.
         """
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
-        beat = to_micros(beat_at) if beat_at else 0
+        beats = silent.number if silent else 0
 
         def script() -> Script[Claim | None]:
-            rows = yield q.take_over(id=run, fence=fence, owner=owner, now=at, lease_until=until, beat=beat)
+            rows = yield q.take_over(id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats)
             return Claim(run=run, owner=owner, fence=rows[0][0]) if rows else None
 
         return await self._engine.write(script, name="runs.take_over")
@@ -171,7 +169,7 @@ class Runs:
         at = to_micros(now)
         usage = made.usage
 
-        def script() -> Script[tuple[str, int]]:
+        def script() -> Script[None]:
             yield q.take_log_of(id=claim.run)
             ended = yield q.end_run(
                 resource=resource,
@@ -187,16 +185,15 @@ class Runs:
             )
             if not ended:
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
-            log_id, version = yield from _store_group(resource, ended[0], made, at)
+            yield from _store_group(resource, ended[0], made, at)
             if made.extracts:
                 _, _, thread_pk, first, last, _ = ended[0]
                 span, who = Span(first=first, last=last), made.model
                 yield from storing_extracts(thread_pk, span, made.extracts, who=who, run=claim.run, at=at)
             if usage is not None:
                 yield _usage_step(resource, usage, claim.run, at)
-            return log_id, version
 
-        self._recent.carry_groups(*await self._engine.write(script, name="runs.finish"))
+        await self._engine.write(script, name="runs.finish")
 
     async def fail(
         self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None
@@ -317,10 +314,10 @@ class Runs:
         return await self._engine.read(script)
 
 
-def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[tuple[str, int]]:
-    """Store what a run made, out of sight; returns the log and the version that this made of it."""
+def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]:
+    """Store what a run made, out of sight."""
     run_pk, log_pk, thread_pk, first_seq, last_seq, _ = ended
-    next_handle, log_id, version = (yield logs.next_handle(log_pk=log_pk, now=at))[0]
+    next_handle = (yield logs.next_handle(log_pk=log_pk, now=at))[0][0]
     moments = sorted(to_micros(o.said_at) for o in made.observations if o.said_at is not None)
     groups = yield logs.insert_group(
         id=made.group,
@@ -355,7 +352,6 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[tuple
     yield logs.insert_sources.many(sources)
     merges = [{"observation": o.id, "merged": merged} for o in made.observations for merged in o.merges]
     yield logs.insert_merges.many(merges)
-    return log_id, version
 
 
 def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:

@@ -5,13 +5,13 @@ Knows which rows those are. Sizes are derived from them each time; nothing is ac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from memolog.domain.codec import loads, unpack
-from memolog.domain.errors import ThreadNotFound
+from memolog.domain.errors import Conflict, ThreadNotFound
 from memolog.domain.message import Message, pairs_of
 from memolog.domain.observation import Scope
 from memolog.domain.thread import Hints
@@ -30,6 +30,7 @@ from memolog.store.log_rows import (
     no_log,
     other_row,
     run_row,
+    unseen_row,
 )
 from memolog.store.recent import Known, Recent, reading_groups, reading_tail
 from memolog.store.rows import message_from_row
@@ -38,6 +39,7 @@ from memolog.store.working_memory import Facts, present_versions, reading_facts
 
 __all__ = [
     "OTHER_ROWS",
+    "OTHER_THREADS",
     "BufferedRow",
     "GroupRow",
     "LogHead",
@@ -46,6 +48,7 @@ __all__ = [
     "Snapshot",
     "ThreadHead",
     "UnseenRow",
+    "checking_version",
     "completing_log",
     "ensure_log",
     "goes_on",
@@ -58,6 +61,8 @@ messages = load_queries("messages")
 
 # More of other threads' rows than this are left for the next decision: they are observed oldest first anyway.
 OTHER_ROWS = 4_000
+# A context shows the newest messages of this many other threads.
+OTHER_THREADS = 8
 # Where a thread stands in a log that knows nothing of it yet, its alias there, and no time of a last message.
 _NO_CURSOR = 0, 1, None
 
@@ -82,6 +87,9 @@ class Snapshot:
     buffered: tuple[BufferedRow, ...]
     runs: tuple[RunRow, ...]
     others: tuple[OtherRow, ...]
+    """What the log does not cover of the other threads; empty where that was not asked for."""
+    heads: Mapping[str, int]
+    """Where the log ends in the other threads that were active last; empty where `others` was asked for."""
     unseen: tuple[UnseenRow, ...]
     """What running turns have saved and no model has answered yet."""
     facts: Facts
@@ -93,8 +101,8 @@ class Snapshot:
 
     @property
     def ends(self) -> dict[str, int]:
-        """Return up to where the log covers each of the other threads that it does not cover to their end."""
-        return {row.thread: row.cursor for row in self.others}
+        """Return up to where the log covers the other threads that it does not cover to their end, as far as they were read."""
+        return {**self.heads, **{row.thread: row.cursor for row in self.others}}
 
     def keep(self, recent: Recent) -> None:
         """Remember what the next snapshot need not read again. Only once this one is committed."""
@@ -103,11 +111,19 @@ class Snapshot:
 
 
 def reading_snapshot(
-    resource: str, thread: str, scope: Scope, now: int, recent: Recent, *, newest: int | None = None
+    resource: str,
+    thread: str,
+    scope: Scope,
+    now: int,
+    recent: Recent,
+    *,
+    newest: int | None = None,
+    others: bool = True,
 ) -> Script[Snapshot]:
     """Read the snapshot; a log or a cursor that is not there yet looks empty.
 
-    `newest` reads no more than that many messages of the tail, for who keeps no log.
+    `newest` reads no more than that many messages of the tail, for who keeps no log. Without `others` a shared log costs as
+    much to read as a thread's own: only whoever decides for all of its threads needs what they said.
     """
     head = yield from _thread_head(resource, thread)
     owner = head.pk if scope == "thread" else None
@@ -125,9 +141,13 @@ def reading_snapshot(
     runs = yield q.open_runs(log_pk=log.pk)
     unseen = yield q.unseen(resource=resource, thread_pk=owner)
     facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
-    others: Any = ()
-    if scope == "resource":
-        others = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=OTHER_ROWS)
+    where = {"resource": resource, "log_pk": log.pk, "thread_pk": head.pk}
+    tails: Any = ()
+    heads: Any = ()
+    if scope == "resource" and others:
+        tails = yield q.other_tails(**where, limit=OTHER_ROWS)
+    elif scope == "resource":
+        heads = yield q.other_threads(**where, ends=[], limit=OTHER_THREADS)
     return Snapshot(
         resource=resource,
         scope=scope,
@@ -141,11 +161,12 @@ def reading_snapshot(
         groups=groups,
         buffered=tuple(map(buffered_row, buffered)),
         runs=tuple(map(run_row, runs)),
-        others=tuple(map(other_row, others)),
-        unseen=tuple(UnseenRow(*row) for row in unseen),
+        others=tuple(map(other_row, tails)),
+        heads={row[1]: row[2] for row in heads},
+        unseen=tuple(map(unseen_row, unseen)),
         facts=facts,
         known=known,
-        is_complete=bool(rows and cursors) and all(row[9] for row in others),
+        is_complete=bool(rows and cursors) and all(row[9] for row in tails) and all(row[3] for row in heads),
     )
 
 
@@ -156,6 +177,12 @@ def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[]
     yield q.create_cursor(log_pk=log.pk, thread_pk=head.pk, seq=0)
     if scope == "resource":
         yield q.create_cursors(resource=resource, log_pk=log.pk)
+
+
+def checking_version(log_pk: int, version: int, resource: str | None = None) -> Script[None]:
+    """Refuse a change that was decided on an older version, or on the log of another resource, before it takes any row."""
+    if not (yield q.version_is(log_pk=log_pk, version=version, resource=resource)):
+        raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
 
 
 def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:

@@ -30,6 +30,7 @@ from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
 from memolog.store.messages import Clean, Messages, Saved, Weigh, noting_unseen
 from memolog.store.postgres_address import PostgresOptions
+from memolog.store.processes import Processes
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
@@ -90,10 +91,11 @@ class Store:
         self.threads = Threads(engine, clock, new_id)
         self.messages = Messages(engine, clock, new_id, weigh, options.max_message_bytes, options.clean)
         self.leases = Leases(engine, clock)
+        self.processes = Processes(engine, clock)
         self.ledger = Ledger(engine, clock)
         self._recent = Recent()
         self.logs = Logs(engine, clock, new_id, self._recent)
-        self.runs = Runs(engine, self._recent)
+        self.runs = Runs(engine)
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
@@ -125,6 +127,7 @@ class Store:
         owner: str,
         scope: Scope,
         newest: int | None = None,
+        others: bool = True,
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
         ready, now = self.messages.ready(resource, thread, messages, turn)
@@ -136,11 +139,11 @@ class Store:
 
         saved, snapshot = await self.engine.write_and_read(
             saving,
-            lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest),
+            lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others),
             name="store.save_and_snapshot",
         )
         if not snapshot.is_complete:
-            return saved, await self.logs.snapshot(resource, thread, scope, newest=newest)
+            return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
         snapshot.keep(self._recent)
         return saved, snapshot
 

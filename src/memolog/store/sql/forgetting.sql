@@ -95,7 +95,7 @@ SELECT o.id FROM observations o JOIN groups g ON g.pk = o.group_pk WHERE g.log_p
 DELETE FROM leases WHERE resource = :resource AND name = :name
 
 -- threads_of_resource --
-SELECT id FROM threads WHERE resource = :resource ORDER BY id
+SELECT id FROM threads WHERE resource = :resource ORDER BY pk
 
 -- logs_of_resource --
 SELECT pk FROM logs WHERE resource = :resource ORDER BY pk

@@ -1,7 +1,7 @@
 -- find_log --
 -- The thread's own log, or (thread_pk 0) the one that the resource's threads share.
 SELECT l.pk, l.id, l.version, l.generation, l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error,
-  l.next_handle, g.tokens_after, g.created_at, l.metadata, l.created_at, g.working_memory
+  l.next_handle, g.tokens_after, g.created_at, l.metadata, l.created_at, g.working_memory, l.run_changes
 FROM logs l JOIN generations g ON g.log_pk = l.pk AND g.number = l.generation
 WHERE l.resource = :resource AND COALESCE(l.thread_pk, 0) = :thread_pk
 
@@ -61,8 +61,8 @@ LIMIT :limit
 
 -- unseen --
 -- What no model has answered yet, in one thread or in all that share a log.
-SELECT t.id, u.turn, u.first_seq, u.owner
-FROM unseen u JOIN threads t ON t.pk = u.thread_pk
+SELECT t.id, u.turn, u.first_seq, u.owner, p.beats, p.beat_at
+FROM unseen u JOIN threads t ON t.pk = u.thread_pk LEFT JOIN processes p ON p.owner = u.owner
 WHERE t.resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR u.thread_pk = :thread_pk)
 ORDER BY u.thread_pk, u.first_seq
 
@@ -91,16 +91,19 @@ ORDER BY g.pk
 
 -- open_runs --
 SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.lease_until, r.retry_at, r.fence, r.attempt, r.owner, r.inputs,
-  r.started_at, r.error, r.heartbeat_at
-FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk
+  r.started_at, r.error, r.heartbeat_at, p.beats, p.beat_at
+FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk LEFT JOIN processes p ON p.owner = r.owner
 WHERE r.log_pk = :log_pk AND r.status IN ('running', 'failed')
 ORDER BY r.pk
 
--- lock_threads --
+-- threads_of_groups --
 -- The threads that some groups are about and, for a reflection, the one whose log it is: they are taken before the log.
-UPDATE threads SET updated_at = updated_at
-WHERE pk IN (SELECT COALESCE(g.thread_pk, l.thread_pk) FROM groups g JOIN logs l ON l.pk = g.log_pk
-  WHERE g.log_pk = :log_pk AND g.id IN (:groups[]))
+SELECT DISTINCT COALESCE(g.thread_pk, l.thread_pk) FROM groups g JOIN logs l ON l.pk = g.log_pk
+WHERE g.log_pk = :log_pk AND g.id IN (:groups[]) AND COALESCE(g.thread_pk, l.thread_pk) IS NOT NULL
+
+-- version_is --
+-- Whoever comes too late finds out before waiting for rows that others hold.
+SELECT 1 FROM logs WHERE pk = :log_pk AND version = :version AND (CAST(:resource AS TEXT) IS NULL OR resource = :resource)
 
 -- take_version --
 -- Compare and swap: who read an older version decides again.
@@ -249,9 +252,10 @@ SELECT o.pk, m.pk FROM observations o, observations m WHERE o.id = :observation 
 ON CONFLICT DO NOTHING
 
 -- next_handle --
-UPDATE logs SET next_handle = next_handle + 1, version = version + 1, failures = 0, retry_at = NULL, last_success_at = :now
+UPDATE logs SET next_handle = next_handle + 1, version = version + 1, run_changes = run_changes + 1, failures = 0, retry_at = NULL,
+  last_success_at = :now
 WHERE pk = :log_pk
-RETURNING next_handle, id, version
+RETURNING next_handle
 
 -- generations --
 SELECT g.number, g.kind, g.created_at, r.id, g.dropped, g.restored_from, g.tokens_before, g.tokens_after

@@ -50,6 +50,12 @@ WHERE t.resource = :resource AND t.id = :thread AND m.seq > :after AND m.seq <= 
 ORDER BY m.seq
 LIMIT :limit
 
+-- newest_of --
+-- Numbers are dense, so the newest rows of several threads are found without counting.
+{select_messages}
+WHERE t.pk IN (:threads[]) AND m.seq > t.last_seq - :newest
+ORDER BY t.pk, m.seq
+
 -- tail --
 -- From `known` on every row; before it only those that may differ from what was saved. Whoever knows the others need not
 -- read them again.

@@ -1,7 +1,8 @@
 -- take_log --
 -- Compare and swap, for a resource's own log only: who read an older version decides again.
-UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version AND resource = :resource
-RETURNING id
+UPDATE logs SET version = version + 1, run_changes = run_changes + 1
+WHERE pk = :log_pk AND version = :version AND resource = :resource
+RETURNING pk
 
 -- take_log_of --
 -- Whoever ends a run takes its log first, as those do who end the runs of a log.
@@ -13,15 +14,15 @@ INSERT INTO runs (id, log_pk, kind, thread_pk, first_seq, last_seq, owner, lease
 VALUES (:id, :log_pk, :kind, :thread_pk, :first_seq, :last_seq, :owner, :lease_until, :now, :now, :inputs)
 
 -- take_over --
--- One conditional statement: among any number of processes one gets the run, with a higher fence. A beat that lies further
--- ahead than a lease lasts is that of a clock which was set back since, or of a host whose clock is ahead: who has seen that
--- nobody prolongs the lease names the beat that was the last. What was broken off goes on; only after a failure is it another
--- attempt.
+-- One conditional statement: among any number of processes one gets the run, with a higher fence. Who has found that its owner
+-- is silent names the beat that was the last: one that beats again keeps its run. What was broken off goes on; only after a
+-- failure is it another attempt.
 UPDATE runs SET status = 'running', owner = :owner, fence = fence + 1,
   attempt = attempt + CASE WHEN status = 'failed' THEN 1 ELSE 0 END, lease_until = :lease_until,
   heartbeat_at = :now, error = NULL, retry_at = NULL
 WHERE id = :id AND fence = :fence
-  AND ((status = 'running' AND (lease_until <= :now OR (heartbeat_at = :beat AND heartbeat_at - :now > lease_until - heartbeat_at))) OR status = 'failed')
+  AND (status = 'failed' OR (status = 'running' AND (lease_until <= :now
+    OR EXISTS (SELECT 1 FROM processes p WHERE p.owner = runs.owner AND p.beats = :beats))))
 RETURNING fence
 
 -- heartbeat --
@@ -54,7 +55,8 @@ UPDATE runs SET lease_until = 0
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
 
 -- note_failure --
-UPDATE logs SET failures = failures + 1, retry_at = :retry_at, last_error = :error, last_error_at = :now, version = version + 1
+UPDATE logs SET failures = failures + 1, retry_at = :retry_at, last_error = :error, last_error_at = :now, version = version + 1,
+  run_changes = run_changes + 1
 WHERE pk = :log_pk
 RETURNING failures
 

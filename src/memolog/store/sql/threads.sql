@@ -33,6 +33,13 @@ WHERE resource = :resource AND id = :thread
 UPDATE threads SET updated_at = updated_at WHERE resource = :resource AND id = :thread
 RETURNING pk, last_seq
 
+-- thread_keys --
+SELECT id, pk FROM threads WHERE resource = :resource AND id IN (:threads[])
+
+-- lock_key --
+-- Who takes several threads takes them one by one, by rising keys: two that do so never wait for each other.
+UPDATE threads SET updated_at = updated_at WHERE pk = :thread_pk
+
 -- delete_thread --
 -- Messages, cursors, runs, groups and the thread's own log go with it.
 DELETE FROM threads WHERE resource = :resource AND id = :thread

@@ -1,0 +1,81 @@
+"""The heartbeat of a process: others see by it that runs and turns of this process are carried on.
+
+Beats only while something is under way, so that an idle process writes nothing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import datetime
+
+from memolog.domain.clock import Clock
+from memolog.domain.errors import MemologError
+from memolog.store.processes import Processes
+
+__all__ = ["Heartbeat"]
+
+
+class Heartbeat:
+    """Counts up the beats of one process."""
+
+    def __init__(self, processes: Processes, owner: str, *, clock: Clock, every: float) -> None:
+        self._processes, self._owner, self._clock, self._every = processes, owner, clock, every
+        self._under_way = 0
+        self._beaten: tuple[float, datetime] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._gate = asyncio.Lock()
+
+    @contextmanager
+    def under_way(self) -> Generator[None]:
+        """Beat for as long as what is inside takes."""
+        self._under_way += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._go_on(), name="memolog-heartbeat")
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._end()
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._ending.add(self._task)
+            self._task.add_done_callback(self._ending.discard)
+            self._task.cancel()
+            self._task = None
+
+    async def now(self) -> None:
+        """Let others know that this process is alive, before it claims something."""
+        async with self._gate:
+            if self._is_due():
+                at = asyncio.get_running_loop().time(), self._clock.now()
+                await self._processes.beat(self._owner)
+                self._beaten = at
+
+    def _is_due(self) -> bool:
+        """Tell whether the last beat is old, by the time that passed or by the clock, which may have been set."""
+        if self._beaten is None:
+            return True
+        time, now = self._beaten
+        is_old = asyncio.get_running_loop().time() - time >= self._every
+        return is_old or abs((self._clock.now() - now).total_seconds()) >= self._every
+
+    async def _go_on(self) -> None:
+        while True:
+            # A beat that cannot be written is tried again at the next.
+            with contextlib.suppress(MemologError, TimeoutError):
+                async with asyncio.timeout(2 * self._every):
+                    await self.now()
+            await asyncio.sleep(self._every)
+
+    async def stop(self) -> None:
+        """End it, and say that nothing is under way here any more."""
+        self._end()
+        if self._ending:
+            await asyncio.wait(self._ending)
+        if self._beaten is not None:
+            with contextlib.suppress(MemologError):
+                await self._processes.leave(self._owner)
