@@ -9,7 +9,16 @@ import pytest
 
 from conftest import FakeClock
 from crash.survivors import select
-from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
+from memolog import (
+    AssistantMessage,
+    Config,
+    Extractor,
+    FilePart,
+    ObservationConfig,
+    ReflectionConfig,
+    TextPart,
+    UserMessage,
+)
 from memolog import ToolCallPart as Call
 from memolog.context import Context
 from memolog.context.wording import OTHER_CONVERSATION
@@ -237,6 +246,70 @@ async def test_one_failing_thread_keeps_the_progress_of_the_others(memory: Memor
     assert f"{name}: word" in model.requests[1].text
     assert not any(f"{other}: word" in model.requests[1].text for other in {"zebra", "mouse", "ant"} - {name})
     await check_tiles(memory)
+
+
+async def test_a_call_about_several_threads_shows_the_end_of_the_log_once(memory: Memory, clock: FakeClock) -> None:
+    """What they share is paid for once; each is called in the call what it is called in the log."""
+    for name in ("zebra", "mouse", "ant"):
+        await say(memory, name, f"{name} is {name}", clock=clock)
+    await memory.observe("ant", RESOURCE)
+    for name in ("zebra", "mouse", "ant"):
+        await say(memory, name, "word " * 10, clock=clock)
+    await memory.observe("ant", RESOURCE)
+    text = model_of(memory).requests[-1].text
+    assert text.count("<log-end>") == 1
+    assert text.index("</log-end>") < text.index("<thread ")
+    where = await cursors(memory)
+    called = {alias: re.findall(r"(\w+): word", body)[0] for alias, body in _SECTION.findall(text)}
+    assert called == {f"t{where[name][1]}": name for name in ("zebra", "mouse", "ant")}
+    await check_tiles(memory)
+
+
+async def test_a_call_about_several_threads_carries_their_files(address: str, clock: FakeClock) -> None:
+    """What the observer's model may look at, it may look at in a batch too."""
+    image = FilePart(media_type="image/png", data=b"a picture", name="plan.png", width=32, height=32)
+    config = SHARED.with_overrides({"observation.attach_files": True, "observation.message_tokens": 40_000})
+    async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
+        for name in ("zebra", "mouse"):
+            async with memory.turn(name, RESOURCE) as turn:
+                await turn.prepare(UserMessage([TextPart(text="look"), image]))
+                await turn.record(AssistantMessage("a plan"))
+        await memory.observe("mouse", RESOURCE)
+        (request,) = model_of(memory).requests
+        assert [file.name for file in request.files] == ["plan.png", "plan.png"]
+        assert "1. plan.png, of message [1]\n2. plan.png, of message [3]" in request.text
+
+
+async def test_one_thread_of_several_asked_about_one_by_one_may_fail(address: str, clock: FakeClock) -> None:
+    """Values of the application are asked for thread by thread; a failure there keeps the others' progress too."""
+    model = ScriptedModel()
+    mood = Extractor(key="mood", instructions="How the user feels.")
+    async with Memory(address, model=model, config=SHARED, clock=clock, extractors=[mood]) as memory:
+        for name in ("zebra", "mouse", "ant"):
+            await say(memory, name, "word " * 10, clock=clock)
+        model.answers += [observations_of, "", observations_of]
+        await memory.observe("ant", RESOURCE)
+        assert {name: seq for name, (seq, _, _) in (await cursors(memory)).items()} == {
+            "zebra": 2,
+            "mouse": 0,
+            "ant": 2,
+        }
+
+
+@pytest.mark.parametrize("asked", [0, 200, 1_500])
+async def test_as_much_of_the_log_is_shown_as_was_asked_for(address: str, clock: FakeClock, asked: int) -> None:
+    """Many small groups make a long log: the observer is shown its end up to the limit, not so many groups of it."""
+    config = SHARED.with_overrides({"observation.previous_tokens": asked})
+    async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
+        for number in range(60):
+            await say(memory, "red", f"number {number} is said here", clock=clock)
+            await memory.observe("red", RESOURCE)
+        await say(memory, "red", "and now?", clock=clock)
+        await memory.observe("red", RESOURCE)
+        shown = re.search(r"<log-end>\n(.*?)\n</log-end>", model_of(memory).requests[-1].text, re.DOTALL)
+        tokens = memory.counter.count(shown[1]) if shown else 0
+        # Each line counts for itself, and with its end.
+        assert asked * 0.8 <= tokens <= asked
 
 
 @pytest.mark.parametrize("how", ["deleted", "discarded"])

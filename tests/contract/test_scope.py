@@ -280,6 +280,10 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.logs.as_of(r, None, NOW + MINUTE),
     ],
     "logs.others": [lambda s, r, _: s.logs.others(r, 1, 0), lambda s, r, _: s.logs.others(r, 2, 0)],
+    "logs.aliases": [
+        lambda s, r, _: s.logs.aliases(r, 1, ["secret"]),
+        lambda s, r, _: s.logs.aliases(r, 2, ["secret"]),
+    ],
     "logs.alias": [lambda s, r, _: s.logs.alias(r, 1, "secret"), lambda s, r, _: s.logs.alias(r, 2, "secret")],
     "runs.start": [
         lambda s, r, _: start_anywhere(s, r, "observe"),

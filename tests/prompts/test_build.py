@@ -1,10 +1,12 @@
 """What stands in prompts, and what never does."""
 
+from dataclasses import replace
 from datetime import UTC
 
 import pytest
 
 from memolog.domain.errors import InputError
+from memolog.domain.message import FilePart
 from memolog.domain.thread import Hints
 from memolog.prompt import (
     PROMPT_VERSION,
@@ -114,6 +116,34 @@ BATCH = observer_batch_prompt(
     COUNTER,
 )
 ALIASES = {"t1": "a", "t2": "b"}
+
+
+def test_a_batch_shows_the_end_of_the_log_once() -> None:
+    """Threads that are observed in one call share a log: what it says last stands before all of them."""
+    log = "* User bakes in Ghent"
+    inputs = [
+        ObserveInput(
+            messages=(message(1, "user", "hello", thread=name),), previous=log, hints=Hints(title=name), alias=name
+        )
+        for name in ("t1", "t2", "t3")
+    ]
+    text = observer_batch_prompt(inputs, COUNTER).text
+    assert text.count(log) == 1
+    assert text.index(log) < text.index("<thread ")
+    assert [f"title: {name}" in text for name in ("t1", "t2", "t3")] == [True] * 3
+
+
+def test_a_batch_attaches_the_files_of_every_thread_that_may() -> None:
+    """Each file is listed with the number of its message, which is unique in the prompt."""
+    image = FilePart(media_type="image/png", data=b"png", name="plan.png")
+    spans = {
+        name: (message(1, "user", "look", thread=name), message(2, "user", image, thread=name)) for name in ("a", "b")
+    }
+    inputs = [ObserveInput(messages=span, alias=name, attach_files=True) for name, span in spans.items()]
+    prompt = observer_batch_prompt(inputs, COUNTER)
+    assert prompt.files == (image, image)
+    assert section(prompt.text, "attached") == "1. plan.png, of message [2]\n2. plan.png, of message [4]"
+    assert observer_batch_prompt([replace(given, attach_files=False) for given in inputs], COUNTER).files == ()
 
 
 def read(reply: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:

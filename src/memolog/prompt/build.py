@@ -126,14 +126,11 @@ def observer_prompt(
     text, shown = _thread(given, counter, limits or Limits(most_tokens=given.most_tokens), redactor, first)
     keeps = given.document is not None
     system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
-    listed, files = _attachments(given, shown, redactor) if given.attach_files else ("", ())
+    listed, files = _attachments([given], shown, redactor)
+    wanted = _section("wanted", wanted_section(given.wanted))
     ask = f"{_ASK} {_ASK_DOCUMENT}" if keeps else _ASK
-    return Prompt(
-        system=system,
-        text="\n\n".join(filter(None, (text, listed, _section("wanted", wanted_section(given.wanted)), ask))),
-        shown=shown,
-        files=files,
-    )
+    parts = (_log_end(given, counter, redactor), text, listed, wanted, ask)
+    return Prompt(system=system, text="\n\n".join(filter(None, parts)), shown=shown, files=files)
 
 
 def observer_batch_prompt(
@@ -145,8 +142,9 @@ def observer_batch_prompt(
 ) -> Prompt:
     """Return the prompt that observes spans of several threads at once, each under its alias.
 
-    Mode, voice and the application's instructions are those of the first. Message numbers run on from thread to thread, so
-    that each number names one message. The limits are those of each thread.
+    The end of the log, which they share, is shown once, before the threads; it, mode, voice and the application's instructions
+    are those of the first. Message numbers run on from thread to thread, so that each number names one message. The limits
+    are those of each thread.
     """
     if not inputs:
         raise InputError("There is no thread to observe.", then="Pass at least one input.")
@@ -160,7 +158,9 @@ def observer_batch_prompt(
     keeps = any(given.document is not None for given in inputs)
     ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
     system = observer_system(first.mode, first.voice, first.custom, keeps_document=keeps)
-    return Prompt(system=system, text="\n\n".join([*blocks, ask]), shown=tuple(shown))
+    listed, files = _attachments(inputs, shown, redactor)
+    text = "\n\n".join(filter(None, (_log_end(first, counter, redactor), *blocks, listed, ask)))
+    return Prompt(system=system, text=text, shown=tuple(shown), files=files)
 
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
@@ -184,10 +184,7 @@ def _thread(
     given: ObserveInput, counter: TokenCounter, limits: Limits, redactor: Redactor, first: int
 ) -> tuple[str, tuple[Shown, ...]]:
     read = transcript(given.messages, counter=counter, zone=given.zone, limits=limits, redactor=redactor, first=first)
-    # What the log says may have been redacted before the application named further patterns.
-    previous = redactor.redact(last_lines(closed(given.previous), given.previous_tokens, counter))
     sections = [
-        _section("log-end", previous),
         _section("hints", redactor.redact(_hints(given.hints))),
         _document(given, redactor),
         _section("transcript", read.text or "(no messages)"),
@@ -195,11 +192,22 @@ def _thread(
     return "\n\n".join(filter(None, sections)), read.shown
 
 
-def _attachments(given: ObserveInput, shown: Sequence[Shown], redactor: Redactor) -> tuple[str, tuple[FilePart, ...]]:
+def _log_end(given: ObserveInput, counter: TokenCounter, redactor: Redactor) -> str:
+    # What the log says may have been redacted before the application named further patterns.
+    return _section("log-end", redactor.redact(last_lines(closed(given.previous), given.previous_tokens, counter)))
+
+
+def _attachments(
+    inputs: Sequence[ObserveInput], shown: Sequence[Shown], redactor: Redactor
+) -> tuple[str, tuple[FilePart, ...]]:
     """Return the list of what is attached, and the files themselves: as many as a request may carry."""
-    numbers = {message.seq: message.number for message in shown}
+    numbers = {(message.thread, message.seq): message.number for message in shown}
     room, lines, files = _MOST_FILE_BYTES, list[str](), list[FilePart]()
-    for message in (message for message in given.messages if message.seq in numbers and not message.own):
+    messages = (message for given in inputs if given.attach_files for message in given.messages)
+    for message in messages:
+        number = numbers.get((message.thread, message.seq))
+        if number is None or message.own:
+            continue
         for file in _files_of(message):
             size = len(file.data or b"")
             if len(files) == _MOST_FILES or size > room:
@@ -207,7 +215,7 @@ def _attachments(given: ObserveInput, shown: Sequence[Shown], redactor: Redactor
             room -= size
             files.append(file)
             name = escape(redactor.redact(one_line(file.name or file.media_type, 80)))
-            lines.append(f"{len(files)}. {name}, of message [{numbers[message.seq]}]")
+            lines.append(f"{len(files)}. {name}, of message [{number}]")
     return _section("attached", "\n".join(lines)), tuple(files)
 
 

@@ -5,7 +5,7 @@ inputs are fixed in its row, so whoever takes it over asks the same question.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Final
@@ -37,12 +37,11 @@ from memolog.runtime.redacting import redactor_for
 from memolog.runtime.runner import RunFault, Thought, Trouble
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
+from memolog.store.snapshot import GroupRow
 from memolog.tokens import TokenCounter
 
 __all__ = ["Thinking"]
 
-# The log's end that an observer is shown is cut to its size; reading a few more lines than that costs nothing.
-_SHOWN_GROUPS: Final = 12
 _LONG_TOKENS: Final = 20_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
@@ -129,7 +128,12 @@ class Thinking:
     ) -> list[Thought]:
         if found[0][1].run.kind == "reflect":
             return [await self._reflect(resource, *found[0], config, mind, ask)]
-        tasks = [await self._task(resource, claim, work, config) for claim, work in found]
+        threads = [work.run.thread for _, work in found if work.run.thread is not None]
+        aliases = await self._aliases(resource, found[0][1].log_pk, threads)
+        tasks = [
+            await self._task(resource, claim, work, config, aliases.get(work.run.thread or "", f"c{number}"))
+            for number, (claim, work) in enumerate(found, start=1)
+        ]
         spoken = [task for task in tasks if task.messages]
         thoughts = await self._observe(spoken, config, mind, ask) if spoken else []
         nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
@@ -137,7 +141,12 @@ class Thinking:
 
     # ------------------------------------------------------------ observing
 
-    async def _task(self, resource: str, claim: Claim, work: Work, config: Config) -> _Task:
+    async def _aliases(self, resource: str, log_pk: int, threads: Iterable[str]) -> dict[str, str]:
+        """Return what threads are called in the log that they share; nothing where the log is one thread's own."""
+        numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
+        return {thread: f"t{number}" for thread, number in numbers.items()}
+
+    async def _task(self, resource: str, claim: Claim, work: Work, config: Config, alias: str) -> _Task:
         run = work.run
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
@@ -156,7 +165,7 @@ class Thinking:
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
             messages=(*await self._calls_before(resource, run.thread, run.span, messages), *messages),
-            previous="\n".join(group.text for group in groups[-_SHOWN_GROUPS:] if group.text),
+            previous=_log_end(groups, config.observation.previous_tokens),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
             hints=hints,
@@ -164,7 +173,7 @@ class Thinking:
             voice=config.voice,
             custom=config.observation.instructions or "",
             zone=_zone(messages),
-            alias=run.thread,
+            alias=alias,
             wanted=self._extractors.wanted(known),
             attach_files=config.observation.attach_files,
             document=await document_for(self._store, resource, run),
@@ -244,7 +253,7 @@ class Thinking:
         self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
     ) -> Thought:
         run, parsed = task.work.run, answer.parsed
-        problem = None if parsed.nothing else failure(parsed)
+        problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         made = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
         if problem is None:
@@ -358,6 +367,17 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
     hints = given.hints
     calls = (parts_to_json(message.parts) for message in earlier)
     return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
+
+
+def _log_end(groups: Sequence[GroupRow], tokens: int) -> str:
+    """Return the newest groups that have so many tokens together; the prompt cuts the first of them to size."""
+    shown: list[str] = []
+    for group in reversed(groups):
+        if tokens <= 0:
+            break
+        shown.append(group.text)
+        tokens -= group.tokens
+    return "\n".join(filter(None, reversed(shown)))
 
 
 def _zone(messages: Sequence[Message]) -> tzinfo:

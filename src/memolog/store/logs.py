@@ -180,6 +180,18 @@ class Logs:
 
         return await self._engine.read(script)
 
+    async def aliases(self, resource: str, log_pk: int, threads: Sequence[str]) -> dict[str, int]:
+        """Return the short numbers of some threads in a log that the resource's threads share; none for any other log."""
+        check_id("resource", resource)
+        if not threads:
+            return {}
+
+        def script() -> Script[dict[str, int]]:
+            rows = yield q.shared_aliases(resource=resource, log_pk=log_pk, threads=list(threads))
+            return {row[0]: row[1] for row in rows}
+
+        return await self._engine.read(script)
+
     # ------------------------------------------------------------ activating
 
     async def activate(

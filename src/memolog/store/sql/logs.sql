@@ -334,3 +334,8 @@ WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND last_seq = :last_seq AND k
 -- alias_of --
 SELECT c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk
 WHERE c.log_pk = :log_pk AND c.thread_pk = :thread_pk AND l.thread_pk IS NULL
+
+-- shared_aliases --
+SELECT t.id, c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk JOIN threads t ON t.pk = c.thread_pk
+WHERE c.log_pk = :log_pk AND l.thread_pk IS NULL AND l.resource = :resource AND t.resource = :resource AND t.id IN (:threads[])
+  AND c.alias > 0
