@@ -193,6 +193,33 @@ async def test_other_threads_count_towards_the_window(memory: Memory, clock: Fak
     await check_tiles(memory)
 
 
+async def test_how_much_of_other_conversations_is_shown_is_a_setting(address: str, clock: FakeClock) -> None:
+    """So many conversations, so many messages of each, so many tokens; whatever is not shown is counted, and built again."""
+    config = SHARED.with_overrides({"observation.message_tokens": 30_000, "other_threads": 2, "other_messages": 3})
+    async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
+        for name in ("a", "b", "c", "d"):
+            await say(memory, name, *(f"number {number}" for number in range(4)), clock=clock)
+        async with memory.turn("a", RESOURCE) as turn:
+            await turn.prepare(UserMessage("a: withdrawn"))
+            await turn.discard()
+        context = await say(memory, "here", "hello")
+        assert len(re.findall("<other-conversation ", context.edge_text)) == 2
+        assert context.edge_text.count("[5 earlier messages not shown]") == 2
+        assert "[2 other conversations with 16 messages not shown]" in context.edge_text
+        assert (await memory.seen("here", RESOURCE, 1)).edge_text == context.edge_text
+    little = config.with_overrides({"other_tokens": 40})
+    async with Memory(address, model=ScriptedModel(), config=little, clock=clock) as memory:
+        if address != ":memory:":
+            async with memory.turn("here", RESOURCE, settings={"read_only": True}) as turn:
+                context = await turn.prepare(UserMessage("and now?"))
+            assert "[4 other conversations with 32 messages not shown]" in context.edge_text
+            assert "<other-conversation " not in context.edge_text
+    nothing = config.with_overrides({"other_threads": 0})
+    async with Memory(address, model=ScriptedModel(), config=nothing, clock=clock) as memory:
+        await say(memory, "d", "number 9")
+        assert "conversation" not in (await say(memory, "here", "and now?")).edge_text
+
+
 # ---------------------------------------------------------------- batches
 
 

@@ -279,7 +279,11 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.logs.as_of(r, "secret", NOW + MINUTE),
         lambda s, r, _: s.logs.as_of(r, None, NOW + MINUTE),
     ],
-    "logs.others": [lambda s, r, _: s.logs.others(r, 1, 0), lambda s, r, _: s.logs.others(r, 2, 0)],
+    "logs.others": [
+        lambda s, r, _: s.logs.others(r, 1, 0, threads=8, newest=30),
+        lambda s, r, _: s.logs.others(r, 2, 0, threads=8, newest=30),
+        lambda s, r, _: s.logs.others(r, 2, 0, threads=0, newest=30),
+    ],
     "logs.aliases": [
         lambda s, r, _: s.logs.aliases(r, 1, ["secret"]),
         lambda s, r, _: s.logs.aliases(r, 2, ["secret"]),
@@ -463,6 +467,8 @@ async def test_what_is_foreign_does_not_exist(store: Store, clock: FakeClock, na
 GOOD: Final[dict[str, object]] = {
     "resource": "alice",
     "thread": "secret",
+    "threads": ["secret"],
+    "newest": 30,
     "new_thread": "copy",
     "message_id": "m1",
     "messages": UserMessage("x"),
@@ -533,6 +539,7 @@ IDS: Final = {
 }
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
+    ("logs.others", "threads"): 8,
     ("transfers.put", "rows"): [],
     ("task_messages.attach", "kind"): "output",
     ("task_messages.attach", "messages"): ["m1"],

@@ -94,6 +94,9 @@ OTHER: dict[str, tuple[Any, str]] = {
     "heartbeat": (5, "5s"),
     "task_lease": (600, "10m"),
     "task_tokens": (100, "100"),
+    "other_threads": (0, "0"),
+    "other_messages": (5, "5"),
+    "other_tokens": (0, "0"),
 }
 
 every_setting = pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)

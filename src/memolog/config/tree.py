@@ -135,6 +135,16 @@ class Config:
         seconds(), 900, "For how long a task is claimed before others may take it over; work in its thread renews it."
     )
     task_tokens: int = declare(tokens(0), 400, "How much of the tasks a context tells at its edge; 0 tells none.")
+    other_threads: int = declare(
+        count(0),
+        8,
+        "In resource scope, of how many other threads a context shows at its edge what the log does not cover yet, the latest "
+        "active ones; 0 shows none.",
+    )
+    other_messages: int = declare(count(), 30, "How many messages of each of those threads it shows at most.")
+    other_tokens: int = declare(
+        tokens(0), 2_000, "How many tokens those threads have together at most; how much is not shown is said."
+    )
     heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ __all__ = ["Pack", "context_pack"]
 
 # The session before the last is seldom of use, and each costs a read.
 _THREADS: Final = 4
+_MESSAGES: Final = 30
 _NOBODY: Final = "-"
 
 
@@ -110,8 +111,8 @@ async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Seque
         return []
     snapshot = snapshots[0]
     where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
-    others = await store.logs.others(*where, snapshot.ends, threads=_THREADS)
-    tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others}}
+    others = await store.logs.others(*where, snapshot.ends, threads=_THREADS, newest=_MESSAGES)
+    tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others.tails}}
     spoken = [_conversation(one, snapshot, tails.get(one.id, ())) for one in threads]
     return [*spoken, Conversation(thread=None, groups=await _groups(store, snapshot))]
 

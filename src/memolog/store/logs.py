@@ -23,14 +23,14 @@ from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_lines, reading_observations
-from memolog.store.other_tails import OtherTail, reading_others
+from memolog.store.other_tails import OtherTail, OtherTails, reading_others
 from memolog.store.recent import Recent
 from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, Snapshot, completing_log, group_row, reading_snapshot
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import applying, present_versions
 
-__all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
+__all__ = ["Activated", "Logs", "OtherTail", "OtherTails", "Rendered"]
 
 q = load_queries("logs")
 
@@ -143,9 +143,9 @@ class Logs:
         thread_pk: int,
         ends: Mapping[str, int] = MappingProxyType({}),
         *,
-        threads: int = 8,
-        newest: int = 30,
-    ) -> tuple[OtherTail, ...]:
+        threads: int,
+        newest: int,
+    ) -> OtherTails:
         """Return the newest uncovered messages of the resource's other threads, the latest active thread first.
 
         `ends` says where the log of a snapshot ends in them: what was activated since is not in what it shows.

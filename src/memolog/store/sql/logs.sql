@@ -64,6 +64,13 @@ WHERE t.resource = :resource AND t.pk <> :thread_pk AND (t.last_seq > COALESCE(c
 ORDER BY t.updated_at DESC, t.pk DESC
 LIMIT :limit
 
+-- count_other_messages --
+-- What the log does not cover of further threads.
+SELECT COUNT(DISTINCT t.pk), COUNT(*)
+FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
+JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0) AND m.state = 'live' AND m.own = 0
+WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0) AND t.pk NOT IN (:read[])
+
 -- active_groups --
 SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, e.position,
   g.thread_pk, g.first_seq, g.last_seq

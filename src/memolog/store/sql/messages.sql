@@ -64,6 +64,16 @@ WHERE t.resource = :resource AND t.id = :thread AND m.seq < :before
 ORDER BY m.seq DESC
 LIMIT :limit
 
+-- newest_said --
+-- What a thread said last, without what is gone and what memory itself answered.
+{select_messages}
+WHERE m.thread_pk = :thread_pk AND m.seq > :after AND m.state = 'live' AND m.own = 0
+ORDER BY m.seq DESC
+LIMIT :limit
+
+-- count_said --
+SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before AND state = 'live' AND own = 0
+
 -- of_resource --
 -- Oldest first over all threads of a resource; the last key seen continues the page.
 {select_messages}
