@@ -379,6 +379,90 @@ async def test_an_open_call_elsewhere_holds_nobody_back(memory: Memory, clock: F
     assert (where["waiting"][0], where["waiting"][2]) == (1, 2)
 
 
+# ---------------------------------------------------------------- reflecting
+
+
+def condensed(request: ModelRequest) -> str:
+    """Answer as a reflector that keeps a line a thread, joins what both say, and finds one of them off track."""
+    lines = re.findall(r"^(o\d+) (t\d+) 🟡 \(\d\d:\d\d\) (.*)$", request.text, re.MULTILINE)
+    by_thread: dict[str, list[str]] = {}
+    common: list[str] = []
+    for name, thread, text in lines:
+        (common if "everywhere" in text else by_thread.setdefault(thread, [])).append(name)
+    told = "\n".join(
+        f"* {thread} 🔴 (09:00) the words of one [{','.join(names)}]" for thread, names in by_thread.items()
+    )
+    off = '<thread id="t2"><off-track>words of t2; back to green</off-track></thread>'
+    return f"<observations>\n{told}\n* 🔴 said everywhere [{','.join(common)}]\n</observations>\n{off}"
+
+
+def in_words(request: ModelRequest) -> str:
+    """Answer with a line for every message of a user, in its own words."""
+
+    def line(hit: re.Match[str]) -> str:
+        said = re.search(rf"^<message>\[{hit[1]}\][^\n]*\n([^\n]+)", request.text, re.MULTILINE)
+        return f"* 🟡 {said[1][:60] if said else ''} [{hit[1]}]"
+
+    return re.sub(r"\* 🟡 Message \d+ was said \[(\d+)\]", line, observations_of(request))
+
+
+async def test_a_reflection_keeps_which_thread_a_line_is_of(memory: Memory, clock: FakeClock) -> None:
+    """The reflector is shown it, the log shows it, lines of several threads are joined, and hints go to their thread."""
+    model, store = model_of(memory), (await memory.open()).store
+    for number in range(3):
+        for name in ("red", "green"):
+            await say(memory, name, f"the words of {name}, {number}", clock=clock)
+    for name in ("red", "green"):
+        await say(memory, name, "said everywhere", clock=clock)
+    model.answers += [in_words]
+    await memory.observe("red", RESOURCE)
+    before = {name: (await store.threads.get(RESOURCE, name)).hints for name in ("red", "green")}
+    model.answers += [condensed]
+    await memory.reflect("red", RESOURCE)
+    aliases = {f"t{alias}": name for name, (_, alias, _) in (await cursors(memory)).items()}
+    asked = model.requests[-1].text
+    for alias, text in re.findall(r"^o\d+ (t\d+) 🟡 \(\d\d:\d\d\) (.*)$", asked, re.MULTILINE):
+        assert text.startswith(f"{aliases[alias]}: ")
+    assert f"t2 current task: {before['green'].current_task}" in asked
+    context = await say(memory, "red", "and now?")
+    shown = [line for line in context.system.split("\n") if line.startswith("* 🔴")]
+    assert [line.partition(") ")[2] for line in shown] == [
+        "t1: the words of one",
+        "t2: the words of one",
+        "said everywhere",
+    ]
+    snapshot = await store.logs.snapshot(RESOURCE, "red", "resource")
+    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    assert [line.text for line in lines] == ["the words of one", "the words of one", "said everywhere"]
+    after = {name: (await store.threads.get(RESOURCE, name)).hints for name in ("red", "green")}
+    assert after["red"] == before["red"]
+    assert "words of t2; back to green" in str(after["green"].suggested_response)
+    forgotten = next(source for source in lines[0].sources)
+    row = (await store.messages.span(RESOURCE, forgotten.thread, forgotten.span))[0]
+    await memory.forget(RESOURCE, message=row.id, thread=forgotten.thread)
+    system = (await say(memory, "red", "and then?")).system
+    assert f"t1: {aliases['t1']}: the words of {aliases['t1']}, 1" in system
+    assert "t2: the words of one" in system
+
+
+async def test_the_embedded_reflector_keeps_which_thread_a_line_is_of(address: str, clock: FakeClock) -> None:
+    """Without a model too."""
+    async with Memory(address, config=SHARED, clock=clock) as memory:
+        for number in range(6):
+            for name in ("red", "green"):
+                await say(memory, name, f"I want {name} wall number {number} painted by Alice.", clock=clock)
+                await say(memory, name, "I want everything to be dry.", clock=clock)
+        await memory.observe("red", RESOURCE)
+        await memory.reflect("red", RESOURCE)
+        aliases = {name: f"t{alias}" for name, (_, alias, _) in (await cursors(memory)).items()}
+        system = (await say(memory, "red", "and now?")).system
+        shown = [line for line in system.split("\n") if " wall number " in line]
+        assert shown
+        for line in shown:
+            name = "red" if "red wall" in line else "green"
+            assert f" {aliases[name]}: " in line
+
+
 # ---------------------------------------------------------------- a change of scope
 
 

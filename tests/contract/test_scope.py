@@ -48,6 +48,7 @@ INTERNAL: Final = {
     "logs.lines": "log_pk",
     "logs.groups_at": "log_pk",
     "logs.hints_of": "log_pk",
+    "logs.hinted": "log_pk",
     "logs.activate": "log_pk",
     "logs.activate_reflection": "snapshot",
     "logs.restore": "snapshot",

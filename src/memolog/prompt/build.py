@@ -18,7 +18,7 @@ from memolog.prompt.escape import clean, closed, escape, one_line
 from memolog.prompt.extracts import Wanted, wanted_section
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import last_lines
-from memolog.prompt.transcript import Limits, Shown, in_zone, transcript
+from memolog.prompt.transcript import Limits, Shown, said_in_zone, transcript
 from memolog.prompt.wording import PROMPT_VERSION, Voice, level_text, observer_system, reflector_system
 from memolog.tokens import TokenCounter
 
@@ -49,6 +49,13 @@ _ASK_BATCH: Final = (
 _ASK_DOCUMENT: Final = "Add <working-memory> only if it must change."
 _ASK_REFLECTION: Final = (
     "Write the condensed lines now, in the format above. Each names the ids it stands for: [o1,o2]."
+)
+
+
+_ASK_REFLECTION_SHARED: Final = (
+    "These are lines of several conversations. Where the work of one has left what its user asked for, or its hints should "
+    'change, say so in a section of its own: <thread id="t2"> with <off-track>, <current-task> or <suggested-response> and '
+    "</thread>."
 )
 
 
@@ -110,8 +117,11 @@ class ReflectInput:
     voice: Voice = "coding"
     custom: str = ""
     zone: tzinfo = UTC
+    """That of lines which have none of their own."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The short name of each thread; empty where all lines are of one thread."""
+    """The short name of each thread; empty where the log is of one thread."""
+    thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
+    """The hints of each thread that has some, where several share the log."""
 
 
 def observer_prompt(
@@ -168,10 +178,10 @@ def reflector_prompt(given: ReflectInput) -> Prompt:
     ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
     sections = [
         _section("log", _log(given)),
-        _section("hints", _hints(given.hints)),
+        _section("hints", _hints(given.hints) or _shared_hints(given)),
         _section("target", f"At most {given.target_tokens:,} tokens in all. {level_text(given.level)}"),
         _section("missing", _missing(given.missing)),
-        _ASK_REFLECTION,
+        f"{_ASK_REFLECTION} {_ASK_REFLECTION_SHARED}" if given.aliases else _ASK_REFLECTION,
     ]
     system = reflector_system(given.mode, given.voice, given.custom)
     return Prompt(system=system, text="\n\n".join(filter(None, sections)), ids=ids)
@@ -252,6 +262,11 @@ def _hints(hints: Hints) -> str:
     return "\n".join(f"{name}: {escape(one_line(text, _HINT_CHARACTERS))}" for name, text in named if text)
 
 
+def _shared_hints(given: ReflectInput) -> str:
+    told = ((given.aliases.get(thread), _hints(hints)) for thread, hints in given.thread_hints.items())
+    return "\n".join(f"{_alias(name)} {line}" for name, text in told if name for line in text.split("\n") if line)
+
+
 def _alias(alias: str) -> str:
     return escape(one_line(alias, _ALIAS_CHARACTERS)).replace('"', "'")
 
@@ -271,7 +286,7 @@ def _log(given: ReflectInput) -> str:
     depths: dict[tuple[str, int], int] = {}
     day = ""
     for number, observation in enumerate(given.observations, 1):
-        said = in_zone(observation.said_at, given.zone) if observation.said_at else None
+        said = said_in_zone(observation, given.zone)
         if said and said.date().isoformat() != day:
             day = said.date().isoformat()
             lines.append(f"Date: {day}")

@@ -231,7 +231,7 @@ class ModelMind:
             if reply.text == last:
                 break
             last = reply.text
-            parsed = parse_reflection(reply.text, prompt.ids)
+            parsed = parse_reflection(reply.text, prompt.ids, asked.aliases.values())
             problem = failure(parsed)
             if problem is not None:
                 continue
@@ -258,7 +258,7 @@ class ModelMind:
         except (BudgetSpent, RunFault):
             # The answer in hand is valid, and code names what it lost.
             return best
-        parsed = parse_reflection(reply.text, prompt.ids)
+        parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values())
         length = self._length(parsed)
         is_fit = failure(parsed) is None and 0 < length < size and length <= max(most, best.tokens)
         if is_fit and len(lost(lines, words_of(parsed.lines))) < len(missing):

@@ -5,6 +5,7 @@ inputs are fixed in its row, so whoever takes it over asks the same question.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
@@ -12,9 +13,9 @@ from typing import Final
 
 from memolog.config import Config
 from memolog.domain.codec import JsonValue
-from memolog.domain.errors import LeaseLost
+from memolog.domain.errors import LeaseLost, ThreadNotFound
 from memolog.domain.message import Message, ToolCallPart, pairs_of, parts_to_json
-from memolog.domain.observation import Span
+from memolog.domain.observation import Observation, Span
 from memolog.domain.thread import Hints
 from memolog.domain.zones import zone_of
 from memolog.extractive import TRACE
@@ -24,8 +25,9 @@ from memolog.prompt.build import (
     Prompt,
     ReflectInput,
 )
-from memolog.prompt.drafts import Parsed
+from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.parse import failure
+from memolog.prompt.redact import Redactor
 from memolog.runtime.asking import Asking
 from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from, with_lost
@@ -300,33 +302,39 @@ class Thinking:
             raise RunFault("nothing is left to condense", is_final=True)
         size = sum(line.tokens for line in lines)
         target = config.reflection_target_for(size)
+        threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
+        aliases = await self._aliases(resource, work.log_pk, threads)
         hints = await self._hints_before(resource, work)
         given = ReflectInput(
             observations=lines,
             target_tokens=target,
             trace_tokens=config.reflect_at // _LOST_SHARE,
-            hints=hints or Hints(),
+            hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
             mode=config.mode,
             voice=config.voice,
             custom=config.reflection.instructions or "",
+            zone=_zone_of_lines(lines),
+            aliases=aliases,
+            thread_hints={} if "thread" in work.run.inputs else hints,
         )
         answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
         parsed, prompt = answer.parsed, answer.prompt
         group, new_id, redactor = self._store.new_id(), self._store.new_id, redactor_for(config)
-        drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor)
+        drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor, aliases)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
         # What is added may not make the result as large as what it stands for.
         room = size - 1 - sum(observation.tokens for observation in judged.observations)
         traced = sum(line.tokens for line in judged.observations if line.text.startswith((TRACE, KEEP)))
         most = min(config.reflect_at // _LOST_SHARE - traced, room)
-        new_hints, wrong = reflected_hints(parsed, hints, lines, redactor) if hints else (None, ())
+        new_hints, wrong = _standings(given, parsed, hints, redactor)
         made = with_lost(judged.observations, lines, most, new_id, self._counter)
         return Thought(
             claim=claim,
             made=Made(
                 group=group,
                 observations=made,
-                hints=new_hints,
+                hints=new_hints.pop(str(work.run.inputs.get("thread")), None),
+                thread_hints=new_hints,
                 tokens=sum(observation.tokens for observation in made),
                 model=mind.name,
                 prompt_version=prompt.version,
@@ -341,13 +349,17 @@ class Thinking:
             ),
         )
 
-    async def _hints_before(self, resource: str, work: Work) -> Hints | None:
-        """Return the hints of the thread whose log this is; None where many share it, or newer ones have come since."""
-        thread = work.run.inputs.get("thread")
-        if not thread:
-            return None
-        hints = (await self._store.threads.get(resource, str(thread))).hints
-        return hints if hints.last_seq == work.run.inputs.get("hinted") else None
+    async def _hints_before(self, resource: str, work: Work) -> dict[str, Hints]:
+        """Return the hints of the thread whose log this is, or of those that share it, without any that newer ones replaced."""
+        inputs = work.run.inputs
+        pinned = {str(inputs["thread"]): inputs.get("hinted")} if "thread" in inputs else inputs.get("hinted", {})
+        found: dict[str, Hints] = {}
+        for thread, last_seq in pinned.items():
+            # One of several threads may have been deleted since.
+            with contextlib.suppress(ThreadNotFound):
+                hints = (await self._store.threads.get(resource, thread)).hints
+                found |= {thread: hints} if hints.last_seq == last_seq else {}
+        return found
 
 
 def _is_alive(work: Work) -> bool:
@@ -378,6 +390,31 @@ def _log_end(groups: Sequence[GroupRow], tokens: int) -> str:
         shown.append(group.text)
         tokens -= group.tokens
     return "\n".join(filter(None, reversed(shown)))
+
+
+def _standings(
+    given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
+) -> tuple[dict[str, Hints], tuple[str, ...]]:
+    """Return where threads stand as a reflector sees it, of those for which that changes something, and what was wrong."""
+    changed: dict[str, Hints] = {}
+    faults: list[str] = []
+    for thread, old in hints.items():
+        said = parsed.threads.get(given.aliases.get(thread, ""))
+        if said is None and len(given.aliases) <= 1:
+            # There is no other thread that it could speak of.
+            said = parsed
+        if said is None:
+            continue
+        lines = [line for line in given.observations if any(source.thread == thread for source in line.sources)]
+        new, wrong = reflected_hints(said, old, lines, redactor)
+        changed |= {thread: new} if new else {}
+        faults += wrong
+    return changed, tuple(faults)
+
+
+def _zone_of_lines(lines: Sequence[Observation]) -> tzinfo:
+    """Return the zone of the newest line that has one."""
+    return zone_of(next((line.zone for line in reversed(lines) if line.zone), None))[0]
 
 
 def _zone(messages: Sequence[Message]) -> tzinfo:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from memolog.domain.clock import Clock
-from memolog.domain.codec import decode, dumps, loads, pack
+from memolog.domain.codec import JsonObject, decode, dumps, loads, pack
 from memolog.domain.errors import Conflict, InputError, ThreadNotFound
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Generation, Observation, Scope
@@ -33,6 +33,7 @@ from memolog.store.working_memory import applying, present_versions
 __all__ = ["Activated", "Logs", "OtherTail", "OtherTails", "Rendered"]
 
 q = load_queries("logs")
+threads = load_queries("threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +169,15 @@ class Logs:
 
         return await self._engine.read(script)
 
+    async def hinted(self, log_pk: int, groups: Sequence[str], *, most: int) -> dict[str, int]:
+        """Return the threads that some groups come from, and from which message the hints of each are; the latest ones."""
+
+        def script() -> Script[dict[str, int]]:
+            rows = yield q.hinted_threads(log_pk=log_pk, groups=list(groups), limit=most)
+            return {row[0]: row[1] for row in rows}
+
+        return await self._engine.read(script) if groups else {}
+
     async def alias(self, resource: str, log_pk: int, thread: str) -> int:
         """Return the short number that a thread has in a log."""
         check_id("resource", resource)
@@ -187,7 +197,8 @@ class Logs:
             return {}
 
         def script() -> Script[dict[str, int]]:
-            rows = yield q.shared_aliases(resource=resource, log_pk=log_pk, threads=list(threads))
+            owner = yield q.log_of(resource=resource, log_pk=log_pk)
+            rows = (yield q.shared_aliases(log_pk=log_pk, threads=list(threads))) if owner else ()
             return {row[0]: row[1] for row in rows}
 
         return await self._engine.read(script)
@@ -227,6 +238,8 @@ class Logs:
 
         def script() -> Script[Generation | None]:
             yield q.lock_threads(log_pk=log.pk, groups=[rendered.id])
+            for thread in _hinted_threads((yield q.group_hints(group_pk=group_pk))[0][0]):
+                yield threads.lock_thread(resource=snapshot.resource, thread=thread)
             yield from _take(log.pk, log.version)
             if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
                 yield q.set_group_state(group_pk=group_pk, state="void")
@@ -239,12 +252,7 @@ class Logs:
             rows = yield q.activate_reflection_group(
                 group_pk=group_pk, now=at, text=pack(rendered.text), tokens=rendered.tokens
             )
-            if rows[0][0]:
-                hints = decode(Hints, loads(rows[0][0]))
-                task, response = pack(hints.current_task), pack(hints.suggested_response)
-                yield q.apply_reflected_hints(
-                    log_pk=log.pk, current_task=task, suggested_response=response, last_seq=hints.last_seq
-                )
+            yield from _apply_reflected_hints(log.pk, rows[0][0])
             after = rendered.tokens + sum(group.tokens for group in rest)
             return (
                 yield from new_generation(
@@ -323,6 +331,25 @@ def _take(log_pk: int, version: int) -> Script[int]:
     if not rows:
         raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
     return rows[0][0]
+
+
+def _hinted_threads(hints: str | None) -> list[str]:
+    """Return the threads that a reflection of a shared log says something of, in the order in which they are locked."""
+    return sorted(loads(hints).get("threads", ())) if hints else []
+
+
+def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
+    """Let what a reflector says of the log's thread, or of each of the threads that share it, become their hints."""
+    told: JsonObject = loads(text) if text else {}
+    for thread, said in (told.get("threads") or ({None: told} if told else {})).items():
+        hints = decode(Hints, said)
+        new = {
+            "log_pk": log_pk,
+            "current_task": pack(hints.current_task),
+            "suggested_response": pack(hints.suggested_response),
+            "last_seq": hints.last_seq,
+        }
+        yield q.apply_reflected_hints(**new) if thread is None else q.apply_shared_hints(**new, thread=thread)
 
 
 def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, at: int) -> Script[Activated]:

@@ -145,6 +145,23 @@ RETURNING hints
 UPDATE threads SET current_task = :current_task, suggested_response = :suggested_response
 WHERE pk = (SELECT l.thread_pk FROM logs l WHERE l.pk = :log_pk) AND hinted_seq = :last_seq
 
+-- apply_shared_hints --
+-- The same for one of the threads that share a log.
+UPDATE threads SET current_task = :current_task, suggested_response = :suggested_response
+WHERE resource = (SELECT l.resource FROM logs l WHERE l.pk = :log_pk) AND id = :thread AND hinted_seq = :last_seq
+
+-- group_hints --
+SELECT hints FROM groups WHERE pk = :group_pk
+
+-- hinted_threads --
+-- The threads that some groups come from, those first that were heard of last.
+SELECT t.id, t.hinted_seq FROM threads t
+WHERE t.hinted_seq > 0 AND t.pk IN (SELECT s.thread_pk FROM observation_sources s
+  JOIN observations o ON o.pk = s.observation_pk JOIN groups g ON g.pk = o.group_pk
+  WHERE g.log_pk = :log_pk AND g.id IN (:groups[]))
+ORDER BY t.hinted_at DESC, t.pk DESC
+LIMIT :limit
+
 -- group_observations --
 SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
   o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
@@ -338,11 +355,10 @@ WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 SELECT hints, activated_at FROM groups
 WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND last_seq = :last_seq AND kind = 'observer' AND state <> 'void'
 
--- alias_of --
-SELECT c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk
-WHERE c.log_pk = :log_pk AND c.thread_pk = :thread_pk AND l.thread_pk IS NULL
+-- log_of --
+SELECT pk FROM logs WHERE pk = :log_pk AND resource = :resource
 
 -- shared_aliases --
+-- What threads are called in a log that the threads of a resource share.
 SELECT t.id, c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk JOIN threads t ON t.pk = c.thread_pk
-WHERE c.log_pk = :log_pk AND l.thread_pk IS NULL AND l.resource = :resource AND t.resource = :resource AND t.id IN (:threads[])
-  AND c.alias > 0
+WHERE c.log_pk = :log_pk AND l.thread_pk IS NULL AND t.resource = l.resource AND t.id IN (:threads[]) AND c.alias > 0
