@@ -24,7 +24,7 @@ from memolog.context import Context
 from memolog.context.wording import OTHER_CONVERSATION
 from memolog.domain.errors import ThreadNotFound
 from memolog.domain.thread import Hints
-from memolog.runtime.events import Event, RunEnded, RunFailed, RunStarted
+from memolog.runtime.events import Event, RunEnded, RunFailed, RunStarted, SettingsChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
 from memolog.testing import ScriptedModel, observations_of
@@ -34,6 +34,7 @@ THREAD_SCOPE = Config(
     observation=ObservationConfig(message_tokens=2_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=4_000),
     activate_after_idle=False,
+    scope="thread",
 )
 SHARED = replace(THREAD_SCOPE, scope="resource")
 _SECTION = re.compile(r'^<thread id="([^"]+)">\n(.*?)\n</thread>', re.MULTILINE | re.DOTALL)
@@ -502,6 +503,68 @@ async def test_a_change_of_scope_on_live_data(address: str, clock: FakeClock) ->
                     system = (await turn.prepare(UserMessage("what do you know?"))).system
                 assert (alias in system) == (config.scope == "resource")
                 assert "<observations id=" in system
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+async def test_who_does_not_say_takes_what_the_resource_was_used_with(address: str, clock: FakeClock) -> None:
+    """Scope and thresholds are stored with the resource: a memory without settings sees the same log and the same limits."""
+    async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as memory:
+        for name in ("red", "blue"):
+            await say(memory, name, "word " * 40, clock=clock)
+        said = await memory.observe("red", RESOURCE)
+        history = await memory.history("red", RESOURCE)
+    async with Memory(address, config=Config(read_only=True), clock=clock) as memory:
+        found = await memory.status("blue", RESOURCE)
+        assert (found.scope, found.groups) == ("resource", said.groups)
+        assert (found.messages.limit, found.observations.limit) == (2_000, 4_000)
+        assert await memory.history("blue", RESOURCE) == history
+        assert "[red 1-1]" in await memory.export_markdown("blue", RESOURCE)
+        # Nobody else is meant.
+        assert (await (await memory.open()).config_for("bob")).scope == "thread"
+    async with Memory(address, clock=clock) as memory:
+        await say(memory, "green", "word " * 40, clock=clock)
+        await memory.observe("green", RESOURCE)
+        assert set(await cursors(memory)) == {"red", "blue", "green"}
+        (logs,) = await select((await memory.open()).store, "SELECT COUNT(*) FROM logs")
+        assert logs == [(1,)]
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+async def test_what_the_code_says_wins_and_is_told_once(address: str, clock: FakeClock) -> None:
+    """A different setting is stored in place of the old one, with an event; the same again, or silence, is no news."""
+
+    async def changes(config: Config, turns: int = 2) -> list[tuple[Any, Any]]:
+        events: list[Event] = []
+        async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
+            memory.subscribe(events.append)
+            for _ in range(turns):
+                await say(memory, "red", "hello", clock=clock)
+            return [(event.before, event.now) for event in events if isinstance(event, SettingsChanged)]
+
+    assert await changes(SHARED) == []
+    assert await changes(SHARED) == []
+    assert await changes(Config()) == []
+    assert await changes(Config(scope="thread")) == [({"scope": "resource"}, {"scope": "thread"})]
+    assert await changes(Config(scope="thread")) == []
+    longer = SHARED.with_overrides({"observation.message_tokens": 9_000})
+    before = {"scope": "thread", "observation.message_tokens": 2_000}
+    assert await changes(longer) == [(before, {"scope": "resource", "observation.message_tokens": 9_000})]
+    async with Memory(address, clock=clock) as memory:
+        async with memory.turn("red", RESOURCE, settings={"scope": "thread"}) as turn:
+            await turn.prepare(UserMessage("for this turn only"))
+        found = await memory.status("red", RESOURCE)
+        assert (found.scope, found.messages.limit) == ("resource", 9_000)
+        await memory.forget(RESOURCE)
+        assert await (await memory.open()).store.settings.get(RESOURCE) == {}
+
+
+async def test_a_resource_that_was_forgotten_is_set_up_again(address: str, clock: FakeClock) -> None:
+    """The memory that forgot it stores what it says once more."""
+    async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as memory:
+        await say(memory, "red", "hello")
+        await memory.forget(RESOURCE)
+        await say(memory, "red", "hello")
+        assert (await (await memory.open()).store.settings.get(RESOURCE))["scope"] == "resource"
 
 
 # ---------------------------------------------------------------- sweeping

@@ -36,7 +36,17 @@ from memolog.store.transfers import Arrival
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay"),
-    *("recall", "compactions", "extracts", "working_memory", "indexing", "searching", "forgetting", "line_edits"),
+    *(
+        "recall",
+        "compactions",
+        "settings",
+        "extracts",
+        "working_memory",
+        "indexing",
+        "searching",
+        "forgetting",
+        "line_edits",
+    ),
     "transfers",
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
@@ -266,6 +276,8 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.working_memory.versions(r, before=2),
         lambda s, r, _: s.working_memory.versions(r, "secret"),
     ],
+    "settings.get": [lambda s, r, _: s.settings.get(r)],
+    "settings.put": [lambda s, r, _: s.settings.put(r, {"scope": "resource"})],
     "ledger.calibrate": [lambda s, r, _: s.ledger.calibrate(r, "m", learn)],
     "logs.snapshot": [
         lambda s, r, _: s.logs.snapshot(r, "secret", "thread"),
@@ -375,6 +387,7 @@ async def everything(store: Store) -> str:
             await store.leases.get("alice", "lock"),
             await store.ledger.lines("alice"),
             await store.ledger.calibration("alice", "m"),
+            await store.settings.get("alice"),
             await store.logs.snapshot("alice", "secret", "thread", create=False),
             await store.logs.history("alice", "secret"),
             await store.runs.list("alice"),
@@ -415,6 +428,7 @@ async def move_in(store: Store) -> Lease:
     assert lease is not None
     await store.ledger.add("alice", Usage(model="m", cost=2.0, thread="secret", task="task", run="run"))
     await store.ledger.calibrate("alice", "m", learn)
+    await store.settings.put("alice", {"scope": "thread"})
     for text in ("hers", "still hers"):
         await store.working_memory.change("alice", replaced(text), who="alice", most=100)
     await store.working_memory.change("alice", replaced("of one thread"), thread="secret", who="alice", most=100)
@@ -470,6 +484,7 @@ GOOD: Final[dict[str, object]] = {
     "thread": "secret",
     "threads": ["secret"],
     "newest": 30,
+    "settings": {"scope": "resource"},
     "new_thread": "copy",
     "message_id": "m1",
     "messages": UserMessage("x"),

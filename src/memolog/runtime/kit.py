@@ -3,15 +3,20 @@
 Knows the parts by name, and remembers how models count. A remembered factor only saves a read; the store has the truth.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from memolog.config import Config
 from memolog.domain.clock import Clock
+from memolog.domain.codec import JsonObject
 from memolog.domain.run import Calibration
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
+from memolog.runtime.events import SettingsChanged
 from memolog.runtime.model import Model
+from memolog.runtime.opening import as_stored
 from memolog.runtime.rescuing import Rescue, give_up, may_pass
 from memolog.runtime.runner import Runner
 from memolog.runtime.unsaved import Held, Spent, Unsaved
@@ -20,12 +25,16 @@ from memolog.tokens import learn
 
 __all__ = ["Kit"]
 
+_log = logging.getLogger("memolog")
+_MOST_KEPT = 10_000
+
 
 @dataclass(slots=True, kw_only=True)
 class Kit:
     """The parts of an open memory."""
 
     store: Store
+    config: Config
     clock: Clock
     core: Core
     contexts: Contexts
@@ -37,10 +46,39 @@ class Kit:
     writer: Model | None = None
     """The model that writes when it is asked to; None: the embedded rules do."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    _kept: set[str] = field(default_factory=set[str])
+    """Resources with which the configuration is known to be stored."""
 
     def __post_init__(self) -> None:
         self.rescue = Rescue(self.unsaved, self.store, self.core, clock=self.clock, book=self.book)
         self.unsaved.rescue = self.rescue.begin
+
+    async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
+        """Return a configuration, the memory's own if none is named, with what is stored with a resource where it is silent.
+
+        `keep` stores what the memory's own configuration says: who writes settles how a log is kept. A change is told once.
+        """
+        if keep and self.config.lasting and resource not in self._kept:
+            await self._keep(resource, self.config.lasting)
+        return await as_stored(self.store, resource, config or self.config)
+
+    async def _keep(self, resource: str, settings: JsonObject) -> None:
+        stored = await self.store.settings.get(resource)
+        if any(name not in stored or stored[name] != value for name, value in settings.items()):
+            before = await self.store.settings.put(resource, settings)
+            if before:
+                now = {name: settings[name] for name in before}
+                _log.warning("the settings of %s were %s and are %s now", resource, before, now)
+                at = self.clock.now()
+                await self.core.tell(SettingsChanged(at=at, resource=resource, thread=None, before=before, now=now))
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept.add(resource)
+
+    def forget(self, resource: str) -> None:
+        """Forget what is remembered of a resource."""
+        self._kept.discard(resource)
+        self.factors = {key: factor for key, factor in self.factors.items() if key[0] != resource}
 
     async def factor(self, resource: str, model: str | None) -> float:
         """Return how many tokens the model counts for each of ours."""

@@ -16,6 +16,7 @@ from memolog.domain.errors import ThreadNotFound
 from memolog.domain.message import Message
 from memolog.prompt.redact import Redactor
 from memolog.prompt.without_secrets import parts_without_secrets
+from memolog.runtime.opening import as_stored
 from memolog.runtime.redacting import redactor_for
 from memolog.tasks.worth import edge_lines
 
@@ -43,13 +44,14 @@ async def context_pack(
     """
     store, now = (await memory.open()).store, memory.clock.now()
     threads = await _threads(store, resource, thread)
+    scope = (await as_stored(store, resource, memory.config)).scope
     snapshots = [
-        await store.logs.snapshot(resource, one.id, memory.config.scope, create=False, newest=_newest(tokens, place))
-        for place, one in enumerate(threads[:1] if memory.config.scope == "resource" else threads)
+        await store.logs.snapshot(resource, one.id, scope, create=False, newest=_newest(tokens, place))
+        for place, one in enumerate(threads[:1] if scope == "resource" else threads)
     ]
     conversations = (
         await _shared(store, threads, snapshots)
-        if memory.config.scope == "resource"
+        if scope == "resource"
         else [await _own(store, one, snapshot) for one, snapshot in zip(threads, snapshots, strict=True)]
     )
     redactor = redactor_for(memory.config)

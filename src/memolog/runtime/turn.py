@@ -63,7 +63,7 @@ class Turn:
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
-        self._is_begun = self._is_over = False
+        self._is_begun = self._is_over = self._is_configured = False
 
     @property
     def id(self) -> str:
@@ -211,6 +211,7 @@ class Turn:
     async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage]) -> Made:
         kit = self._kit
         try:
+            await self._adopt_stored()
             # Kept at once: whatever fails from here on, the context still has what was just said.
             self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, self._config)
             self._adopt_overrides(snapshot)
@@ -255,6 +256,13 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             _log.info("the memory cannot be read either: %s", error)
             return contexts.without_store(self._shown(self._snapshot, ephemeral), self._said.since, said)
+
+    async def _adopt_stored(self) -> None:
+        """Take the settings that are stored with the resource, where the configuration does not say otherwise."""
+        if not self._is_configured:
+            keep = not self._config.read_only
+            self._config = await in_time(self._kit.config_for(self.resource, self._config, keep=keep))
+            self._is_configured = True
 
     def _adopt_overrides(self, snapshot: Snapshot) -> None:
         if snapshot.thread.overrides:
