@@ -5,7 +5,7 @@ The methods are found by looking, so one that is added without a case here fails
 
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -110,9 +110,9 @@ def learn(known: Calibration) -> Calibration:
     return Calibration(model=known.model, factor=known.factor * 2, samples=known.samples + 1)
 
 
-def render(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
+def render(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
     """Render a group in the shortest way."""
-    return f"{group.handle} {len(observations)} {alias}", 1
+    return f"{group.handle} {len(observations)} {aliases}", 1
 
 
 async def start_anywhere(store: Store, resource: str, kind: RunKind) -> list[str]:

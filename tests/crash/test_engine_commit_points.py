@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -354,8 +354,8 @@ async def _forget(name: str, store: Store) -> None:
             await lines.delete(RESOURCE, "line", render=_render)
 
 
-def _render(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
-    return f"{group.handle} {alias} {len(observations)}", 1
+def _render(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
+    return f"{group.handle} {aliases} {len(observations)}", 1
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -29,6 +29,7 @@ from memolog.decide import (
     decide,
 )
 from memolog.domain.clock import Clock
+from memolog.domain.codec import JsonObject
 from memolog.domain.errors import Conflict, LeaseLost, MemologError
 from memolog.domain.observation import Observation
 from memolog.runtime.beats import Beats
@@ -370,7 +371,11 @@ class Core:
     async def _reflect(self, decision: Reflect, snapshot: Snapshot, config: Config, patience: float | None) -> bool:
         run = decision.run
         if run is None:
-            inputs = {"groups": list(decision.groups), "generation": snapshot.log.generation, "mode": config.mode}
+            inputs: JsonObject = {
+                "groups": list(decision.groups),
+                "generation": snapshot.log.generation,
+                "mode": config.mode,
+            }
             if snapshot.scope == "thread":
                 inputs |= {"thread": snapshot.thread.id, "hinted": snapshot.thread.hints.last_seq}
             else:

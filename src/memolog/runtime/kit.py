@@ -16,7 +16,7 @@ from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import SettingsChanged
 from memolog.runtime.model import Model
-from memolog.runtime.opening import as_stored
+from memolog.runtime.opening import completed
 from memolog.runtime.rescuing import Rescue, give_up, may_pass
 from memolog.runtime.runner import Runner
 from memolog.runtime.unsaved import Held, Spent, Unsaved
@@ -46,8 +46,8 @@ class Kit:
     writer: Model | None = None
     """The model that writes when it is asked to; None: the embedded rules do."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    _kept: set[str] = field(default_factory=set[str])
-    """Resources with which the configuration is known to be stored."""
+    _kept: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """What is stored with resources, once the configuration has been: whoever names the scope need not look every time."""
 
     def __post_init__(self) -> None:
         self.rescue = Rescue(self.unsaved, self.store, self.core, clock=self.clock, book=self.book)
@@ -60,7 +60,9 @@ class Kit:
         """
         if keep and self.config.lasting and resource not in self._kept:
             await self._keep(resource, self.config.lasting)
-        return await as_stored(self.store, resource, config or self.config)
+        chosen = config or self.config
+        known = self._kept.get(resource) if "scope" in self.config.named else None
+        return completed(chosen, await self.store.settings.get(resource) if known is None else known)
 
     async def _keep(self, resource: str, settings: JsonObject) -> None:
         stored = await self.store.settings.get(resource)
@@ -73,11 +75,11 @@ class Kit:
                 await self.core.tell(SettingsChanged(at=at, resource=resource, thread=None, before=before, now=now))
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
-        self._kept.add(resource)
+        self._kept[resource] = {**stored, **settings}
 
     def forget(self, resource: str) -> None:
         """Forget what is remembered of a resource."""
-        self._kept.discard(resource)
+        self._kept.pop(resource, None)
         self.factors = {key: factor for key, factor in self.factors.items() if key[0] != resource}
 
     async def factor(self, resource: str, model: str | None) -> float:
