@@ -804,3 +804,11 @@ def test_a_configuration_knows_what_it_was_given() -> None:
     assert pickle.loads(pickle.dumps(made)).named == made.named  # noqa: S301 - made here
     assert Config(scope="thread") == Config()
     assert "given" not in repr(made)
+
+
+def test_stored_settings_fill_in_what_was_not_given() -> None:
+    """What was given stays, what contradicts it or is not known any more is left out."""
+    stored = {"scope": "resource", "observation.message_tokens": 900, "gone": 1, "reflection.observation_tokens": 1_000}
+    made = Config(scope="thread", observation=ObservationConfig(previous_tokens=3_000)).completed(stored)
+    assert (made.scope, made.observation.message_tokens, made.reflection.observation_tokens) == ("thread", 900, 40_000)
+    assert Config().completed({}) == Config()

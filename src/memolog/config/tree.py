@@ -7,6 +7,7 @@ whichever way it is made, and reports all problems at once.
 # ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final, Literal, Self, TypeAlias, get_args
@@ -39,6 +40,7 @@ from memolog.config.sources import (
     read_mapping,
     read_toml,
 )
+from memolog.domain.errors import ConfigError
 from memolog.domain.observation import Scope
 
 __all__ = ["Config", "settings"]
@@ -276,6 +278,23 @@ class Config(Given):
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
         """Return a copy with some settings changed, by nested or dotted names."""
         return self._layered(_values(self), self.named, [read_mapping(overrides, _known())])
+
+    def completed(self, stored: Mapping[str, object]) -> Self:
+        """Return a copy with stored settings, by dotted name, in place of what was left at its default.
+
+        What is not a setting any more, or contradicts what was given, is left out.
+        """
+        named = self.named
+        missing = {name: value for name, value in stored.items() if name not in named}
+        if not missing:
+            return self
+        with suppress(ConfigError):
+            return self.with_overrides(missing)
+        made = self
+        for name, value in missing.items():
+            with suppress(ConfigError):
+                made = made.with_overrides({name: value})
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings as plain JSON values, nested; from_dict of it is equal to this."""

@@ -16,7 +16,6 @@ from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import SettingsChanged
 from memolog.runtime.model import Model
-from memolog.runtime.opening import completed
 from memolog.runtime.rescuing import Rescue, give_up, may_pass
 from memolog.runtime.runner import Runner
 from memolog.runtime.unsaved import Held, Spent, Unsaved
@@ -60,9 +59,9 @@ class Kit:
         """
         if keep and self.config.lasting and resource not in self._kept:
             await self._keep(resource, self.config.lasting)
-        chosen = config or self.config
         known = self._kept.get(resource) if "scope" in self.config.named else None
-        return completed(chosen, await self.store.settings.get(resource) if known is None else known)
+        stored = await self.store.settings.get(resource) if known is None else known
+        return (config or self.config).completed(stored)
 
     async def _keep(self, resource: str, settings: JsonObject) -> None:
         stored = await self.store.settings.get(resource)

@@ -17,7 +17,7 @@ from memolog.store.store import Store, StoreOptions
 from memolog.store.store import open_store as open_with
 from memolog.tokens import HeuristicCounter, count_message
 
-__all__ = ["as_stored", "check_thread", "check_turn", "completed", "open_store", "overridden", "store_options"]
+__all__ = ["check_thread", "check_turn", "open_store", "overridden", "store_options"]
 
 _COUNTER = HeuristicCounter()
 # Fixed when the database is opened: a turn cannot have its own.
@@ -74,17 +74,6 @@ def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config,
         except ConfigError as error:
             ignored.append(str(error))
     return config, " ".join(ignored)
-
-
-async def as_stored(store: Store, resource: str, config: Config) -> Config:
-    """Return a configuration with what is stored with a resource, where it does not say otherwise itself."""
-    return completed(config, await store.settings.get(resource))
-
-
-def completed(config: Config, stored: Mapping[str, object]) -> Config:
-    """Return a configuration with stored settings in place of what it leaves at its defaults."""
-    missing = {name: value for name, value in stored.items() if name not in config.named}
-    return overridden(config, missing)[0] if missing else config
 
 
 def check_thread(settings: Mapping[str, object]) -> None:

@@ -16,7 +16,6 @@ from memolog.domain.errors import ThreadNotFound
 from memolog.domain.message import Message
 from memolog.prompt.redact import Redactor
 from memolog.prompt.without_secrets import parts_without_secrets
-from memolog.runtime.opening import as_stored
 from memolog.runtime.redacting import redactor_for
 from memolog.tasks.worth import edge_lines
 
@@ -44,7 +43,7 @@ async def context_pack(
     """
     store, now = (await memory.open()).store, memory.clock.now()
     threads = await _threads(store, resource, thread)
-    scope = (await as_stored(store, resource, memory.config)).scope
+    scope = memory.config.completed(await store.settings.get(resource)).scope
     snapshots = [
         await store.logs.snapshot(resource, one.id, scope, create=False, newest=_newest(tokens, place))
         for place, one in enumerate(threads[:1] if scope == "resource" else threads)
