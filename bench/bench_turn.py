@@ -14,7 +14,8 @@ While the agent's model would answer, background work runs, as it does in life.
 - slow_model: results of 2,000 tokens, a step every 50 ms, and observers that take 0.5 s and 2 s. A stall is a step that
   memory held up for more than 100 ms.
 - flatness: a turn in a file with a long history, over a turn in a file with none; blocks of both in turn.
-- resource_200: one log that 200 threads share.
+- resource_200: one log that 200 threads share; `resource_observer_tokens_per_raw_token` as above, background work and the first
+  turn of each thread included.
 
 p10, and the CPU time of the thread, tell what a quiet machine would show. Nothing here is a test: no time is asserted. The
 table is followed by one line of JSON.
@@ -78,6 +79,7 @@ AIMS = {
     "context_excess_2s": 0,
     "flatness": 1.2,
     "resource_added_p50_ms": 5.0,
+    "resource_observer_tokens_per_raw_token": 2.2,
 }
 
 
@@ -380,13 +382,17 @@ async def flatness(folder: Path, messages: int, repeats: int) -> dict[str, float
 
 async def resource_200(folder: Path, turns: int) -> dict[str, float]:
     """Measure turns of threads that share a log."""
-    talk, chance, watch = Talk(5), random.Random(5), Stopwatch()
-    async with remembering(folder / "resource.db", Observer(), Config(scope="resource")) as memory:
+    talk, model, chance, watch = Talk(5), Observer(), random.Random(5), Stopwatch()
+    async with remembering(folder / "resource.db", model, Config(scope="resource")) as memory:
         for number in range(RESOURCE_THREADS):
             await chat(memory, f"t{number}", talk, Stopwatch())
         for _ in range(turns):
             await chat(memory, f"t{chance.randrange(RESOURCE_THREADS)}", talk, watch)
-    return watch.figures("resource_added")
+    # Counted over the whole of it: the first turn of every thread, and all background work, which `chat` waits for.
+    return watch.figures("resource_added") | {
+        "resource_observer_tokens_per_raw_token": model.sent / talk.tokens,
+        "resource_answered_tokens_per_raw_token": model.answered / talk.tokens,
+    }
 
 
 # ---------------------------------------------------------------- the report

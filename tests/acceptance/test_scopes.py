@@ -9,13 +9,22 @@ import pytest
 
 from conftest import FakeClock
 from crash.survivors import select
-from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
+from memolog import (
+    AssistantMessage,
+    Config,
+    Extractor,
+    FilePart,
+    ObservationConfig,
+    ReflectionConfig,
+    TextPart,
+    UserMessage,
+)
 from memolog import ToolCallPart as Call
 from memolog.context import Context
 from memolog.context.wording import OTHER_CONVERSATION
 from memolog.domain.errors import ThreadNotFound
 from memolog.domain.thread import Hints
-from memolog.runtime.events import Event, RunEnded, RunFailed, RunStarted
+from memolog.runtime.events import Event, RunEnded, RunFailed, RunStarted, SettingsChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
 from memolog.testing import ScriptedModel, observations_of
@@ -25,6 +34,7 @@ THREAD_SCOPE = Config(
     observation=ObservationConfig(message_tokens=2_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=4_000),
     activate_after_idle=False,
+    scope="thread",
 )
 SHARED = replace(THREAD_SCOPE, scope="resource")
 _SECTION = re.compile(r'^<thread id="([^"]+)">\n(.*?)\n</thread>', re.MULTILINE | re.DOTALL)
@@ -184,6 +194,33 @@ async def test_other_threads_count_towards_the_window(memory: Memory, clock: Fak
     await check_tiles(memory)
 
 
+async def test_how_much_of_other_conversations_is_shown_is_a_setting(address: str, clock: FakeClock) -> None:
+    """So many conversations, so many messages of each, so many tokens; whatever is not shown is counted, and built again."""
+    config = SHARED.with_overrides({"observation.message_tokens": 30_000, "other_threads": 2, "other_messages": 3})
+    async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
+        for name in ("a", "b", "c", "d"):
+            await say(memory, name, *(f"number {number}" for number in range(4)), clock=clock)
+        async with memory.turn("a", RESOURCE) as turn:
+            await turn.prepare(UserMessage("a: withdrawn"))
+            await turn.discard()
+        context = await say(memory, "here", "hello")
+        assert len(re.findall("<other-conversation ", context.edge_text)) == 2
+        assert context.edge_text.count("[5 earlier messages not shown]") == 2
+        assert "[2 other conversations with 16 messages not shown]" in context.edge_text
+        assert (await memory.seen("here", RESOURCE, 1)).edge_text == context.edge_text
+    little = config.with_overrides({"other_tokens": 40})
+    async with Memory(address, model=ScriptedModel(), config=little, clock=clock) as memory:
+        if address != ":memory:":
+            async with memory.turn("here", RESOURCE, settings={"read_only": True}) as turn:
+                context = await turn.prepare(UserMessage("and now?"))
+            assert "[4 other conversations with 32 messages not shown]" in context.edge_text
+            assert "<other-conversation " not in context.edge_text
+    nothing = config.with_overrides({"other_threads": 0})
+    async with Memory(address, model=ScriptedModel(), config=nothing, clock=clock) as memory:
+        await say(memory, "d", "number 9")
+        assert "conversation" not in (await say(memory, "here", "and now?")).edge_text
+
+
 # ---------------------------------------------------------------- batches
 
 
@@ -239,6 +276,70 @@ async def test_one_failing_thread_keeps_the_progress_of_the_others(memory: Memor
     await check_tiles(memory)
 
 
+async def test_a_call_about_several_threads_shows_the_end_of_the_log_once(memory: Memory, clock: FakeClock) -> None:
+    """What they share is paid for once; each is called in the call what it is called in the log."""
+    for name in ("zebra", "mouse", "ant"):
+        await say(memory, name, f"{name} is {name}", clock=clock)
+    await memory.observe("ant", RESOURCE)
+    for name in ("zebra", "mouse", "ant"):
+        await say(memory, name, "word " * 10, clock=clock)
+    await memory.observe("ant", RESOURCE)
+    text = model_of(memory).requests[-1].text
+    assert text.count("<log-end>") == 1
+    assert text.index("</log-end>") < text.index("<thread ")
+    where = await cursors(memory)
+    called = {alias: re.findall(r"(\w+): word", body)[0] for alias, body in _SECTION.findall(text)}
+    assert called == {f"t{where[name][1]}": name for name in ("zebra", "mouse", "ant")}
+    await check_tiles(memory)
+
+
+async def test_a_call_about_several_threads_carries_their_files(address: str, clock: FakeClock) -> None:
+    """What the observer's model may look at, it may look at in a batch too."""
+    image = FilePart(media_type="image/png", data=b"a picture", name="plan.png", width=32, height=32)
+    config = SHARED.with_overrides({"observation.attach_files": True, "observation.message_tokens": 40_000})
+    async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
+        for name in ("zebra", "mouse"):
+            async with memory.turn(name, RESOURCE) as turn:
+                await turn.prepare(UserMessage([TextPart(text="look"), image]))
+                await turn.record(AssistantMessage("a plan"))
+        await memory.observe("mouse", RESOURCE)
+        (request,) = model_of(memory).requests
+        assert [file.name for file in request.files] == ["plan.png", "plan.png"]
+        assert "1. plan.png, of message [1]\n2. plan.png, of message [3]" in request.text
+
+
+async def test_one_thread_of_several_asked_about_one_by_one_may_fail(address: str, clock: FakeClock) -> None:
+    """Values of the application are asked for thread by thread; a failure there keeps the others' progress too."""
+    model = ScriptedModel()
+    mood = Extractor(key="mood", instructions="How the user feels.")
+    async with Memory(address, model=model, config=SHARED, clock=clock, extractors=[mood]) as memory:
+        for name in ("zebra", "mouse", "ant"):
+            await say(memory, name, "word " * 10, clock=clock)
+        model.answers += [observations_of, "", observations_of]
+        await memory.observe("ant", RESOURCE)
+        assert {name: seq for name, (seq, _, _) in (await cursors(memory)).items()} == {
+            "zebra": 2,
+            "mouse": 0,
+            "ant": 2,
+        }
+
+
+@pytest.mark.parametrize("asked", [0, 200, 1_500])
+async def test_as_much_of_the_log_is_shown_as_was_asked_for(address: str, clock: FakeClock, asked: int) -> None:
+    """Many small groups make a long log: the observer is shown its end up to the limit, not so many groups of it."""
+    config = SHARED.with_overrides({"observation.previous_tokens": asked})
+    async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
+        for number in range(60):
+            await say(memory, "red", f"number {number} is said here", clock=clock)
+            await memory.observe("red", RESOURCE)
+        await say(memory, "red", "and now?", clock=clock)
+        await memory.observe("red", RESOURCE)
+        shown = re.search(r"<log-end>\n(.*?)\n</log-end>", model_of(memory).requests[-1].text, re.DOTALL)
+        tokens = memory.counter.count(shown[1]) if shown else 0
+        # Each line counts for itself, and with its end.
+        assert asked * 0.8 <= tokens <= asked
+
+
 @pytest.mark.parametrize("how", ["deleted", "discarded"])
 async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others(
     memory: Memory, clock: FakeClock, how: str
@@ -277,6 +378,90 @@ async def test_an_open_call_elsewhere_holds_nobody_back(memory: Memory, clock: F
     where = await cursors(memory)
     assert where["red"][0] == where["red"][2]
     assert (where["waiting"][0], where["waiting"][2]) == (1, 2)
+
+
+# ---------------------------------------------------------------- reflecting
+
+
+def condensed(request: ModelRequest) -> str:
+    """Answer as a reflector that keeps a line a thread, joins what both say, and finds one of them off track."""
+    lines = re.findall(r"^(o\d+) (t\d+) 🟡 \(\d\d:\d\d\) (.*)$", request.text, re.MULTILINE)
+    by_thread: dict[str, list[str]] = {}
+    common: list[str] = []
+    for name, thread, text in lines:
+        (common if "everywhere" in text else by_thread.setdefault(thread, [])).append(name)
+    told = "\n".join(
+        f"* {thread} 🔴 (09:00) the words of one [{','.join(names)}]" for thread, names in by_thread.items()
+    )
+    off = '<thread id="t2"><off-track>words of t2; back to green</off-track></thread>'
+    return f"<observations>\n{told}\n* 🔴 said everywhere [{','.join(common)}]\n</observations>\n{off}"
+
+
+def in_words(request: ModelRequest) -> str:
+    """Answer with a line for every message of a user, in its own words."""
+
+    def line(hit: re.Match[str]) -> str:
+        said = re.search(rf"^<message>\[{hit[1]}\][^\n]*\n([^\n]+)", request.text, re.MULTILINE)
+        return f"* 🟡 {said[1][:60] if said else ''} [{hit[1]}]"
+
+    return re.sub(r"\* 🟡 Message \d+ was said \[(\d+)\]", line, observations_of(request))
+
+
+async def test_a_reflection_keeps_which_thread_a_line_is_of(memory: Memory, clock: FakeClock) -> None:
+    """The reflector is shown it, the log shows it, lines of several threads are joined, and hints go to their thread."""
+    model, store = model_of(memory), (await memory.open()).store
+    for number in range(3):
+        for name in ("red", "green"):
+            await say(memory, name, f"the words of {name}, {number}", clock=clock)
+    for name in ("red", "green"):
+        await say(memory, name, "said everywhere", clock=clock)
+    model.answers += [in_words]
+    await memory.observe("red", RESOURCE)
+    before = {name: (await store.threads.get(RESOURCE, name)).hints for name in ("red", "green")}
+    model.answers += [condensed]
+    await memory.reflect("red", RESOURCE)
+    aliases = {f"t{alias}": name for name, (_, alias, _) in (await cursors(memory)).items()}
+    asked = model.requests[-1].text
+    for alias, text in re.findall(r"^o\d+ (t\d+) 🟡 \(\d\d:\d\d\) (.*)$", asked, re.MULTILINE):
+        assert text.startswith(f"{aliases[alias]}: ")
+    assert f"t2 current task: {before['green'].current_task}" in asked
+    context = await say(memory, "red", "and now?")
+    shown = [line for line in context.system.split("\n") if line.startswith("* 🔴")]
+    assert [line.partition(") ")[2] for line in shown] == [
+        "t1: the words of one",
+        "t2: the words of one",
+        "said everywhere",
+    ]
+    snapshot = await store.logs.snapshot(RESOURCE, "red", "resource")
+    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    assert [line.text for line in lines] == ["the words of one", "the words of one", "said everywhere"]
+    after = {name: (await store.threads.get(RESOURCE, name)).hints for name in ("red", "green")}
+    assert after["red"] == before["red"]
+    assert "words of t2; back to green" in str(after["green"].suggested_response)
+    forgotten = next(source for source in lines[0].sources)
+    row = (await store.messages.span(RESOURCE, forgotten.thread, forgotten.span))[0]
+    await memory.forget(RESOURCE, message=row.id, thread=forgotten.thread)
+    system = (await say(memory, "red", "and then?")).system
+    assert f"t1: {aliases['t1']}: the words of {aliases['t1']}, 1" in system
+    assert "t2: the words of one" in system
+
+
+async def test_the_embedded_reflector_keeps_which_thread_a_line_is_of(address: str, clock: FakeClock) -> None:
+    """Without a model too."""
+    async with Memory(address, config=SHARED, clock=clock) as memory:
+        for number in range(6):
+            for name in ("red", "green"):
+                await say(memory, name, f"I want {name} wall number {number} painted by Alice.", clock=clock)
+                await say(memory, name, "I want everything to be dry.", clock=clock)
+        await memory.observe("red", RESOURCE)
+        await memory.reflect("red", RESOURCE)
+        aliases = {name: f"t{alias}" for name, (_, alias, _) in (await cursors(memory)).items()}
+        system = (await say(memory, "red", "and now?")).system
+        shown = [line for line in system.split("\n") if " wall number " in line]
+        assert shown
+        for line in shown:
+            name = "red" if "red wall" in line else "green"
+            assert f" {aliases[name]}: " in line
 
 
 # ---------------------------------------------------------------- a change of scope
@@ -318,6 +503,68 @@ async def test_a_change_of_scope_on_live_data(address: str, clock: FakeClock) ->
                     system = (await turn.prepare(UserMessage("what do you know?"))).system
                 assert (alias in system) == (config.scope == "resource")
                 assert "<observations id=" in system
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+async def test_who_does_not_say_takes_what_the_resource_was_used_with(address: str, clock: FakeClock) -> None:
+    """Scope and thresholds are stored with the resource: a memory without settings sees the same log and the same limits."""
+    async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as memory:
+        for name in ("red", "blue"):
+            await say(memory, name, "word " * 40, clock=clock)
+        said = await memory.observe("red", RESOURCE)
+        history = await memory.history("red", RESOURCE)
+    async with Memory(address, config=Config(read_only=True), clock=clock) as memory:
+        found = await memory.status("blue", RESOURCE)
+        assert (found.scope, found.groups) == ("resource", said.groups)
+        assert (found.messages.limit, found.observations.limit) == (2_000, 4_000)
+        assert await memory.history("blue", RESOURCE) == history
+        assert "[red 1-1]" in await memory.export_markdown("blue", RESOURCE)
+        # Nobody else is meant.
+        assert (await (await memory.open()).config_for("bob")).scope == "thread"
+    async with Memory(address, clock=clock) as memory:
+        await say(memory, "green", "word " * 40, clock=clock)
+        await memory.observe("green", RESOURCE)
+        assert set(await cursors(memory)) == {"red", "blue", "green"}
+        (logs,) = await select((await memory.open()).store, "SELECT COUNT(*) FROM logs")
+        assert logs == [(1,)]
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+async def test_what_the_code_says_wins_and_is_told_once(address: str, clock: FakeClock) -> None:
+    """A different setting is stored in place of the old one, with an event; the same again, or silence, is no news."""
+
+    async def changes(config: Config, turns: int = 2) -> list[tuple[Any, Any]]:
+        events: list[Event] = []
+        async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
+            memory.subscribe(events.append)
+            for _ in range(turns):
+                await say(memory, "red", "hello", clock=clock)
+            return [(event.before, event.now) for event in events if isinstance(event, SettingsChanged)]
+
+    assert await changes(SHARED) == []
+    assert await changes(SHARED) == []
+    assert await changes(Config()) == []
+    assert await changes(Config(scope="thread")) == [({"scope": "resource"}, {"scope": "thread"})]
+    assert await changes(Config(scope="thread")) == []
+    longer = SHARED.with_overrides({"observation.message_tokens": 9_000})
+    before = {"scope": "thread", "observation.message_tokens": 2_000}
+    assert await changes(longer) == [(before, {"scope": "resource", "observation.message_tokens": 9_000})]
+    async with Memory(address, clock=clock) as memory:
+        async with memory.turn("red", RESOURCE, settings={"scope": "thread"}) as turn:
+            await turn.prepare(UserMessage("for this turn only"))
+        found = await memory.status("red", RESOURCE)
+        assert (found.scope, found.messages.limit) == ("resource", 9_000)
+        await memory.forget(RESOURCE)
+        assert await (await memory.open()).store.settings.get(RESOURCE) == {}
+
+
+async def test_a_resource_that_was_forgotten_is_set_up_again(address: str, clock: FakeClock) -> None:
+    """The memory that forgot it stores what it says once more."""
+    async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as memory:
+        await say(memory, "red", "hello")
+        await memory.forget(RESOURCE)
+        await say(memory, "red", "hello")
+        assert (await (await memory.open()).store.settings.get(RESOURCE))["scope"] == "resource"
 
 
 # ---------------------------------------------------------------- sweeping

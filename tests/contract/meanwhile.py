@@ -1,7 +1,7 @@
 """Lets something else happen in the middle of a transaction: what a slow network does to two processes on one PostgreSQL."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -68,9 +68,9 @@ async def _waits(connection: Any) -> bool:
     return await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0
 
 
-def said(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
+def said(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
     """Render a group as what its lines say."""
-    del alias
+    del aliases
     return f"{group.handle}: {', '.join(line.text for line in observations)}", 1
 
 

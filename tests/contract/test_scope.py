@@ -5,7 +5,7 @@ The methods are found by looking, so one that is added without a case here fails
 
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -36,7 +36,17 @@ from memolog.store.transfers import Arrival
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay"),
-    *("recall", "compactions", "extracts", "working_memory", "indexing", "searching", "forgetting", "line_edits"),
+    *(
+        "recall",
+        "compactions",
+        "settings",
+        "extracts",
+        "working_memory",
+        "indexing",
+        "searching",
+        "forgetting",
+        "line_edits",
+    ),
     "transfers",
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
@@ -48,6 +58,7 @@ INTERNAL: Final = {
     "logs.lines": "log_pk",
     "logs.groups_at": "log_pk",
     "logs.hints_of": "log_pk",
+    "logs.hinted": "log_pk",
     "logs.activate": "log_pk",
     "logs.activate_reflection": "snapshot",
     "logs.restore": "snapshot",
@@ -99,9 +110,9 @@ def learn(known: Calibration) -> Calibration:
     return Calibration(model=known.model, factor=known.factor * 2, samples=known.samples + 1)
 
 
-def render(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
+def render(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
     """Render a group in the shortest way."""
-    return f"{group.handle} {len(observations)} {alias}", 1
+    return f"{group.handle} {len(observations)} {aliases}", 1
 
 
 async def start_anywhere(store: Store, resource: str, kind: RunKind) -> list[str]:
@@ -265,6 +276,8 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.working_memory.versions(r, before=2),
         lambda s, r, _: s.working_memory.versions(r, "secret"),
     ],
+    "settings.get": [lambda s, r, _: s.settings.get(r)],
+    "settings.put": [lambda s, r, _: s.settings.put(r, {"scope": "resource"})],
     "ledger.calibrate": [lambda s, r, _: s.ledger.calibrate(r, "m", learn)],
     "logs.snapshot": [
         lambda s, r, _: s.logs.snapshot(r, "secret", "thread"),
@@ -279,7 +292,15 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.logs.as_of(r, "secret", NOW + MINUTE),
         lambda s, r, _: s.logs.as_of(r, None, NOW + MINUTE),
     ],
-    "logs.others": [lambda s, r, _: s.logs.others(r, 1, 0), lambda s, r, _: s.logs.others(r, 2, 0)],
+    "logs.others": [
+        lambda s, r, _: s.logs.others(r, 1, 0, threads=8, newest=30),
+        lambda s, r, _: s.logs.others(r, 2, 0, threads=8, newest=30),
+        lambda s, r, _: s.logs.others(r, 2, 0, threads=0, newest=30),
+    ],
+    "logs.aliases": [
+        lambda s, r, _: s.logs.aliases(r, 1, ["secret"]),
+        lambda s, r, _: s.logs.aliases(r, 2, ["secret"]),
+    ],
     "logs.alias": [lambda s, r, _: s.logs.alias(r, 1, "secret"), lambda s, r, _: s.logs.alias(r, 2, "secret")],
     "runs.start": [
         lambda s, r, _: start_anywhere(s, r, "observe"),
@@ -366,6 +387,7 @@ async def everything(store: Store) -> str:
             await store.leases.get("alice", "lock"),
             await store.ledger.lines("alice"),
             await store.ledger.calibration("alice", "m"),
+            await store.settings.get("alice"),
             await store.logs.snapshot("alice", "secret", "thread", create=False),
             await store.logs.history("alice", "secret"),
             await store.runs.list("alice"),
@@ -406,6 +428,7 @@ async def move_in(store: Store) -> Lease:
     assert lease is not None
     await store.ledger.add("alice", Usage(model="m", cost=2.0, thread="secret", task="task", run="run"))
     await store.ledger.calibrate("alice", "m", learn)
+    await store.settings.put("alice", {"scope": "thread"})
     for text in ("hers", "still hers"):
         await store.working_memory.change("alice", replaced(text), who="alice", most=100)
     await store.working_memory.change("alice", replaced("of one thread"), thread="secret", who="alice", most=100)
@@ -459,6 +482,9 @@ async def test_what_is_foreign_does_not_exist(store: Store, clock: FakeClock, na
 GOOD: Final[dict[str, object]] = {
     "resource": "alice",
     "thread": "secret",
+    "threads": ["secret"],
+    "newest": 30,
+    "settings": {"scope": "resource"},
     "new_thread": "copy",
     "message_id": "m1",
     "messages": UserMessage("x"),
@@ -529,6 +555,7 @@ IDS: Final = {
 }
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
+    ("logs.others", "threads"): 8,
     ("transfers.put", "rows"): [],
     ("task_messages.attach", "kind"): "output",
     ("task_messages.attach", "messages"): ["m1"],

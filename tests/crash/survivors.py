@@ -14,7 +14,16 @@ __all__ = ["Row", "check_sound", "everything", "select"]
 Row = tuple[Any, ...]
 
 _TABLES = (
-    *("threads", "messages", "leases", "usage", "calibrations", "working_memory", "working_memory_versions"),
+    *(
+        "threads",
+        "messages",
+        "leases",
+        "usage",
+        "calibrations",
+        "resource_settings",
+        "working_memory",
+        "working_memory_versions",
+    ),
     *("tasks", "task_books", "task_labels", "task_links", "task_changes", "task_messages"),
     *("working_memory", "working_memory_versions"),
 )

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +33,7 @@ _CHILD = str(Path(engine_child.__file__))
 
 # What the conversation comes by. A new commit point belongs here, among the operations of the foundation, or below.
 ENGINE: Final = (
-    *("store.save_and_snapshot", "messages.save", "usage.add", "usage.calibrate", "logs.snapshot"),
+    *("store.save_and_snapshot", "messages.save", "usage.add", "usage.calibrate", "logs.snapshot", "settings.put"),
     *("journal.add", "journal.add_context", "withdrawals.withdraw"),
     *("runs.start", "runs.finish", "runs.fail", "runs.take_over", "runs.heartbeat", "runs.note_stall"),
     *("logs.activate", "logs.activate_reflection", "logs.restore"),
@@ -354,8 +354,8 @@ async def _forget(name: str, store: Store) -> None:
             await lines.delete(RESOURCE, "line", render=_render)
 
 
-def _render(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
-    return f"{group.handle} {alias} {len(observations)}", 1
+def _render(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
+    return f"{group.handle} {aliases} {len(observations)}", 1
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -152,9 +152,9 @@ async def test_a_live_lease_cannot_be_taken(store: Store, clock: FakeClock) -> N
     assert sum(won is not None for won in tries) == 1
 
 
-def render(group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
+def render(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
     """Render a group in the shortest way."""
-    return f"{group.handle} {len(observations)} {alias}", 1
+    return f"{group.handle} {len(observations)} {aliases}", 1
 
 
 async def test_withdrawn_messages_do_not_come_back(store: Store, clock: FakeClock) -> None:

@@ -233,6 +233,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "working_memory.change": lambda store: store.working_memory.change(
         RESOURCE, edited_section("Facts", "two"), who="me", most=1_000
     ),
+    "settings.put": lambda store: store.settings.put(RESOURCE, {"scope": "resource"}),
     "usage.calibrate": lambda store: store.ledger.calibrate(RESOURCE, "m", _learn),
     "tasks.create": lambda store: store.tasks.create(
         RESOURCE,

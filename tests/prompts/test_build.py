@@ -1,10 +1,12 @@
 """What stands in prompts, and what never does."""
 
+from dataclasses import replace
 from datetime import UTC
 
 import pytest
 
 from memolog.domain.errors import InputError
+from memolog.domain.message import FilePart
 from memolog.domain.thread import Hints
 from memolog.prompt import (
     PROMPT_VERSION,
@@ -14,6 +16,7 @@ from memolog.prompt import (
     observer_batch_prompt,
     observer_prompt,
     parse_batch,
+    parse_reflection,
     reflector_prompt,
     secret_patterns,
 )
@@ -102,6 +105,63 @@ def test_lost_names_are_bounded() -> None:
     assert COUNTER.count(prompt.text) < 15_000
 
 
+def test_reflectors_see_which_thread_a_line_is_of_and_how_each_stands() -> None:
+    """Where several threads share the log, lines and hints carry their short names."""
+    given = ReflectInput(
+        observations=LOG,
+        target_tokens=100,
+        aliases={"thread-1": "t1", "thread-2": "t2"},
+        thread_hints={"thread-2": Hints(current_task="write the letter", title="Letter")},
+    )
+    text = reflector_prompt(given).text
+    log = section(text, "log").split("\n")
+    assert log[1].startswith("o1 t1 🔴 (08:15) User bakes")
+    assert log[4].startswith("o4 t2 🟡 (08:15) Agreed opening")
+    assert section(text, "hints") == "t2 current task: write the letter\nt2 title: Letter"
+    assert '<thread id="t2">' in text
+    assert "<thread " not in reflector_prompt(replace(given, aliases={}, thread_hints={})).text
+
+
+def test_reflectors_see_each_line_in_its_own_zone() -> None:
+    """As the log shows it: who spoke elsewhere spoke at another hour, and maybe on another day."""
+    lines = (replace(LOG[0], zone="+02:00"), replace(LOG[1], zone="-09:00"), replace(LOG[3], zone=None))
+    log = section(reflector_prompt(ReflectInput(observations=lines, target_tokens=100)).text, "log").split("\n")
+    assert log[0] == "Date: 2026-03-14"
+    assert [line.partition("(")[2][:5] for line in log if line.startswith("o")] == ["10:15", "23:15", "08:15"]
+    assert log[2] == "Date: 2026-03-13"
+
+
+def test_what_a_reflector_says_of_threads_is_kept_apart() -> None:
+    """Hints and off-track have their thread; lines are lines wherever they stand; names before the mark open the text."""
+    reply = """<observations>
+* t2 🔴 (08:15) Letters begin with Dear [o4]
+* 🔴 (08:16) t1: Bread is sold [o1]
+* o2 t1,t2 🟡 (08:17) Both read rates.csv [o2,o3]
+</observations>
+<thread id="t2">
+<off-track>It writes poems; return to the letter.</off-track>
+<observations>
+* ✅ The letter was sent [o5]
+</observations>
+</thread>
+<thread id="t1"><current-task>count loaves</current-task></thread>
+<thread id="t9"><current-task>nonsense</current-task></thread>"""
+    parsed = parse_reflection(reply, [f"o{number}" for number in range(1, 7)], ["t1", "t2"])
+    assert [line.text for line in parsed.lines] == [
+        "t2: Letters begin with Dear",
+        "t1: Bread is sold",
+        "Both read rates.csv",
+        "The letter was sent",
+    ]
+    assert [line.priority for line in parsed.lines] == ["high", "high", "medium", "done"]
+    assert set(parsed.threads) == {"t1", "t2"}
+    assert parsed.threads["t2"].off_track == "It writes poems; return to the letter."
+    assert parsed.threads["t1"].hints.current_task == "count loaves"
+    assert parsed.off_track is None
+    assert parsed.hints.current_task is None
+    assert failure(parsed) is None
+
+
 # ---------------------------------------------------------------- batches
 
 BATCH = observer_batch_prompt(
@@ -114,6 +174,34 @@ BATCH = observer_batch_prompt(
     COUNTER,
 )
 ALIASES = {"t1": "a", "t2": "b"}
+
+
+def test_a_batch_shows_the_end_of_the_log_once() -> None:
+    """Threads that are observed in one call share a log: what it says last stands before all of them."""
+    log = "* User bakes in Ghent"
+    inputs = [
+        ObserveInput(
+            messages=(message(1, "user", "hello", thread=name),), previous=log, hints=Hints(title=name), alias=name
+        )
+        for name in ("t1", "t2", "t3")
+    ]
+    text = observer_batch_prompt(inputs, COUNTER).text
+    assert text.count(log) == 1
+    assert text.index(log) < text.index("<thread ")
+    assert [f"title: {name}" in text for name in ("t1", "t2", "t3")] == [True] * 3
+
+
+def test_a_batch_attaches_the_files_of_every_thread_that_may() -> None:
+    """Each file is listed with the number of its message, which is unique in the prompt."""
+    image = FilePart(media_type="image/png", data=b"png", name="plan.png")
+    spans = {
+        name: (message(1, "user", "look", thread=name), message(2, "user", image, thread=name)) for name in ("a", "b")
+    }
+    inputs = [ObserveInput(messages=span, alias=name, attach_files=True) for name, span in spans.items()]
+    prompt = observer_batch_prompt(inputs, COUNTER)
+    assert prompt.files == (image, image)
+    assert section(prompt.text, "attached") == "1. plan.png, of message [2]\n2. plan.png, of message [4]"
+    assert observer_batch_prompt([replace(given, attach_files=False) for given in inputs], COUNTER).files == ()
 
 
 def read(reply: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:

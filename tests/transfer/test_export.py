@@ -44,6 +44,7 @@ KIND_OF = {
     "working_memory_versions": "working-memory-version",
     "usage": "usage",
     "calibrations": "calibration",
+    "resource_settings": "setting",
     "extracts": "extract",
     "contexts": "context",
     "events": "event",

@@ -92,6 +92,7 @@ async def _exotic(memory: Memory, resource: str) -> None:
     event = "INSERT INTO events (resource, at, kind, data) VALUES (:resource, 5, 'Same', '{}') RETURNING pk"
     for _ in range(2):
         await run_sql(kit.store, event, resource=resource)
+    await kit.store.settings.put(resource, {"scope": "thread", "observation.message_tokens": 900})
     extract = (
         "INSERT INTO extracts (thread_pk, first_seq, last_seq, at, key, who, run, value) "
         "SELECT pk, 1, 2, 7, 'k', 'me', 'r', '{\"a\": 1}' FROM threads WHERE resource = :resource AND id = 't1' RETURNING pk"

@@ -1,6 +1,7 @@
 """Settings: each arrives from every source, and what cannot be meant is refused with advice."""
 
 import json
+import pickle
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError, replace
@@ -94,6 +95,9 @@ OTHER: dict[str, tuple[Any, str]] = {
     "heartbeat": (5, "5s"),
     "task_lease": (600, "10m"),
     "task_tokens": (100, "100"),
+    "other_threads": (0, "0"),
+    "other_messages": (5, "5"),
+    "other_tokens": (0, "0"),
 }
 
 every_setting = pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)
@@ -783,3 +787,28 @@ def test_any_combination_of_legal_values_is_made_or_contradicts(names: list[str]
         assert "contradicts" in str(error)  # noqa: PT017 - the other outcome is checked below
     else:
         assert all(value_of(config, name) == value for name, value in given.items())
+
+
+def test_a_configuration_knows_what_it_was_given() -> None:
+    """By whatever source, also where it is the default; copies know it too."""
+    assert Config().named == frozenset()
+    made = Config(scope="thread", observation=ObservationConfig(message_tokens=900))
+    assert made.named == {"scope", "observation.message_tokens"}
+    assert made.lasting == {"scope": "thread", "observation.message_tokens": 900}
+    assert Config.from_dict({"scope": "thread", "strict": True}).named == {"scope", "strict"}
+    assert Config.from_environment({"MEMOLOG_RECALL_RESULTS": "0"}).named == {"recall.results"}
+    assert made.with_overrides({"strict": False}).named == {*made.named, "strict"}
+    assert replace(made, strict=True).named >= {"strict", "observation.message_tokens"}
+    assert replace(Config(), strict=True).named == {"strict"}
+    assert Config.from_dict(Config(mode="explore").to_dict()).named == {"mode"}
+    assert pickle.loads(pickle.dumps(made)).named == made.named  # noqa: S301 - made here
+    assert Config(scope="thread") == Config()
+    assert "given" not in repr(made)
+
+
+def test_stored_settings_fill_in_what_was_not_given() -> None:
+    """What was given stays, what contradicts it or is not known any more is left out."""
+    stored = {"scope": "resource", "observation.message_tokens": 900, "gone": 1, "reflection.observation_tokens": 1_000}
+    made = Config(scope="thread", observation=ObservationConfig(previous_tokens=3_000)).completed(stored)
+    assert (made.scope, made.observation.message_tokens, made.reflection.observation_tokens) == ("thread", 900, 40_000)
+    assert Config().completed({}) == Config()

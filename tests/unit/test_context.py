@@ -438,7 +438,21 @@ def test_other_conversations_keep_to_their_budget() -> None:
     assert 100 < COUNTER.count(text) <= 300
     assert re.findall(r"word(\S+)", text) == ["4.6", "4.7", "4.8", "4.9"]
     assert "[6 earlier messages not shown]" in text
+    assert text.endswith("\n[2 other conversations with 20 messages not shown]")
     assert edge_of(build(view(others=others(), others_tokens=5)), "other-conversations") == ""
+
+
+def test_what_was_not_read_of_other_conversations_is_counted_too() -> None:
+    """Messages before those that were read, and conversations beyond the limit; also where no message fits."""
+    read = replace(others(count=1)[0], earlier=70)
+    text = edge_of(build(view(others=(read,), more_others=(3, 1_200))), "other-conversations")
+    assert "[70 earlier messages not shown]" in text
+    assert text.endswith("\n[3 other conversations with 1,200 messages not shown]")
+    one = edge_of(build(view(others=(replace(read, earlier=1),), more_others=(1, 1))), "other-conversations")
+    assert "[1 earlier message not shown]" in one
+    assert one.endswith("\n[1 other conversation with 1 message not shown]")
+    none = edge_of(build(view(others=(read,), more_others=(3, 1_200), others_tokens=20)), "other-conversations")
+    assert none == "[4 other conversations with 1,271 messages not shown]"
 
 
 def test_other_conversations_are_short_and_say_what_tools_did() -> None:

@@ -8,7 +8,7 @@ import pytest
 from memolog.context import escape, last_date, one_line, render_group
 from memolog.context.dates import age, gap_mark, local, relative_days
 from memolog.context.escape import attribute
-from memolog.domain.observation import Observation, Priority
+from memolog.domain.observation import Observation, Priority, Source, Span
 from memolog.domain.zones import zone_of
 
 
@@ -256,3 +256,21 @@ def test_relative_words_on_a_friday_and_at_the_end_of_time() -> None:
     assert meanings["this week"] == "Monday 2026-03-09 to Sunday 2026-03-15"
     assert meanings["last week"] == "Monday 2026-03-02 to Sunday 2026-03-08"
     assert dict(relative_days(date.max))["tomorrow"].endswith("9999-12-31")
+
+
+def test_reflected_lines_say_which_thread_they_come_from() -> None:
+    """Those of one thread begin with its name, under a parent only where it differs; those of several do not."""
+    aliases = {"a": "t1", "b": "t2"}
+
+    def of(ordinal: int, *threads: str, parent: int | None = None) -> Observation:
+        sources = tuple(Source(thread=thread, span=Span(first=1, last=1)) for thread in threads)
+        return observation(ordinal, f"line {ordinal}", parent=parent, sources=sources)
+
+    lines = [of(1, "a"), of(2, "a", parent=1), of(3, "b", parent=1), of(4, "a", "b"), of(5, "c")]
+    text = rendered(*lines, is_reflection=True, aliases=aliases)
+    shown = [row.strip().rpartition(") ")[2].removeprefix("* ") for row in text.split("\n") if "line" in row]
+    assert shown == ["t1: line 1", "line 2", "t2: line 3", "line 4", "line 5"]
+    assert "thread=" not in text
+    alone = rendered(*lines[:2], is_reflection=True, aliases=aliases)
+    assert 'thread="t1"' in alone
+    assert "t1: " not in alone

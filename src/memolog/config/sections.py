@@ -27,14 +27,14 @@ from memolog.config.kinds import (
     tokens,
 )
 from memolog.config.problems import refuse
-from memolog.config.setting import declare, wrong_values
+from memolog.config.setting import Given, declare, wrong_values
 from memolog.domain.observation import Scope
 
 __all__ = ["CompactionConfig", "ObservationConfig", "RecallConfig", "ReflectionConfig", "RetentionConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationConfig:
+class ObservationConfig(Given):
     """When messages become observations, and how long a turn may wait for that."""
 
     message_tokens: int | None = declare(
@@ -91,7 +91,7 @@ class ObservationConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectionConfig:
+class ReflectionConfig(Given):
     """When the log is condensed, how far, and what is left alone."""
 
     observation_tokens: int = declare(tokens(), 40_000, "Size of the log at which a reflection takes over.")
@@ -124,7 +124,7 @@ class ReflectionConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionConfig:
+class CompactionConfig(Given):
     """When old messages are shown and indexed by a summary, where no log is kept."""
 
     automatic: bool = declare(
@@ -143,7 +143,7 @@ class CompactionConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallConfig:
+class RecallConfig(Given):
     """What is searched for by itself and shown at the edge of a context, with what the user said last as the query."""
 
     results: int = declare(
@@ -160,7 +160,7 @@ class RecallConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionConfig:
+class RetentionConfig(Given):
     """How old things may become before `apply_retention` forgets them; nothing is forgotten by itself."""
 
     message_days: int | None = declare(

@@ -3,14 +3,14 @@
 Knows how to declare and to list. Knows none of the settings themselves.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from memolog.config.kinds import Kind
 from memolog.config.problems import shown
 
-__all__ = ["PREFIX", "Setting", "declare", "declared", "wrong_values"]
+__all__ = ["PREFIX", "Given", "Setting", "declare", "declared", "wrong_values"]
 
 PREFIX: Final = "MEMOLOG_"
 
@@ -32,6 +32,30 @@ class Setting:
     def problem(self, value: object, where: str = "") -> str:
         """Return why this value cannot be taken, as a sentence."""
         return f"{self.name} = {shown(value)}{where} is not {self.kind.accepts}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Remembers which settings were named when it was made: a default that was asked for is more than a default."""
+
+    given: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __new__(cls, **values: object) -> Self:
+        """Note the names before the values are checked."""
+        return object.__new__(cls).with_given(_named(cls, values))
+
+    def with_given(self, names: Iterable[str]) -> Self:
+        """Let these names be the ones that were given; returns itself."""
+        object.__setattr__(self, "given", frozenset(names))
+        return self
+
+
+def _named(made: type[Any], values: Mapping[str, object]) -> Iterable[str]:
+    own = {item.name: item for item in fields(made) if item.init}
+    if own.keys() != values.keys():
+        return values
+    # `dataclasses.replace` names all of them: those count that are not as they would be anyway.
+    return [name for name, item in own.items() if "kind" not in item.metadata or values[name] != item.default]
 
 
 def declare(kind: Kind, default: Value, meaning: str) -> Value:

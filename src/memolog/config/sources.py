@@ -156,7 +156,8 @@ def _flat(given: Mapping[object, object]) -> Iterator[tuple[str, object]]:
         elif name in SECTIONS and isinstance(value, SECTIONS[name]):
             section: Any = value
             for item in fields(section):
-                yield f"{name}.{item.name}", getattr(section, item.name)
+                if item.init:
+                    yield f"{name}.{item.name}", getattr(section, item.name)
         elif name not in SECTIONS or _table(value) is None:
             yield name, value
 

@@ -6,10 +6,11 @@ whichever way it is made, and reports all problems at once.
 
 # ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 from memolog.config import sizes
 from memolog.config.kinds import (
@@ -29,7 +30,7 @@ from memolog.config.kinds import (
 from memolog.config.problems import refuse, shown
 from memolog.config.rules import contradictions
 from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig, RetentionConfig
-from memolog.config.setting import Setting, declare, declared, wrong_values
+from memolog.config.setting import Given, Setting, declare, declared, wrong_values
 from memolog.config.sizes import Mode, Voice
 from memolog.config.sources import (
     SECTIONS,
@@ -39,6 +40,7 @@ from memolog.config.sources import (
     read_mapping,
     read_toml,
 )
+from memolog.domain.errors import ConfigError
 from memolog.domain.observation import Scope
 
 __all__ = ["Config", "settings"]
@@ -50,7 +52,7 @@ OverBudget: TypeAlias = Literal["extractive", "wait"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Given):
     """Every setting of Memolog. What contradicts itself cannot be made."""
 
     observation: ObservationConfig = field(default_factory=ObservationConfig)
@@ -69,7 +71,12 @@ class Config:
     )
     activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
     buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers what is there, however little.")
-    scope: Scope = declare(choice(*get_args(Scope)), "thread", "Who shares a log: one thread, or all of a resource.")
+    scope: Scope = declare(
+        choice(*get_args(Scope)),
+        "thread",
+        "Who shares a log: one thread, or all of a resource. Stored with the resource: where it is not set, what was stored "
+        "counts.",
+    )
     mode: Mode = declare(
         choice(*get_args(Mode)),
         "default",
@@ -140,6 +147,16 @@ class Config:
         seconds(), 900, "For how long a task is claimed before others may take it over; work in its thread renews it."
     )
     task_tokens: int = declare(tokens(0), 400, "How much of the tasks a context tells at its edge; 0 tells none.")
+    other_threads: int = declare(
+        count(0),
+        8,
+        "In resource scope, of how many other threads a context shows at its edge what the log does not cover yet, the latest "
+        "active ones; 0 shows none.",
+    )
+    other_messages: int = declare(count(), 30, "How many messages of each of those threads it shows at most.")
+    other_tokens: int = declare(
+        tokens(0), 2_000, "How many tokens those threads have together at most; how much is not shown is said."
+    )
     heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
 
     def __post_init__(self) -> None:
@@ -147,6 +164,18 @@ class Config:
         problems = [*_wrong_sections(self), *wrong.values()]
         sound = {name: value for name, value in _values(self).items() if name not in wrong}
         refuse([*problems, *contradictions(sound, {})])
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The settings that were given, by dotted name, in code, a file or the environment; the others are defaults."""
+        inner = (f"{section}.{name}" for section in SECTIONS for name in getattr(self, section).given)
+        return frozenset((*(name for name in self.given if name not in SECTIONS), *inner))
+
+    @property
+    def lasting(self) -> dict[str, Any]:
+        """The given settings that say how a resource's log is kept; they are stored with it, for whoever does not say."""
+        values, named = _values(self), self.named
+        return {name: values[name] for name in LASTING if name in named}
 
     @property
     def threshold(self) -> int:
@@ -234,7 +263,7 @@ class Config:
             readings.append(read_environment(environment, known))
         if arguments is not None:
             readings.append(read_mapping(arguments, known))
-        return cls._layered({name: item.default for name, item in known.items()}, readings)
+        return cls._layered({name: item.default for name, item in known.items()}, (), readings)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, object]) -> Self:
@@ -253,7 +282,24 @@ class Config:
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
         """Return a copy with some settings changed, by nested or dotted names."""
-        return self._layered(_values(self), [read_mapping(overrides, _known())])
+        return self._layered(_values(self), self.named, [read_mapping(overrides, _known())])
+
+    def completed(self, stored: Mapping[str, object]) -> Self:
+        """Return a copy with stored settings, by dotted name, in place of what was left at its default.
+
+        What is not a setting any more, or contradicts what was given, is left out.
+        """
+        named = self.named
+        missing = {name: value for name, value in stored.items() if name not in named}
+        if not missing:
+            return self
+        with suppress(ConfigError):
+            return self.with_overrides(missing)
+        made = self
+        for name, value in missing.items():
+            with suppress(ConfigError):
+                made = made.with_overrides({name: value})
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings as plain JSON values, nested; from_dict of it is equal to this."""
@@ -265,27 +311,44 @@ class Config:
         return nested
 
     @classmethod
-    def _layered(cls, base: Mapping[str, Any], readings: list[Reading]) -> Self:
+    def _layered(cls, base: Mapping[str, Any], named: Iterable[str], readings: list[Reading]) -> Self:
         """Put the readings over the base, later over earlier, and refuse all that is wrong."""
-        values, where = dict(base), dict[str, str]()
+        values, where, given = dict(base), dict[str, str](), set(named)
         problems: list[str] = []
         for reading in readings:
             values.update(reading.values)
+            given |= _named(reading)
             where.update(reading.where)
             problems.extend(reading.problems)
             for name in reading.refused:
                 values.pop(name, None)
         refuse([*problems, *contradictions(values, where)])
-        return cls._made_of(values)
+        return cls._made_of(values, given)
 
     @classmethod
-    def _made_of(cls, values: Mapping[str, Any]) -> Self:
+    def _made_of(cls, values: Mapping[str, Any], given: Iterable[str]) -> Self:
         top = {name: value for name, value in values.items() if "." not in name}
         for section, made in SECTIONS.items():
             prefix = f"{section}."
             inner = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
-            top[section] = made(**inner)
-        return cls(**top)
+            names = (name.removeprefix(prefix) for name in given if name.startswith(prefix))
+            top[section] = made(**inner).with_given(names)
+        return cls(**top).with_given(name for name in given if "." not in name)
+
+
+LASTING: Final = (
+    "scope",
+    "mode",
+    "share_token_budget",
+    "observation.message_tokens",
+    "observation.buffer_tokens",
+    "observation.buffer_activation",
+    "observation.block_after",
+    "reflection.observation_tokens",
+    "reflection.buffer_activation",
+    "reflection.block_after",
+)
+"""What is stored with a resource."""
 
 
 @cache
@@ -300,15 +363,23 @@ def _known() -> Mapping[str, Setting]:
     return {item.name: item for item in settings()}
 
 
+def _named(reading: Reading) -> set[str]:
+    """Return what a source gives; of one that gives everything, as `to_dict` does, what is not as it would be anyway."""
+    known = _known()
+    if len(reading.values) < len(known):
+        return set(reading.values)
+    return {name for name, value in reading.values.items() if value != known[name].default}
+
+
 def _values(config: Config) -> dict[str, Any]:
     """Return the values by dotted name."""
     values: dict[str, Any] = {}
-    for item in fields(config):
+    for item in (item for item in fields(config) if item.init):
         value = getattr(config, item.name)
         if item.name not in SECTIONS:
             values[item.name] = value
         elif isinstance(value, SECTIONS[item.name]):
-            values |= {f"{item.name}.{x.name}": getattr(value, x.name) for x in fields(value)}
+            values |= {f"{item.name}.{x.name}": getattr(value, x.name) for x in fields(value) if x.init}
     return values
 
 

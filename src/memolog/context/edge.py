@@ -32,13 +32,17 @@ def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
     texts = [
         ("hints", _hints(view)),
         ("working-memory", _working_memory(view)),
-        (OTHERS, render_others(view.others, budget=others_tokens, zone=view.zone, counter=view.counter)),
+        (OTHERS, _others(view, others_tokens)),
         ("tasks", _tasks(view)),
         ("recalled", _recalled(view)),
         ("plans", _plans(view)),
         ("now", _now(view)),
     ]
     return tuple(_block(view, name, text) for name, text in texts if text)
+
+
+def _others(view: View, tokens: int) -> str:
+    return render_others(view.others, budget=tokens, zone=view.zone, counter=view.counter, more=view.more_others)
 
 
 def _block(view: View, name: str, text: str) -> Block:

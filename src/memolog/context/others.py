@@ -33,18 +33,31 @@ class _Line:
     text: str
 
 
-def render_others(others: Sequence[OtherThread], *, budget: int, zone: str | None, counter: TokenCounter) -> str:
-    """Return the other conversations as blocks within a budget of tokens, the newest first; nothing if none fits."""
+def render_others(
+    others: Sequence[OtherThread],
+    *,
+    budget: int,
+    zone: str | None,
+    counter: TokenCounter,
+    more: tuple[int, int] = (0, 0),
+) -> str:
+    """Return the other conversations as blocks within a budget of tokens, the newest first.
+
+    What is not shown is counted; `more` are the conversations, and their messages, that are not among these.
+    """
     lines = [line for index, other in enumerate(others) for line in _lines(index, other, zone)]
     lines.sort(key=lambda line: (line.at, line.thread, line.position), reverse=True)
-    totals = {index: sum(line.thread == index for line in lines) for index in range(len(others))}
+    totals = {index: other.earlier for index, other in enumerate(others)}
+    for line in lines:
+        totals[line.thread] += 1
     chosen = _affordable(lines, budget, counter)
-    while chosen:
-        text = _blocks(others, chosen, totals)
+    while True:
+        text = _blocks(others, chosen, totals, more)
         if guarded(lambda text=text: counter.count(text), text) <= budget:
             return text
+        if not chosen:
+            return ""
         chosen = chosen[:-1]
-    return ""
 
 
 def _affordable(lines: Sequence[_Line], budget: int, counter: TokenCounter) -> list[_Line]:
@@ -58,17 +71,28 @@ def _affordable(lines: Sequence[_Line], budget: int, counter: TokenCounter) -> l
     return chosen
 
 
-def _blocks(others: Sequence[OtherThread], chosen: Sequence[_Line], totals: dict[int, int]) -> str:
+def _blocks(
+    others: Sequence[OtherThread], chosen: Sequence[_Line], totals: dict[int, int], more: tuple[int, int]
+) -> str:
     """Return a block a thread, the one with the newest message first; inside, the lines are in their order."""
     blocks: list[str] = []
     for index in dict.fromkeys(line.thread for line in chosen):
         shown = sorted((line for line in chosen if line.thread == index), key=lambda line: line.position)
         hidden = totals[index] - len(shown)
-        more = [f"[{hidden} earlier {'message' if hidden == 1 else 'messages'} not shown]"] if hidden else []
-        body = "\n".join([OTHER_CONVERSATION, *more, *(line.text for line in shown)])
+        earlier = [f"[{_count(hidden, 'earlier message')} not shown]"] if hidden else []
+        body = "\n".join([OTHER_CONVERSATION, *earlier, *(line.text for line in shown)])
         title = cut(others[index].title or "", _TITLE_CHARACTERS)
         blocks.append(element("other-conversation", body, thread=others[index].alias, title=title))
+    told = {line.thread for line in chosen}
+    untold = [total for index, total in totals.items() if total and index not in told]
+    if threads := more[0] + len(untold):
+        messages = _count(more[1] + sum(untold), "message")
+        blocks.append(f"[{_count(threads, 'other conversation')} with {messages} not shown]")
     return "\n".join(blocks)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:

@@ -3,8 +3,9 @@
 Knows how observations look in the prefix. Says nothing that depends on the present, so that the text stays true.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from types import MappingProxyType
 from typing import Final
 
 from memolog.context.dates import gap_mark, local
@@ -15,6 +16,7 @@ __all__ = ["last_date", "reading_order", "render_group"]
 
 _SHOWN_MARKS: Final = frozenset({"high", "done"})
 _HIDDEN_STATES: Final = frozenset({"retracted", "deleted"})
+_NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 # Deeper nesting says no more and costs ever more spaces.
 _DEEPEST: Final = 6
 
@@ -26,17 +28,23 @@ def render_group(
     previous: date | None,
     alias: str | None,
     is_reflection: bool,
+    aliases: Mapping[str, str] = _NO_ALIASES,
 ) -> str:
     """Return the text of a group, or nothing if it has no line to show.
 
-    `previous` is the last date of the group before it, `alias` the name of its thread where several share a log.
+    `previous` is the last date of the group before it, `alias` the name of its thread where several share a log. A reflection
+    is of many threads: `aliases` are their names, and a line that comes from one of them begins with its name.
     """
     shown = [observation for observation in observations if observation.state not in _HIDDEN_STATES]
     if not shown:
         return ""
     # Each group closes its own tag and nothing closes the log: one more group only adds bytes.
     tag = "reflection" if is_reflection else "observations"
-    return element(tag, "\n".join(_lines(shown, previous)), id=handle, thread=alias)
+    names = {line.id: name for line in shown if (name := _only_thread(line, aliases))}
+    if len(names) == len(shown) and len(set(names.values())) == 1:
+        # All of one thread: said once.
+        alias, names = next(iter(names.values())), {}
+    return element(tag, "\n".join(_lines(shown, previous, names)), id=handle, thread=alias)
 
 
 def last_date(observations: Sequence[Observation]) -> date | None:
@@ -60,7 +68,13 @@ def reading_order(observations: Iterable[Observation], groups: Sequence[str]) ->
     return ordered
 
 
-def _lines(shown: list[Observation], previous: date | None) -> Iterator[str]:
+def _only_thread(observation: Observation, aliases: Mapping[str, str]) -> str | None:
+    """Return the name of the thread that a line comes from; None where it comes from several."""
+    threads = {source.thread for source in observation.sources}
+    return aliases.get(threads.pop()) if len(threads) == 1 else None
+
+
+def _lines(shown: list[Observation], previous: date | None, names: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines by date."""
     roots, children = _tree(shown)
     heading: str | None = None
@@ -70,7 +84,7 @@ def _lines(shown: list[Observation], previous: date | None) -> Iterator[str]:
             if mark := gap_mark(previous, day):
                 yield mark
             yield heading
-        yield from _branch(root, children)
+        yield from _branch(root, children, names)
         previous = day or previous
 
 
@@ -93,15 +107,22 @@ def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[O
     return roots, children
 
 
-def _branch(root: Observation, children: dict[int, list[Observation]]) -> Iterator[str]:
+def _branch(root: Observation, children: dict[int, list[Observation]], names: Mapping[str, str]) -> Iterator[str]:
     todo: list[tuple[Observation, Observation | None, int]] = [(root, None, 0)]
     while todo:
         observation, parent, depth = todo.pop()
         indent = "  " * min(depth, _DEEPEST)
-        yield f"{indent}* {_mark(observation)}{_time(observation, parent)}{one_line(observation.text)}{_meaning(observation)}"
+        opening = f"{_mark(observation)}{_time(observation, parent)}{_name(observation, parent, names)}"
+        yield f"{indent}* {opening}{one_line(observation.text)}{_meaning(observation)}"
         yield from _verbatim(observation, indent)
         below = children.pop(observation.ordinal, [])
         todo.extend((child, observation, depth + 1) for child in reversed(below))
+
+
+def _name(observation: Observation, parent: Observation | None, names: Mapping[str, str]) -> str:
+    """Return the name of a line's thread; under a parent only if the parent has another."""
+    name = names.get(observation.id)
+    return f"{name}: " if name and (parent is None or names.get(parent.id) != name) else ""
 
 
 def _mark(observation: Observation) -> str:

@@ -31,6 +31,8 @@ class OtherThread:
     alias: str
     messages: tuple[Message, ...]
     title: str | None = None
+    earlier: int = 0
+    """How many messages that the log does not cover come before these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,8 @@ class View:
     others: tuple[OtherThread, ...] = ()
     others_tokens: int = 2_000
     """How much of the other threads is shown."""
+    more_others: tuple[int, int] = (0, 0)
+    """How many further threads the log does not cover to their end, and how many messages of theirs."""
     working_memory: str | None = None
     """The working memory as it was when the generation began."""
     working_memory_now: str | None = None

@@ -16,7 +16,7 @@ from memolog.extractive.words import weights_of
 from memolog.prompt.build import ReflectInput
 from memolog.prompt.drafts import ParsedReflection, ReflectedDraft
 from memolog.prompt.escape import clean, one_line
-from memolog.prompt.transcript import in_zone
+from memolog.prompt.transcript import said_in_zone
 from memolog.tokens import TokenCounter
 
 __all__ = ["TRACE", "reflect"]
@@ -256,7 +256,7 @@ def _joined(last: ReflectedDraft, text: str, names: tuple[str, ...], observation
 def _draft(
     given: ReflectInput, observation: Observation, text: str, names: tuple[str, ...], parent: int | None
 ) -> ReflectedDraft:
-    said = in_zone(observation.said_at, given.zone) if observation.said_at else None
+    said = said_in_zone(observation, given.zone)
     return ReflectedDraft(
         priority=observation.priority,
         text=text,

@@ -18,7 +18,7 @@ from memolog.prompt.escape import clean, closed, escape, one_line
 from memolog.prompt.extracts import Wanted, wanted_section
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import last_lines
-from memolog.prompt.transcript import Limits, Shown, in_zone, transcript
+from memolog.prompt.transcript import Limits, Shown, said_in_zone, transcript
 from memolog.prompt.wording import PROMPT_VERSION, Voice, level_text, observer_system, reflector_system
 from memolog.tokens import TokenCounter
 
@@ -49,6 +49,13 @@ _ASK_BATCH: Final = (
 _ASK_DOCUMENT: Final = "Add <working-memory> only if it must change."
 _ASK_REFLECTION: Final = (
     "Write the condensed lines now, in the format above. Each names the ids it stands for: [o1,o2]."
+)
+
+
+_ASK_REFLECTION_SHARED: Final = (
+    "These are lines of several conversations. Where the work of one has left what its user asked for, or its hints should "
+    'change, say so in a section of its own: <thread id="t2"> with <off-track>, <current-task> or <suggested-response> and '
+    "</thread>."
 )
 
 
@@ -110,8 +117,11 @@ class ReflectInput:
     voice: Voice = "coding"
     custom: str = ""
     zone: tzinfo = UTC
+    """That of lines which have none of their own."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The short name of each thread; empty where all lines are of one thread."""
+    """The short name of each thread; empty where the log is of one thread."""
+    thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
+    """The hints of each thread that has some, where several share the log."""
 
 
 def observer_prompt(
@@ -126,14 +136,11 @@ def observer_prompt(
     text, shown = _thread(given, counter, limits or Limits(most_tokens=given.most_tokens), redactor, first)
     keeps = given.document is not None
     system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
-    listed, files = _attachments(given, shown, redactor) if given.attach_files else ("", ())
+    listed, files = _attachments([given], shown, redactor)
+    wanted = _section("wanted", wanted_section(given.wanted))
     ask = f"{_ASK} {_ASK_DOCUMENT}" if keeps else _ASK
-    return Prompt(
-        system=system,
-        text="\n\n".join(filter(None, (text, listed, _section("wanted", wanted_section(given.wanted)), ask))),
-        shown=shown,
-        files=files,
-    )
+    parts = (_log_end(given, counter, redactor), text, listed, wanted, ask)
+    return Prompt(system=system, text="\n\n".join(filter(None, parts)), shown=shown, files=files)
 
 
 def observer_batch_prompt(
@@ -145,8 +152,9 @@ def observer_batch_prompt(
 ) -> Prompt:
     """Return the prompt that observes spans of several threads at once, each under its alias.
 
-    Mode, voice and the application's instructions are those of the first. Message numbers run on from thread to thread, so
-    that each number names one message. The limits are those of each thread.
+    The end of the log, which they share, is shown once, before the threads; it, mode, voice and the application's instructions
+    are those of the first. Message numbers run on from thread to thread, so that each number names one message. The limits
+    are those of each thread.
     """
     if not inputs:
         raise InputError("There is no thread to observe.", then="Pass at least one input.")
@@ -160,7 +168,9 @@ def observer_batch_prompt(
     keeps = any(given.document is not None for given in inputs)
     ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
     system = observer_system(first.mode, first.voice, first.custom, keeps_document=keeps)
-    return Prompt(system=system, text="\n\n".join([*blocks, ask]), shown=tuple(shown))
+    listed, files = _attachments(inputs, shown, redactor)
+    text = "\n\n".join(filter(None, (_log_end(first, counter, redactor), *blocks, listed, ask)))
+    return Prompt(system=system, text=text, shown=tuple(shown), files=files)
 
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
@@ -168,10 +178,10 @@ def reflector_prompt(given: ReflectInput) -> Prompt:
     ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
     sections = [
         _section("log", _log(given)),
-        _section("hints", _hints(given.hints)),
+        _section("hints", _hints(given.hints) or _shared_hints(given)),
         _section("target", f"At most {given.target_tokens:,} tokens in all. {level_text(given.level)}"),
         _section("missing", _missing(given.missing)),
-        _ASK_REFLECTION,
+        f"{_ASK_REFLECTION} {_ASK_REFLECTION_SHARED}" if given.aliases else _ASK_REFLECTION,
     ]
     system = reflector_system(given.mode, given.voice, given.custom)
     return Prompt(system=system, text="\n\n".join(filter(None, sections)), ids=ids)
@@ -184,10 +194,7 @@ def _thread(
     given: ObserveInput, counter: TokenCounter, limits: Limits, redactor: Redactor, first: int
 ) -> tuple[str, tuple[Shown, ...]]:
     read = transcript(given.messages, counter=counter, zone=given.zone, limits=limits, redactor=redactor, first=first)
-    # What the log says may have been redacted before the application named further patterns.
-    previous = redactor.redact(last_lines(closed(given.previous), given.previous_tokens, counter))
     sections = [
-        _section("log-end", previous),
         _section("hints", redactor.redact(_hints(given.hints))),
         _document(given, redactor),
         _section("transcript", read.text or "(no messages)"),
@@ -195,11 +202,22 @@ def _thread(
     return "\n\n".join(filter(None, sections)), read.shown
 
 
-def _attachments(given: ObserveInput, shown: Sequence[Shown], redactor: Redactor) -> tuple[str, tuple[FilePart, ...]]:
+def _log_end(given: ObserveInput, counter: TokenCounter, redactor: Redactor) -> str:
+    # What the log says may have been redacted before the application named further patterns.
+    return _section("log-end", redactor.redact(last_lines(closed(given.previous), given.previous_tokens, counter)))
+
+
+def _attachments(
+    inputs: Sequence[ObserveInput], shown: Sequence[Shown], redactor: Redactor
+) -> tuple[str, tuple[FilePart, ...]]:
     """Return the list of what is attached, and the files themselves: as many as a request may carry."""
-    numbers = {message.seq: message.number for message in shown}
+    numbers = {(message.thread, message.seq): message.number for message in shown}
     room, lines, files = _MOST_FILE_BYTES, list[str](), list[FilePart]()
-    for message in (message for message in given.messages if message.seq in numbers and not message.own):
+    messages = (message for given in inputs if given.attach_files for message in given.messages)
+    for message in messages:
+        number = numbers.get((message.thread, message.seq))
+        if number is None or message.own:
+            continue
         for file in _files_of(message):
             size = len(file.data or b"")
             if len(files) == _MOST_FILES or size > room:
@@ -207,7 +225,7 @@ def _attachments(given: ObserveInput, shown: Sequence[Shown], redactor: Redactor
             room -= size
             files.append(file)
             name = escape(redactor.redact(one_line(file.name or file.media_type, 80)))
-            lines.append(f"{len(files)}. {name}, of message [{numbers[message.seq]}]")
+            lines.append(f"{len(files)}. {name}, of message [{number}]")
     return _section("attached", "\n".join(lines)), tuple(files)
 
 
@@ -244,6 +262,11 @@ def _hints(hints: Hints) -> str:
     return "\n".join(f"{name}: {escape(one_line(text, _HINT_CHARACTERS))}" for name, text in named if text)
 
 
+def _shared_hints(given: ReflectInput) -> str:
+    told = ((given.aliases.get(thread), _hints(hints)) for thread, hints in given.thread_hints.items())
+    return "\n".join(f"{_alias(name)} {line}" for name, text in told if name for line in text.split("\n") if line)
+
+
 def _alias(alias: str) -> str:
     return escape(one_line(alias, _ALIAS_CHARACTERS)).replace('"', "'")
 
@@ -263,7 +286,7 @@ def _log(given: ReflectInput) -> str:
     depths: dict[tuple[str, int], int] = {}
     day = ""
     for number, observation in enumerate(given.observations, 1):
-        said = in_zone(observation.said_at, given.zone) if observation.said_at else None
+        said = said_in_zone(observation, given.zone)
         if said and said.date().isoformat() != day:
             day = said.date().isoformat()
             lines.append(f"Date: {day}")

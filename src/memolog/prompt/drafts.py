@@ -3,6 +3,7 @@
 Knows neither how replies look nor what becomes of drafts: ids, trust and grounding are given by others.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 
@@ -84,4 +85,6 @@ class ParsedReflection:
     hints: HintsDraft = field(default_factory=HintsDraft)
     off_track: str | None = None
     """What the work drifted to and how to return; None while it is on track."""
+    threads: "Mapping[str, ParsedReflection]" = field(default_factory=lambda: dict[str, ParsedReflection]())  # noqa: PLW0108 - the class is not there yet
+    """Where several threads share the log: hints and off-track of each that it speaks of, by its short name; no lines."""
     faults: tuple[Fault, ...] = ()

@@ -123,7 +123,7 @@ def parse_batch(
     """Return what a reply says about each thread of a batch, by thread id; `aliases` names the thread of each alias.
 
     Where the reply has no sections for threads, lines are told apart by the messages they cite. A thread without a line is
-    a failure of that thread alone.
+    a failure of that thread alone. `base` and `zone` are used for a thread that nothing was shown of.
     """
     notes = FaultNotes()
     text = cleaned(reply, notes)
@@ -138,7 +138,10 @@ def parse_batch(
     for alias, thread in aliases.items():
         own = FaultNotes()
         own.take(common)
-        results[thread] = _parsed(told.get(alias, ""), by_thread[thread], base, zone, own)
+        mine = by_thread[thread]
+        # Who speaks in another conversation may be in another zone.
+        start, place = (mine[0].at, mine[0].at.tzinfo or zone) if mine else (base, zone)
+        results[thread] = _parsed(told.get(alias, ""), mine, start, place, own)
     return results
 
 

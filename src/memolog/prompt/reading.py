@@ -17,7 +17,7 @@ from memolog.prompt.references import Known
 from memolog.prompt.sections import Sections, sections, without_fence, without_tags
 from memolog.tokens import cut
 
-__all__ = ["Read", "parents", "read_reply"]
+__all__ = ["Read", "hints_of", "parents", "read_reply"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def read_reply(text: str, known: Known, notes: FaultNotes) -> Read:
     body = found.loose if found.observations is None else found.observations
     if found.observations is None:
         notes.note("untagged", "no section of observations")
-    hints, off_track = _hints(found.hints, notes)
+    hints, off_track = hints_of(found.hints, notes)
     if found.unclosed != "working-memory":
         # A document that was torn off must not take the place of a whole one.
         hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
@@ -179,7 +179,8 @@ def _is_nothing(body: str) -> bool:
     return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
 
 
-def _hints(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
+def hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
+    """Return the hints among the sections of a reply, by tag, and what it says of work that is off track."""
     task = _hint(texts.get("current-task"), notes)
     if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
         # Said in words, it ends the task before; silence does not.

@@ -11,12 +11,14 @@ from typing import Final
 
 from memolog.domain.calendar_names import ENGLISH_WEEKDAYS
 from memolog.domain.message import Message, Role, pairs_of
+from memolog.domain.observation import Observation
+from memolog.domain.zones import zone_of
 from memolog.prompt.pieces import Calls, Limits, Pen, Piece, calls_of, pieces_of
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import shorten
 from memolog.tokens import TokenCounter, share
 
-__all__ = ["Limits", "Shown", "Transcript", "in_zone", "split", "transcript"]
+__all__ = ["Limits", "Shown", "Transcript", "in_zone", "said_in_zone", "split", "transcript"]
 
 _LEAST_TOKENS: Final = 200
 # Below this a message says nothing any more: rather some messages in part than all in shreds.
@@ -62,6 +64,13 @@ class _Entry:
     def day(self) -> str:
         at = self.shown.at
         return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
+
+
+def said_in_zone(observation: Observation, zone: tzinfo) -> datetime | None:
+    """Return when a line was said, in the zone of whoever said it, as the log shows it; in `zone` where that is unknown."""
+    if observation.said_at is None:
+        return None
+    return in_zone(observation.said_at, zone_of(observation.zone)[0] if observation.zone else zone)
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:

@@ -23,7 +23,7 @@ from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
 from memolog.store import Store
 from memolog.store.growth import additions, grown_by_id
-from memolog.store.logs import OtherTail
+from memolog.store.logs import OtherTail, OtherTails
 from memolog.store.snapshot import GroupRow, Snapshot, goes_on
 from memolog.store.working_memory import Facts
 from memolog.tasks.worth import edge_lines
@@ -103,10 +103,12 @@ class Contexts:
         if not config.observe:
             read, tail = tail, _newest(tail, config.last_messages)
             before = read[-len(tail) - 1].created_at if len(tail) < len(read) else None
-        others: tuple[OtherTail, ...] = ()
-        if config.observe and snapshot.ends:
+        others = OtherTails()
+        if config.observe and snapshot.ends and config.other_tokens and config.other_threads:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
-            others = await self._store.logs.others(*where, snapshot.ends)
+            others = await self._store.logs.others(
+                *where, snapshot.ends, threads=config.other_threads, newest=config.other_messages
+            )
         repeated = snapshot.repeated if config.observe else ()
         plans = await self._plans(shown, snapshot) if config.observe else ()
         shown = replace(shown, task_lines=await self._task_lines(shown, snapshot), plans=plans)
@@ -130,7 +132,7 @@ class Contexts:
         tail: tuple[Message, ...],
         before: datetime | None,
         repeated: tuple[Message, ...],
-        others: tuple[OtherTail, ...],
+        others: OtherTails,
         hints: Hints,
         facts: Facts,
     ) -> View:
@@ -148,10 +150,9 @@ class Contexts:
             repeated=repeated,
             repeated_tokens=shown.config.repeated_tokens if shown.repeated_tokens is None else shown.repeated_tokens,
             hints=hints,
-            others=tuple(
-                OtherThread(alias=f"t{o.alias}" if o.alias else o.thread, title=o.title, messages=o.messages)
-                for o in others
-            ),
+            others=_other_threads(others),
+            others_tokens=shown.config.other_tokens,
+            more_others=(others.more_threads, others.more_messages),
             task_lines=shown.task_lines,
             plans=tuple((plan.about, plan.text) for plan in shown.plans if plan.about),
             working_memory=working_memory_text(facts.before),
@@ -224,7 +225,7 @@ class Contexts:
             unseen_from=shown.unseen_from,
         )
         context = build(view)
-        record = _record(shown, snapshot, view, context, ())
+        record = _record(shown, snapshot, view, context, OtherTails())
         # Another turn may save something in between before these are saved: each is named.
         return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
 
@@ -268,9 +269,11 @@ class Contexts:
                 alias=other["alias"],
                 title=other["title"],
                 messages=await self._span(resource, other["thread"], other["first"], other["last"]),
+                earlier=other.get("earlier", 0),
             )
             for other in record["others"]
         ]
+        more = record.get("more_others", (0, 0))
         hints = Hints()
         if record["hinted"]:
             where = snapshot.log.pk, snapshot.thread.pk, record["hinted"]
@@ -282,6 +285,7 @@ class Contexts:
                 {
                     "recall.tokens": record.get("recall_tokens", config.recall.tokens),
                     "assume_done": record.get("assume_done", config.assume_done),
+                    "other_tokens": record.get("other_tokens", config.other_tokens),
                 }
             ),
             limit=record["limit"],
@@ -295,9 +299,8 @@ class Contexts:
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
         )
         before = datetime.fromisoformat(record["before"]) if record.get("before") else None
-        view = self._view(
-            shown, snapshot, groups, record["cursor"], tail, before, tuple(repeated), tuple(others), hints, facts
-        )
+        tails = OtherTails(tails=tuple(others), more_threads=more[0], more_messages=more[1])
+        view = self._view(shown, snapshot, groups, record["cursor"], tail, before, tuple(repeated), tails, hints, facts)
         return build(view)
 
     async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
@@ -350,8 +353,20 @@ def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
     return tail[max(cut for cut in closed_cuts(tail) if cut <= most) :]
 
 
+def _other_threads(others: OtherTails) -> tuple[OtherThread, ...]:
+    return tuple(
+        OtherThread(
+            alias=f"t{other.alias}" if other.alias else other.thread,
+            title=other.title,
+            messages=other.messages,
+            earlier=other.earlier,
+        )
+        for other in others.tails
+    )
+
+
 def _record(
-    shown: Shown, snapshot: Snapshot | None, view: View, context: Context, others: Sequence[OtherTail]
+    shown: Shown, snapshot: Snapshot | None, view: View, context: Context, others: OtherTails
 ) -> dict[str, object]:
     return {
         "scope": view.scope,
@@ -372,9 +387,12 @@ def _record(
                 "title": other.title,
                 "first": other.messages[0].seq if other.messages else 0,
                 "last": other.messages[-1].seq if other.messages else 0,
+                "earlier": other.earlier,
             }
-            for other in others
+            for other in others.tails
         ],
+        "more_others": [others.more_threads, others.more_messages],
+        "other_tokens": shown.config.other_tokens,
         "working_memory": {s: list(numbers) for s, numbers in snapshot.facts.versions.items()} if snapshot else {},
         "now": shown.now.isoformat(),
         "zone": shown.zone,

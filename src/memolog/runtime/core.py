@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -31,6 +31,7 @@ from memolog.decide import (
     decide,
 )
 from memolog.domain.clock import Clock
+from memolog.domain.codec import JsonObject
 from memolog.domain.errors import Conflict, LeaseLost, MemologError
 from memolog.domain.observation import Observation, Scope
 from memolog.runtime.events import (
@@ -69,6 +70,8 @@ _TURN_SECONDS = 3_600.0
 _MOST_LOST = 2
 _PAUSE_SECONDS = 0.005
 _MOST_DOUBLED = 5
+# So many of the threads that share a log does a reflector hear the hints of.
+_HINTED_THREADS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,9 +325,14 @@ class Core:
 
     async def _render(self, snapshot: Snapshot, ids: Sequence[str]) -> list[Rendered]:
         """Render groups for good, each after the one before it."""
-        observations = await self.store.logs.lines(snapshot.log.pk, ids)
-        previous = max((g.last_at for g in snapshot.groups if g.last_at), default=None)
         handles = {group.id: group for group in snapshot.buffered}
+        aliases: dict[str, str] = {}
+        if snapshot.scope == "resource" and any(handles[name].kind == "reflection" for name in ids):
+            observations = await self.store.logs.observations(snapshot.log.pk, ids)
+            aliases = await self._aliases(snapshot, observations)
+        else:
+            observations = await self.store.logs.lines(snapshot.log.pk, ids)
+        previous = max((g.last_at for g in snapshot.groups if g.last_at), default=None)
         rendered: list[Rendered] = []
         for group_id in ids:
             lines = [o for o in observations if o.group == group_id and o.state == "active"]
@@ -338,10 +346,16 @@ class Core:
                 previous=previous.date() if previous else None,
                 alias=alias,
                 is_reflection=row.kind == "reflection",
+                aliases=aliases,
             )
             rendered.append(Rendered(id=group_id, text=text, tokens=self.counter.count(text) if text else 0))
             previous = max([o.said_at for o in lines if o.said_at] + ([previous] if previous else []), default=None)
         return rendered
+
+    async def _aliases(self, snapshot: Snapshot, lines: Sequence[Observation]) -> dict[str, str]:
+        threads = list(dict.fromkeys(source.thread for line in lines for source in line.sources))
+        numbers = await self.store.logs.aliases(snapshot.resource, snapshot.log.pk, threads)
+        return {thread: f"t{number}" for thread, number in numbers.items()}
 
     async def _alias(self, snapshot: Snapshot, thread: str) -> str:
         if thread == snapshot.thread.id:
@@ -375,14 +389,17 @@ class Core:
         ):
             await self.tell(*hint_events(snapshot, hints, now))
 
-    def rerender(self, group: GroupRow, observations: Sequence[Observation], alias: str | None) -> tuple[str, int]:
-        """Render a group anew after some of it was forgotten, or under a new handle."""
+    def rerender(
+        self, group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]
+    ) -> tuple[str, int]:
+        """Render a group anew after some of it was forgotten, or under a new handle; `aliases` name the threads of its lines."""
         text = render_group(
             handle=group.handle,
             observations=list(observations),
             previous=None,
-            alias=alias,
+            alias=None,
             is_reflection=group.kind == "reflection",
+            aliases=aliases,
         )
         return text, self.counter.count(text) if text else 0
 
@@ -508,9 +525,15 @@ class Core:
     ) -> bool:
         run = decision.run
         if run is None:
-            inputs = {"groups": list(decision.groups), "generation": snapshot.log.generation, "mode": config.mode}
+            inputs: JsonObject = {
+                "groups": list(decision.groups),
+                "generation": snapshot.log.generation,
+                "mode": config.mode,
+            }
             if snapshot.scope == "thread":
                 inputs |= {"thread": snapshot.thread.id, "hinted": snapshot.thread.hints.last_seq}
+            else:
+                inputs["hinted"] = await self.store.logs.hinted(snapshot.log.pk, decision.groups, most=_HINTED_THREADS)
             new = NewRun(id=self.store.new_id(), kind="reflect", thread=None, span=None, inputs=inputs)
             job = await self._launch([new], snapshot, config)
             run = job.claims[0].run

@@ -6,7 +6,7 @@ of the roles cited, and that no secret enters the log. What is checked against s
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, TypeVar, cast
 
 from memolog.domain.codec import JsonObject
@@ -18,6 +18,7 @@ from memolog.grounding import keep_line, lost, lowest, trust_of, trusted_after_r
 from memolog.prompt.build import Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.prompt.redact import Redactor
+from memolog.prompt.transcript import said_in_zone
 from memolog.tokens import TokenCounter
 
 __all__ = ["draft_hints", "observations_from", "reflected_hints", "reflections_from", "with_lost", "words_of"]
@@ -121,8 +122,12 @@ def reflections_from(
     new_id: Callable[[], str],
     counter: TokenCounter,
     redactor: Redactor,
+    aliases: Mapping[str, str],
 ) -> tuple[Observation, ...]:
-    """Return the observations of a reflection; each has the sources of what it merges."""
+    """Return the observations of a reflection; each has the sources of what it merges.
+
+    `aliases` are the short names of the threads of a shared log: they are shown by code, and stand in no text.
+    """
     by_id = {line.id: line for line in lines}
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.lines, start=1):
@@ -130,13 +135,14 @@ def reflections_from(
         merged = [by_id[prompt.ids[name]] for name in draft.merges if name in prompt.ids]
         # A line that names nothing may come from anything: it keeps every source, so that none is lost.
         roots = merged or list(lines)
+        text = _without_name(draft.text, roots, aliases)
         made.append(
             Observation(
                 id=new_id(),
                 group=group,
                 ordinal=ordinal,
                 priority=draft.priority,
-                text=draft.text,
+                text=text,
                 said_at=_said_at(draft, roots),
                 zone=roots[-1].zone,
                 about=draft.about,
@@ -149,10 +155,18 @@ def reflections_from(
                 category=draft.category,
                 files=tuple(dict.fromkeys(name for line in merged for name in line.files)),
                 metadata=draft.metadata,
-                tokens=counter.count(draft.text),
+                tokens=counter.count(text),
             )
         )
     return tuple(made)
+
+
+def _without_name(text: str, roots: Sequence[Observation], aliases: Mapping[str, str]) -> str:
+    """Return a line without the name of its thread, if all that it stands for comes from that thread."""
+    threads = {source.thread for root in roots for source in root.sources}
+    name = aliases.get(threads.pop()) if len(threads) == 1 else None
+    rest = text.removeprefix(f"{name}:").lstrip() if name else text
+    return rest or text
 
 
 def words_of(lines: Iterable[ReflectedDraft | Observation]) -> list[str]:
@@ -238,11 +252,9 @@ def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> datetime | None:
-    moments = [line.said_at for line in roots if line.said_at is not None]
-    if draft.on is not None:
-        same_day = [moment for moment in moments if moment.date() == draft.on]
-        return min(same_day) if same_day else min(moments, default=None)
-    return min(moments, default=None)
+    moments = [(said, line.said_at) for line in roots if line.said_at and (said := said_in_zone(line, UTC))]
+    same_day = [moment for said, moment in moments if said.date() == draft.on]
+    return min(same_day or (moment for _, moment in moments), default=None)
 
 
 def _sources(thread: str, seqs: Iterable[int]) -> tuple[Source, ...]:

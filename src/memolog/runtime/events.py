@@ -30,6 +30,7 @@ __all__ = [
     "RunEnded",
     "RunFailed",
     "RunStarted",
+    "SettingsChanged",
     "TitleChanged",
     "Trimmed",
     "Windows",
@@ -185,6 +186,14 @@ class Degraded(Event):
 
     what: str
     error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged(Event):
+    """A configuration took the place of settings that were stored with the resource, by dotted name: before and now."""
+
+    before: JsonObject
+    now: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,8 @@ class Forgetting(ABC):
         if not dry_run and message is None and observation is None:
             # What a turn could not save yet must not come back later.
             kit.unsaved.forget(resource, thread)
+            if thread is None:
+                kit.forget(resource)
         return await self._clean(kit, gone)
 
     async def apply_retention(self, resource: str, *, dry_run: bool = False) -> Forgotten:

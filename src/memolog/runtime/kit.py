@@ -3,15 +3,19 @@
 Knows the parts by name, and remembers how models count. A remembered factor only saves a read; the store has the truth.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from memolog.config import Config
 from memolog.domain.clock import Clock
+from memolog.domain.codec import JsonObject
 from memolog.domain.model_names import canonical_model, context_window
 from memolog.domain.run import Calibration
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
+from memolog.runtime.events import SettingsChanged
 from memolog.runtime.model import Model
 from memolog.runtime.rescuing import Rescue, give_up, may_pass
 from memolog.runtime.runner import Runner
@@ -21,7 +25,10 @@ from memolog.tokens import learn
 
 __all__ = ["Kit"]
 
+_log = logging.getLogger("memolog")
+
 _WINDOW_SHARE = 0.9
+_MOST_KEPT = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +36,7 @@ class Kit:
     """The parts of an open memory."""
 
     store: Store
+    config: Config
     clock: Clock
     core: Core
     contexts: Contexts
@@ -42,10 +50,41 @@ class Kit:
     is_embedded: bool = False
     """Whether the embedded observer observes: its runs take a moment."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    _kept: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """What is stored with resources, once the configuration has been: whoever names the scope need not look every time."""
 
     def __post_init__(self) -> None:
         self.rescue = Rescue(self.unsaved, self.store, self.core, clock=self.clock, book=self.book)
         self.unsaved.rescue = self.rescue.begin
+
+    async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
+        """Return a configuration, the memory's own if none is named, with what is stored with a resource where it is silent.
+
+        `keep` stores what the memory's own configuration says: who writes settles how a log is kept. A change is told once.
+        """
+        if keep and self.config.lasting and resource not in self._kept:
+            await self._keep(resource, self.config.lasting)
+        known = self._kept.get(resource) if "scope" in self.config.named else None
+        stored = await self.store.settings.get(resource) if known is None else known
+        return (config or self.config).completed(stored)
+
+    async def _keep(self, resource: str, settings: JsonObject) -> None:
+        stored = await self.store.settings.get(resource)
+        if any(name not in stored or stored[name] != value for name, value in settings.items()):
+            before = await self.store.settings.put(resource, settings)
+            if before:
+                now = {name: settings[name] for name in before}
+                _log.warning("the settings of %s were %s and are %s now", resource, before, now)
+                at = self.clock.now()
+                await self.core.tell(SettingsChanged(at=at, resource=resource, thread=None, before=before, now=now))
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept[resource] = {**stored, **settings}
+
+    def forget(self, resource: str) -> None:
+        """Forget what is remembered of a resource."""
+        self._kept.pop(resource, None)
+        self.factors = {key: factor for key, factor in self.factors.items() if key[0] != resource}
 
     async def factor(self, resource: str, model: str | None) -> float:
         """Return how many tokens the model counts for each of ours."""

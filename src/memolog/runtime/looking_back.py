@@ -86,7 +86,8 @@ class LookingBack(ABC):
             cursor=cursor,
         )
         kit = await self.open()
-        return await recall(kit.store, self.counter, resource, request, shared=self.config.scope == "resource")
+        config = await kit.config_for(resource)
+        return await recall(kit.store, self.counter, resource, request, shared=config.scope == "resource")
 
     async def compact(self, thread: str, resource: str, *, keep: int = 0) -> Compacted:
         """Observe a thread and let summaries stand for its messages, in contexts and in the index; says what it made.
@@ -169,14 +170,14 @@ class LookingBack(ABC):
     async def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
         """Return the generations of the log, oldest first."""
         kit = await self.open()
-        return await kit.store.logs.history(resource, self._owner_of_log(thread))
+        return await kit.store.logs.history(resource, await _owner_of_log(kit, thread, resource))
 
     async def as_of(self, thread: str, resource: str, at: datetime) -> tuple[GroupRow, ...]:
         """Return the log as it was at a moment."""
         if not isinstance(at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"A moment is a datetime, not {type(at).__name__}.", then="Pass datetime(…, tzinfo=UTC).")
         kit = await self.open()
-        return await kit.store.logs.as_of(resource, self._owner_of_log(thread), at)
+        return await kit.store.logs.as_of(resource, await _owner_of_log(kit, thread, resource), at)
 
     async def restore(self, thread: str, resource: str, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
@@ -213,5 +214,6 @@ class LookingBack(ABC):
             return tuple(version for version in versions if version.key == key)
         return tuple(latest(versions).values())
 
-    def _owner_of_log(self, thread: str) -> str | None:
-        return thread if self.config.scope == "thread" else None
+
+async def _owner_of_log(kit: Kit, thread: str, resource: str) -> str | None:
+    return thread if (await kit.config_for(resource)).scope == "thread" else None

@@ -162,6 +162,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         runner.tell, runner.retry_at = core.tell, core.retry_at
         return Kit(
             store=store,
+            config=self.config,
             clock=self.clock,
             core=core,
             contexts=Contexts(store, self.counter, self._instructions),
@@ -373,8 +374,9 @@ class Memory(LookingBack, Forgetting, Transferring):
     async def _look(self, thread: str, resource: str, *, create: bool = True) -> tuple[Config, Snapshot]:
         kit = await self.open()
         create = create and not self.config.read_only
-        snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=create)
-        config, ignored = overridden(self.config, snapshot.thread.overrides)
+        config = await kit.config_for(resource, keep=create)
+        snapshot = await kit.store.logs.snapshot(resource, thread, config.scope, create=create)
+        config, ignored = overridden(config, snapshot.thread.overrides)
         if ignored:
             self._outside.tell_ignored(resource, thread, ignored)
         return config, snapshot

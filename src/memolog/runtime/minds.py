@@ -52,6 +52,8 @@ class Observed:
     prompt: Prompt
     said: Mapping[str, str] | None = None
     """What it says about the values of the application, by key; None if nobody was asked."""
+    fault: RunFault | None = None
+    """Why there is no answer about this span, while there is one about another of the same call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,20 +140,34 @@ class ModelMind:
 
     async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Ask about one span, or about several threads' short ones in one call."""
-        if len(inputs) == 1 or any(given.wanted for given in inputs):
-            # Values of the application belong to one thread: each is asked about by itself.
-            return [await self._observe_one(given, redactor, ask) for given in inputs]
-        named = [replace(given, alias=f"c{number}") for number, given in enumerate(inputs, start=1)]
-        prompt = observer_batch_prompt(named, self._counter, redactor=redactor)
+        if len(inputs) == 1:
+            return [await self._observe_one(inputs[0], redactor, ask)]
+        if any(given.wanted for given in inputs):
+            return await self._observe_each(inputs, redactor, ask)
+        prompt = observer_batch_prompt(inputs, self._counter, redactor=redactor)
         reply = await self._ask("observe", prompt, ask)
+        threads = {given.alias: given.messages[0].thread for given in inputs}
         answers = parse_batch(
-            reply.text,
-            prompt.shown,
-            aliases={given.alias: old.alias for given, old in zip(named, inputs, strict=True)},
-            base=inputs[0].messages[0].created_at,
-            zone=inputs[0].zone,
+            reply.text, prompt.shown, aliases=threads, base=inputs[0].messages[0].created_at, zone=inputs[0].zone
         )
-        return [Observed(parsed=answers.get(given.alias, Parsed()), prompt=prompt) for given in inputs]
+        return [Observed(parsed=answers.get(threads[given.alias], Parsed()), prompt=prompt) for given in inputs]
+
+    async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+        """Ask about each thread by itself, since values of the application belong to one; a failure keeps the other answers."""
+        answers: list[Observed] = []
+        away: RunFault | None = None
+        for given in inputs:
+            try:
+                if away is not None:
+                    raise away
+                answers.append(await self._observe_one(given, redactor, ask))
+            except RunFault as fault:
+                # A model that is not there is not asked again in this call.
+                away = fault if fault.cause != "answer" else None
+                answers.append(Observed(parsed=Parsed(), prompt=Prompt(system="", text=""), fault=fault))
+        if (first := answers[0].fault) is not None and all(answer.fault is not None for answer in answers):
+            raise first
+        return answers
 
     async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
         """Ask about one span; one that is too long for a prompt in several calls, whose answers are joined."""
@@ -215,7 +231,7 @@ class ModelMind:
             if reply.text == last:
                 break
             last = reply.text
-            parsed = parse_reflection(reply.text, prompt.ids)
+            parsed = parse_reflection(reply.text, prompt.ids, asked.aliases.values())
             problem = failure(parsed)
             if problem is not None:
                 continue
@@ -242,7 +258,7 @@ class ModelMind:
         except (BudgetSpent, RunFault):
             # The answer in hand is valid, and code names what it lost.
             return best
-        parsed = parse_reflection(reply.text, prompt.ids)
+        parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values())
         length = self._length(parsed)
         is_fit = failure(parsed) is None and 0 < length < size and length <= max(most, best.tokens)
         if is_fit and len(lost(lines, words_of(parsed.lines))) < len(missing):

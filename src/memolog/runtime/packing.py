@@ -29,6 +29,7 @@ __all__ = ["Pack", "context_pack"]
 
 # The session before the last is seldom of use, and each costs a read.
 _THREADS: Final = 4
+_MESSAGES: Final = 30
 _NOBODY: Final = "-"
 
 
@@ -42,13 +43,14 @@ async def context_pack(
     """
     store, now = (await memory.open()).store, memory.clock.now()
     threads = await _threads(store, resource, thread)
+    scope = memory.config.completed(await store.settings.get(resource)).scope
     snapshots = [
-        await store.logs.snapshot(resource, one.id, memory.config.scope, create=False, newest=_newest(tokens, place))
-        for place, one in enumerate(threads[:1] if memory.config.scope == "resource" else threads)
+        await store.logs.snapshot(resource, one.id, scope, create=False, newest=_newest(tokens, place))
+        for place, one in enumerate(threads[:1] if scope == "resource" else threads)
     ]
     conversations = (
         await _shared(store, threads, snapshots)
-        if memory.config.scope == "resource"
+        if scope == "resource"
         else [await _own(store, one, snapshot) for one, snapshot in zip(threads, snapshots, strict=True)]
     )
     redactor = redactor_for(memory.config)
@@ -110,8 +112,8 @@ async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Seque
         return []
     snapshot = snapshots[0]
     where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
-    others = await store.logs.others(*where, snapshot.ends, threads=_THREADS)
-    tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others}}
+    others = await store.logs.others(*where, snapshot.ends, threads=_THREADS, newest=_MESSAGES)
+    tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others.tails}}
     spoken = [_conversation(one, snapshot, tails.get(one.id, ())) for one in threads]
     return [*spoken, Conversation(thread=None, groups=await _groups(store, snapshot))]
 

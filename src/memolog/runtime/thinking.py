@@ -5,16 +5,17 @@ inputs are fixed in its row, so whoever takes it over asks the same question.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Final
 
 from memolog.config import Config
 from memolog.domain.codec import JsonValue
-from memolog.domain.errors import LeaseLost
+from memolog.domain.errors import LeaseLost, ThreadNotFound
 from memolog.domain.message import Message, ToolCallPart, pairs_of, parts_to_json
-from memolog.domain.observation import Span
+from memolog.domain.observation import Observation, Span
 from memolog.domain.thread import Hints
 from memolog.domain.zones import zone_of
 from memolog.extractive import TRACE
@@ -24,8 +25,9 @@ from memolog.prompt.build import (
     Prompt,
     ReflectInput,
 )
-from memolog.prompt.drafts import Parsed
+from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.parse import failure
+from memolog.prompt.redact import Redactor
 from memolog.runtime.asking import Asking
 from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from, with_lost
@@ -37,12 +39,11 @@ from memolog.runtime.redacting import redactor_for
 from memolog.runtime.runner import RunFault, Thought, Trouble
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
+from memolog.store.snapshot import GroupRow
 from memolog.tokens import TokenCounter
 
 __all__ = ["Thinking"]
 
-# The log's end that an observer is shown is cut to its size; reading a few more lines than that costs nothing.
-_SHOWN_GROUPS: Final = 12
 _LONG_TOKENS: Final = 20_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
@@ -129,7 +130,12 @@ class Thinking:
     ) -> list[Thought]:
         if found[0][1].run.kind == "reflect":
             return [await self._reflect(resource, *found[0], config, mind, ask)]
-        tasks = [await self._task(resource, claim, work, config) for claim, work in found]
+        threads = [work.run.thread for _, work in found if work.run.thread is not None]
+        aliases = await self._aliases(resource, found[0][1].log_pk, threads)
+        tasks = [
+            await self._task(resource, claim, work, config, aliases.get(work.run.thread or "", f"c{number}"))
+            for number, (claim, work) in enumerate(found, start=1)
+        ]
         spoken = [task for task in tasks if task.messages]
         thoughts = await self._observe(spoken, config, mind, ask) if spoken else []
         nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
@@ -137,7 +143,12 @@ class Thinking:
 
     # ------------------------------------------------------------ observing
 
-    async def _task(self, resource: str, claim: Claim, work: Work, config: Config) -> _Task:
+    async def _aliases(self, resource: str, log_pk: int, threads: Iterable[str]) -> dict[str, str]:
+        """Return what threads are called in the log that they share; nothing where the log is one thread's own."""
+        numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
+        return {thread: f"t{number}" for thread, number in numbers.items()}
+
+    async def _task(self, resource: str, claim: Claim, work: Work, config: Config, alias: str) -> _Task:
         run = work.run
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
@@ -156,7 +167,7 @@ class Thinking:
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
             messages=(*await self._calls_before(resource, run.thread, run.span, messages), *messages),
-            previous="\n".join(group.text for group in groups[-_SHOWN_GROUPS:] if group.text),
+            previous=_log_end(groups, config.observation.previous_tokens),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
             hints=hints,
@@ -164,7 +175,7 @@ class Thinking:
             voice=config.voice,
             custom=config.observation.instructions or "",
             zone=_zone(messages),
-            alias=run.thread,
+            alias=alias,
             wanted=self._extractors.wanted(known),
             attach_files=config.observation.attach_files,
             document=await document_for(self._store, resource, run),
@@ -244,7 +255,7 @@ class Thinking:
         self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
     ) -> Thought:
         run, parsed = task.work.run, answer.parsed
-        problem = None if parsed.nothing else failure(parsed)
+        problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         made = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
         if problem is None:
@@ -291,33 +302,39 @@ class Thinking:
             raise RunFault("nothing is left to condense", is_final=True)
         size = sum(line.tokens for line in lines)
         target = config.reflection_target_for(size)
+        threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
+        aliases = await self._aliases(resource, work.log_pk, threads)
         hints = await self._hints_before(resource, work)
         given = ReflectInput(
             observations=lines,
             target_tokens=target,
             trace_tokens=config.reflect_at // _LOST_SHARE,
-            hints=hints or Hints(),
+            hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
             mode=config.mode,
             voice=config.voice,
             custom=config.reflection.instructions or "",
+            zone=_zone_of_lines(lines),
+            aliases=aliases,
+            thread_hints={} if "thread" in work.run.inputs else hints,
         )
         answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
         parsed, prompt = answer.parsed, answer.prompt
         group, new_id, redactor = self._store.new_id(), self._store.new_id, redactor_for(config)
-        drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor)
+        drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor, aliases)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
         # What is added may not make the result as large as what it stands for.
         room = size - 1 - sum(observation.tokens for observation in judged.observations)
         traced = sum(line.tokens for line in judged.observations if line.text.startswith((TRACE, KEEP)))
         most = min(config.reflect_at // _LOST_SHARE - traced, room)
-        new_hints, wrong = reflected_hints(parsed, hints, lines, redactor) if hints else (None, ())
+        new_hints, wrong = _standings(given, parsed, hints, redactor)
         made = with_lost(judged.observations, lines, most, new_id, self._counter)
         return Thought(
             claim=claim,
             made=Made(
                 group=group,
                 observations=made,
-                hints=new_hints,
+                hints=new_hints.pop(str(work.run.inputs.get("thread")), None),
+                thread_hints=new_hints,
                 tokens=sum(observation.tokens for observation in made),
                 model=mind.name,
                 prompt_version=prompt.version,
@@ -332,13 +349,17 @@ class Thinking:
             ),
         )
 
-    async def _hints_before(self, resource: str, work: Work) -> Hints | None:
-        """Return the hints of the thread whose log this is; None where many share it, or newer ones have come since."""
-        thread = work.run.inputs.get("thread")
-        if not thread:
-            return None
-        hints = (await self._store.threads.get(resource, str(thread))).hints
-        return hints if hints.last_seq == work.run.inputs.get("hinted") else None
+    async def _hints_before(self, resource: str, work: Work) -> dict[str, Hints]:
+        """Return the hints of the thread whose log this is, or of those that share it, without any that newer ones replaced."""
+        inputs = work.run.inputs
+        pinned = {str(inputs["thread"]): inputs.get("hinted")} if "thread" in inputs else inputs.get("hinted", {})
+        found: dict[str, Hints] = {}
+        for thread, last_seq in pinned.items():
+            # One of several threads may have been deleted since.
+            with contextlib.suppress(ThreadNotFound):
+                hints = (await self._store.threads.get(resource, thread)).hints
+                found |= {thread: hints} if hints.last_seq == last_seq else {}
+        return found
 
 
 def _is_alive(work: Work) -> bool:
@@ -358,6 +379,42 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
     hints = given.hints
     calls = (parts_to_json(message.parts) for message in earlier)
     return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
+
+
+def _log_end(groups: Sequence[GroupRow], tokens: int) -> str:
+    """Return the newest groups that have so many tokens together; the prompt cuts the first of them to size."""
+    shown: list[str] = []
+    for group in reversed(groups):
+        if tokens <= 0:
+            break
+        shown.append(group.text)
+        tokens -= group.tokens
+    return "\n".join(filter(None, reversed(shown)))
+
+
+def _standings(
+    given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
+) -> tuple[dict[str, Hints], tuple[str, ...]]:
+    """Return where threads stand as a reflector sees it, of those for which that changes something, and what was wrong."""
+    changed: dict[str, Hints] = {}
+    faults: list[str] = []
+    for thread, old in hints.items():
+        said = parsed.threads.get(given.aliases.get(thread, ""))
+        if said is None and len(given.aliases) <= 1:
+            # There is no other thread that it could speak of.
+            said = parsed
+        if said is None:
+            continue
+        lines = [line for line in given.observations if any(source.thread == thread for source in line.sources)]
+        new, wrong = reflected_hints(said, old, lines, redactor)
+        changed |= {thread: new} if new else {}
+        faults += wrong
+    return changed, tuple(faults)
+
+
+def _zone_of_lines(lines: Sequence[Observation]) -> tzinfo:
+    """Return the zone of the newest line that has one."""
+    return zone_of(next((line.zone for line in reversed(lines) if line.zone), None))[0]
 
 
 def _zone(messages: Sequence[Message]) -> tzinfo:

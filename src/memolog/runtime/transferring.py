@@ -54,7 +54,8 @@ class Transferring(ABC):
     async def export_markdown(self, thread: str, resource: str) -> str:
         """Return the log of a thread as Markdown for people: the observations by date, with what they come from."""
         kit = await self.open()
-        snapshot = await kit.store.logs.snapshot(resource, thread, self.config.scope, create=False)
+        config = await kit.config_for(resource)
+        snapshot = await kit.store.logs.snapshot(resource, thread, config.scope, create=False)
         ids = [group.id for group in snapshot.groups]
         lines = await kit.store.logs.observations(snapshot.log.pk, ids) if ids else ()
         active = [line for line in lines if line.state == "active"]

@@ -71,7 +71,7 @@ class Turn:
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
-        self._is_begun = self._is_over = self._is_beating = False
+        self._is_begun = self._is_over = self._is_beating = self._is_configured = False
         self._beating = ExitStack()
 
     @property
@@ -264,6 +264,7 @@ class Turn:
 
     async def _made(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage], budget: Budget) -> Made:
         """Save what is new, let the log advance, and build the context."""
+        await self._adopt_stored()
         kit, config = self._kit, self._config
         hold = kit.core.hold(self.resource, self.thread, config.scope, budget)
         try:
@@ -321,6 +322,13 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             _log.info("the memory cannot be read either: %s", error)
             return contexts.without_store(self._shown(self._snapshot, ephemeral), self._said.since, said)
+
+    async def _adopt_stored(self) -> None:
+        """Take the settings that are stored with the resource, where the configuration does not say otherwise."""
+        if not self._is_configured:
+            keep = not self._config.read_only
+            self._config = await self._kit.config_for(self.resource, self._config, keep=keep)
+            self._is_configured = True
 
     def _adopt_overrides(self, snapshot: Snapshot) -> None:
         if snapshot.thread.overrides:

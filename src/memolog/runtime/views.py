@@ -86,7 +86,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     """Return what `decide` looks at."""
     model = asked.model or snapshot.thread.last_model
     # Who observes or activates by hand means all that was said.
-    unseen = {} if asked.by_hand & {"observe", "activate"} else asked.unseen
+    unseen: Mapping[str, int] = {} if asked.by_hand & {"observe", "activate"} else asked.unseen
     tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
     return State(
         scope=snapshot.scope,

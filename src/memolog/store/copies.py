@@ -18,7 +18,7 @@ from memolog.store.logs import new_generation
 from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, ensure_log, group_row
 from memolog.store.sql import Row, Script, load_queries
-from memolog.store.withdrawals import Render, reading_alias
+from memolog.store.withdrawals import Render, reading_aliases
 
 __all__ = ["Copies", "Merged", "cloning_log", "cloning_share"]
 
@@ -179,8 +179,8 @@ def _rendering(log_pk: int, group_pk: int, render: Render) -> Script[int]:
     rows = yield q.group_by_key(group_pk=group_pk)
     group: GroupRow = group_row(rows[0])
     lines = yield from reading_observations(log_pk, [group.id])
-    alias = yield from reading_alias(log_pk, group.thread_pk)
-    text, tokens = render(group, [line for line in lines if line.state == "active"], alias)
+    aliases = yield from reading_aliases(log_pk, lines)
+    text, tokens = render(group, [line for line in lines if line.state == "active"], aliases)
     yield logs.set_group_text(group_pk=group_pk, text=pack(text), tokens=tokens)
     return tokens
 

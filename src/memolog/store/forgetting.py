@@ -268,6 +268,7 @@ def _forgetting_resource(resource: str) -> Script[Forgotten]:
     yield q.delete_events(resource=resource)
     yield q.delete_leases(resource=resource)
     yield q.delete_calibrations(resource=resource)
+    yield q.delete_settings(resource=resource)
     return gone + Forgotten(
         resource=resource,
         observations=tuple(lines),

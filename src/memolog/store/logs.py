@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from memolog.domain.clock import Clock
-from memolog.domain.codec import decode, dumps, encode, loads, pack, unpack
+from memolog.domain.codec import JsonObject, decode, dumps, encode, loads, pack, unpack
 from memolog.domain.errors import Conflict, InputError, ThreadNotFound
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Generation, Observation, Scope
@@ -23,11 +23,10 @@ from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_lines, reading_lines_by_id, reading_observations, reading_plans
-from memolog.store.other_tails import OtherTail, reading_others
+from memolog.store.other_tails import OtherTail, OtherTails, reading_others
 from memolog.store.recent import Plans, Recent
 from memolog.store.scope import check_id
 from memolog.store.snapshot import (
-    OTHER_THREADS,
     GroupRow,
     Snapshot,
     checking_version,
@@ -38,7 +37,7 @@ from memolog.store.snapshot import (
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import applying, present_versions
 
-__all__ = ["Activated", "Logs", "OtherTail", "Rendered"]
+__all__ = ["Activated", "Logs", "OtherTail", "OtherTails", "Rendered"]
 
 q = load_queries("logs")
 threads = load_queries("threads")
@@ -187,9 +186,9 @@ class Logs:
         thread_pk: int,
         ends: Mapping[str, int] = MappingProxyType({}),
         *,
-        threads: int = OTHER_THREADS,
-        newest: int = 30,
-    ) -> tuple[OtherTail, ...]:
+        threads: int,
+        newest: int,
+    ) -> OtherTails:
         """Return the newest uncovered messages of the resource's other threads, the latest active thread first.
 
         `ends` says where the log of a snapshot ends in them: what was activated since is not in what it shows.
@@ -220,6 +219,15 @@ class Logs:
 
         return await self._engine.read(script)
 
+    async def hinted(self, log_pk: int, groups: Sequence[str], *, most: int) -> dict[str, int]:
+        """Return the threads that some groups come from, and from which message the hints of each are; the latest ones."""
+
+        def script() -> Script[dict[str, int]]:
+            rows = yield q.hinted_threads(log_pk=log_pk, groups=list(groups), limit=most)
+            return {row[0]: row[1] for row in rows}
+
+        return await self._engine.read(script) if groups else {}
+
     async def alias(self, resource: str, log_pk: int, thread: str) -> int:
         """Return the short number that a thread has in a log."""
         check_id("resource", resource)
@@ -229,6 +237,19 @@ class Logs:
             rows = yield q.thread_head(resource=resource, thread=thread)
             found = (yield q.get_cursor(log_pk=log_pk, thread_pk=rows[0][0])) if rows else ()
             return found[0][1] if found else 0
+
+        return await self._engine.read(script)
+
+    async def aliases(self, resource: str, log_pk: int, threads: Sequence[str]) -> dict[str, int]:
+        """Return the short numbers of some threads in a log that the resource's threads share; none for any other log."""
+        check_id("resource", resource)
+        if not threads:
+            return {}
+
+        def script() -> Script[dict[str, int]]:
+            owner = yield q.log_of(resource=resource, log_pk=log_pk)
+            rows = (yield q.shared_aliases(log_pk=log_pk, threads=list(threads))) if owner else ()
+            return {row[0]: row[1] for row in rows}
 
         return await self._engine.read(script)
 
@@ -266,7 +287,8 @@ class Logs:
         rest = [group for group in snapshot.groups if group.id not in set(covers)]
 
         def script() -> Script[Generation | None]:
-            yield from _lock_threads(log.pk, log.version, [rendered.id])
+            hinted = _hinted_threads((yield q.group_hints(group_pk=group_pk))[0][0])
+            yield from _lock_threads(log.pk, log.version, [rendered.id], resource=snapshot.resource, hinted=hinted)
             yield from _take(log.pk, log.version)
             if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
                 yield q.set_group_state(group_pk=group_pk, state="void")
@@ -279,12 +301,7 @@ class Logs:
             rows = yield q.activate_reflection_group(
                 group_pk=group_pk, now=at, text=pack(rendered.text), tokens=rendered.tokens
             )
-            if rows[0][0]:
-                hints = decode(Hints, loads(rows[0][0]))
-                task, response = pack(hints.current_task), pack(hints.suggested_response)
-                yield q.apply_reflected_hints(
-                    log_pk=log.pk, current_task=task, suggested_response=response, last_seq=hints.last_seq
-                )
+            yield from _apply_reflected_hints(log.pk, rows[0][0])
             after = rendered.tokens + sum(group.tokens for group in rest)
             return (
                 yield from new_generation(
@@ -358,11 +375,15 @@ def _find_log(resource: str, thread: str | None) -> Script[int]:
     return found[0][0] if found else 0
 
 
-def _lock_threads(log_pk: int, version: int, groups: Sequence[str]) -> Script[None]:
-    """Take the threads that groups are about, in the order in which everybody takes them."""
+def _lock_threads(
+    log_pk: int, version: int, groups: Sequence[str], *, resource: str = "", hinted: Sequence[str] = ()
+) -> Script[None]:
+    """Take the threads that groups are about, and those whose hints they change, in the order in which everybody takes them."""
     yield from checking_version(log_pk, version)
-    rows = yield q.threads_of_groups(log_pk=log_pk, groups=groups)
-    yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(row[0] for row in rows)])
+    keys = {row[0] for row in (yield q.threads_of_groups(log_pk=log_pk, groups=groups))}
+    if hinted:
+        keys |= {row[1] for row in (yield threads.thread_keys(resource=resource, threads=list(hinted)))}
+    yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys)])
 
 
 def _take(log_pk: int, version: int) -> Script[int]:
@@ -370,6 +391,25 @@ def _take(log_pk: int, version: int) -> Script[int]:
     if not rows:
         raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
     return rows[0][0]
+
+
+def _hinted_threads(hints: str | None) -> list[str]:
+    """Return the threads that a reflection of a shared log says something of."""
+    return list(loads(hints).get("threads", ())) if hints else []
+
+
+def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
+    """Let what a reflector says of the log's thread, or of each of the threads that share it, become their hints."""
+    told: JsonObject = loads(text) if text else {}
+    for thread, said in (told.get("threads") or ({None: told} if told else {})).items():
+        hints = decode(Hints, said)
+        new = {
+            "log_pk": log_pk,
+            "current_task": pack(hints.current_task),
+            "suggested_response": pack(hints.suggested_response),
+            "last_seq": hints.last_seq,
+        }
+        yield q.apply_reflected_hints(**new) if thread is None else q.apply_shared_hints(**new, thread=thread)
 
 
 def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, at: int) -> Script[Activated]:

@@ -15,7 +15,7 @@ from memolog.store.lines import reading_observations
 from memolog.store.logs import new_generation
 from memolog.store.snapshot import group_row
 from memolog.store.sql import Row, Script, load_queries
-from memolog.store.withdrawals import Render, reading_alias
+from memolog.store.withdrawals import Render, reading_aliases
 
 __all__ = ["Loss", "Rederived", "copying_line", "reading_groups", "rederiving", "rewriting"]
 
@@ -173,8 +173,8 @@ def _leaving(log_pk: int, thread_pk: int) -> Script[set[int]]:
 def _rendering(log_pk: int, name: str, render: Render) -> Script[int]:
     group = group_row((yield logs.groups_by_id(log_pk=log_pk, groups=[name]))[0])
     lines = yield from reading_observations(log_pk, [name])
-    alias = yield from reading_alias(log_pk, group.thread_pk)
-    text, tokens = render(group, [line for line in lines if line.state not in {"deleted", "retracted"}], alias)
+    aliases = yield from reading_aliases(log_pk, lines)
+    text, tokens = render(group, [line for line in lines if line.state not in {"deleted", "retracted"}], aliases)
     yield logs.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
     return tokens
 

@@ -6,8 +6,8 @@ own fence, whatever else has happened to the log meanwhile; a late owner's commi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -82,6 +82,8 @@ class Made:
     extracts: tuple[NewExtract, ...] = ()
     proposal: Proposal | None = None
     """What it would make of the working memory."""
+    thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
+    """What a reflection of a shared log says of the threads that share it, by thread."""
 
 
 class Runs:
@@ -333,7 +335,7 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
         first_at=moments[0] if moments else None,
         last_at=moments[-1] if moments else None,
         now=at,
-        hints=with_proposal(made.hints, made.proposal),
+        hints=with_proposal(made.hints, made.proposal, made.thread_hints),
         text="",
     )
     group_pk = groups[0][0]

@@ -35,6 +35,7 @@ from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
 from memolog.store.searching import Searching
+from memolog.store.settings import ResourceSettings
 from memolog.store.snapshot import Snapshot, reading_snapshot
 from memolog.store.sql import Script
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
@@ -110,6 +111,7 @@ class Store:
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
         self.extracts = Extracts(engine)
+        self.settings = ResourceSettings(engine)
         self.indexing = Indexing(engine)
         self.searching = Searching(engine)
         self.forgetting = Forgetting(engine, clock, new_id)

@@ -309,6 +309,17 @@ TABLES: Final = (
         is_sorted_here=True,
     ),
     Table(
+        kind="setting",
+        page=q.setting_page,
+        one=q.setting_one,
+        add=q.setting_add,
+        keys=0,
+        columns=("name", "value"),
+        natural=("name",),
+        json=frozenset({"value"}),
+        is_sorted_here=True,
+    ),
+    Table(
         kind="extract",
         page=q.extract_page,
         add=q.extract_add,

@@ -6,7 +6,7 @@ deleted from the log, through every reflection. Its row stays as a tombstone and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -24,12 +24,12 @@ from memolog.store.scope import check_id
 from memolog.store.snapshot import GroupRow, group_row
 from memolog.store.sql import Script, load_queries
 
-__all__ = ["Render", "Withdrawals", "Withdrawn", "ranges", "reading_alias", "taking_logs", "taking_out"]
+__all__ = ["Render", "Withdrawals", "Withdrawn", "ranges", "reading_aliases", "taking_logs", "taking_out"]
 
 q = load_queries("logs")
 threads = load_queries("threads")
 
-Render = Callable[[GroupRow, Sequence[Observation], str | None], tuple[str, int]]
+Render = Callable[[GroupRow, Sequence[Observation], Mapping[str, str]], tuple[str, int]]
 """Renders a group anew from the observations that are left, under its thread's alias; returns its text and tokens."""
 
 
@@ -187,15 +187,14 @@ def _what_is_left(
     if render is None:
         return []
     left = yield from reading_observations(log_pk, [group.id])
-    alias = yield from reading_alias(log_pk, group.thread_pk)
-    text, tokens = render(group, [o for o in left if o.state != "deleted"], alias)
+    aliases = yield from reading_aliases(log_pk, left)
+    text, tokens = render(group, [o for o in left if o.state != "deleted"], aliases)
     yield q.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
     return [(group.pk, tokens)]
 
 
-def reading_alias(log_pk: int, thread_pk: int | None) -> Script[str | None]:
-    """Return what a thread is called in a log that several share; None in a log of its own."""
-    if thread_pk is None:
-        return None
-    rows = yield q.alias_of(log_pk=log_pk, thread_pk=thread_pk)
-    return f"t{rows[0][0]}" if rows else None
+def reading_aliases(log_pk: int, lines: Iterable[Observation]) -> Script[dict[str, str]]:
+    """Return what the threads of some lines are called in a log that several share; nothing in a log of one thread's own."""
+    threads = sorted({source.thread for line in lines for source in line.sources})
+    rows = (yield q.shared_aliases(log_pk=log_pk, threads=threads)) if threads else ()
+    return {row[0]: f"t{row[1]}" for row in rows}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from memolog.documents.changes import Change, Wanted, author_of_conflict, checked, replaced, settled
@@ -239,9 +240,16 @@ def copying_document(resource: str, source_pk: int, target_pk: int, now: int) ->
         yield q.add_version(document_pk=made[0][0], version=1, now=now, who=who, text=text)
 
 
-def with_proposal(hints: Hints | None, proposal: Proposal | None) -> str | None:
-    """Return what takes effect when a group is activated: the hints, and what would become of the working memory."""
+def with_proposal(
+    hints: Hints | None, proposal: Proposal | None, of_threads: Mapping[str, Hints] = MappingProxyType({})
+) -> str | None:
+    """Return what takes effect when a group is activated: the hints, and what would become of the working memory.
+
+    A reflection of a shared log has hints for several threads.
+    """
     told: dict[str, Any] = dict(encode(hints)) if hints else {}
+    if of_threads:
+        told["threads"] = {thread: encode(said) for thread, said in of_threads.items()}
     if proposal is not None:
         told["proposal"] = encode(proposal)
     return dumps(told) if told else None

@@ -264,6 +264,7 @@ async def _answer(
         call = Call(address=address, config=config, as_json=as_json, opened=memory, kit=await memory.open())
         if needs in {"resource", "thread"}:
             call.resource = await opening.chosen_resource(call.store, resource)
+            call.config = await (await memory.open()).config_for(call.resource)
         if needs == "thread":
             call.thread = await opening.chosen_thread(call.store, call.resource, thread)
         return await _result(work(call, **given))

@@ -188,8 +188,9 @@ class Sweep:
                 if session.wants_log:
                     await memory.observe(thread, session.resource)
                 else:
-                    snapshot = await kit.store.logs.snapshot(session.resource, thread, self.config.scope)
-                    await kit.core.advance(snapshot, self.config, Asked())
+                    config = await kit.config_for(session.resource, keep=True)
+                    snapshot = await kit.store.logs.snapshot(session.resource, thread, config.scope)
+                    await kit.core.advance(snapshot, config, Asked())
 
 
 def _session(records: Sequence[Record], now: datetime) -> _Session:

@@ -108,6 +108,7 @@ SELECT (SELECT COUNT(*) FROM tasks WHERE resource = :resource),
     WHERE d.resource = :resource AND d.thread_pk IS NULL),
   (SELECT COUNT(*) FROM run_prompts p JOIN runs r ON r.pk = p.run_pk JOIN logs l ON l.pk = r.log_pk WHERE l.resource = :resource),
   (SELECT COUNT(*) FROM leases WHERE resource = :resource) + (SELECT COUNT(*) FROM calibrations WHERE resource = :resource)
+    + (SELECT COUNT(*) FROM resource_settings WHERE resource = :resource)
 
 -- delete_tasks --
 DELETE FROM tasks WHERE resource = :resource
@@ -129,6 +130,9 @@ DELETE FROM working_memory WHERE resource = :resource
 
 -- delete_events --
 DELETE FROM events WHERE resource = :resource
+
+-- delete_settings --
+DELETE FROM resource_settings WHERE resource = :resource
 
 -- delete_calibrations --
 DELETE FROM calibrations WHERE resource = :resource

@@ -74,6 +74,13 @@ WHERE t.resource = :resource AND t.pk <> :thread_pk AND (t.last_seq > COALESCE(c
 ORDER BY t.updated_at DESC, t.pk DESC
 LIMIT :limit
 
+-- count_other_messages --
+-- What the log does not cover of further threads.
+SELECT COUNT(DISTINCT t.pk), COUNT(*)
+FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
+JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0) AND m.state = 'live' AND m.own = 0
+WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0) AND t.pk NOT IN (:read[])
+
 -- active_groups --
 SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, e.position,
   g.thread_pk, g.first_seq, g.last_seq
@@ -156,6 +163,23 @@ RETURNING hints
 -- A reflector looks at old lines: what it says of where the work stands holds only while nothing newer has been said.
 UPDATE threads SET current_task = :current_task, suggested_response = :suggested_response
 WHERE pk = (SELECT l.thread_pk FROM logs l WHERE l.pk = :log_pk) AND hinted_seq = :last_seq
+
+-- apply_shared_hints --
+-- The same for one of the threads that share a log.
+UPDATE threads SET current_task = :current_task, suggested_response = :suggested_response
+WHERE resource = (SELECT l.resource FROM logs l WHERE l.pk = :log_pk) AND id = :thread AND hinted_seq = :last_seq
+
+-- group_hints --
+SELECT hints FROM groups WHERE pk = :group_pk
+
+-- hinted_threads --
+-- The threads that some groups come from, those first that were heard of last.
+SELECT t.id, t.hinted_seq FROM threads t
+WHERE t.hinted_seq > 0 AND t.pk IN (SELECT s.thread_pk FROM observation_sources s
+  JOIN observations o ON o.pk = s.observation_pk JOIN groups g ON g.pk = o.group_pk
+  WHERE g.log_pk = :log_pk AND g.id IN (:groups[]))
+ORDER BY t.hinted_at DESC, t.pk DESC
+LIMIT :limit
 
 -- group_observations --
 SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
@@ -394,6 +418,10 @@ WHERE e.log_pk = :log_pk AND e.generation = :generation AND l.thread_pk = :threa
   AND g.kind = 'reflection' AND g.hints IS NOT NULL
 ORDER BY e.position DESC
 
--- alias_of --
-SELECT c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk
-WHERE c.log_pk = :log_pk AND c.thread_pk = :thread_pk AND l.thread_pk IS NULL
+-- log_of --
+SELECT pk FROM logs WHERE pk = :log_pk AND resource = :resource
+
+-- shared_aliases --
+-- What threads are called in a log that the threads of a resource share.
+SELECT t.id, c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk JOIN threads t ON t.pk = c.thread_pk
+WHERE c.log_pk = :log_pk AND l.thread_pk IS NULL AND t.resource = l.resource AND t.id IN (:threads[]) AND c.alias > 0

@@ -70,6 +70,9 @@ WHERE t.resource = :resource AND t.id = :thread AND m.seq < :before
 ORDER BY m.seq DESC
 LIMIT :limit
 
+-- count_said --
+SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before AND state = 'live' AND own = 0
+
 -- of_resource --
 -- Oldest first over all threads of a resource; the last key seen continues the page.
 {select_messages}

@@ -8,6 +8,7 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 AS one FROM threads WHERE resource = :res
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM usage WHERE resource = :resource LIMIT 1) f)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE resource = :resource LIMIT 1) g)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM events WHERE resource = :resource LIMIT 1) h)
+  + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM resource_settings WHERE resource = :resource LIMIT 1) i)
 
 -- thread_names --
 SELECT pk, id FROM threads WHERE resource = :resource AND pk IN (:keys[])
@@ -394,6 +395,19 @@ SELECT c.model, c.factor, c.samples FROM calibrations c
 
 -- calibration_add --
 INSERT INTO calibrations (resource, model, factor, samples) VALUES (:resource, :model, :factor, :samples)
+
+-- setting_select --
+SELECT s.name, s.value FROM resource_settings s
+
+-- setting_page --
+-- As many as there are settings that are stored: few.
+{setting_select} WHERE s.resource = :resource LIMIT :limit
+
+-- setting_one --
+{setting_select} WHERE s.resource = :resource AND s.name = :name
+
+-- setting_add --
+INSERT INTO resource_settings (resource, name, value) VALUES (:resource, :name, :value)
 
 -- extract_page --
 SELECT x.pk, t.id, x.first_seq, x.last_seq, x.at, x.key, x.who, x.run, x.value FROM extracts x JOIN threads t ON t.pk = x.thread_pk
