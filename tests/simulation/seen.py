@@ -259,7 +259,10 @@ class Seen:
     # ------------------------------------------------------------ the size
 
     def _check_size(self, where: str, request: Request, pk: int, record: dict[str, Any]) -> None:
-        """Check that the tail stays below where a turn waits, unless the model is away, it waited, or a call is open."""
+        """Check that the tail stays below where a turn waits.
+
+        Not where the model is away, the turn has waited, a call is open, or another process is at a run: it may be gone.
+        """
         config = self._config
         rows = self._checker.rows(
             "SELECT tokens, role, pairs FROM messages WHERE thread_pk = ? AND seq > ? AND seq <= ? AND state = 'live' "
@@ -277,12 +280,12 @@ class Seen:
         self.exceeded += 1
         if request.has_waited or not request.is_alone:
             return
-        failures, broken = self._checker.rows(
-            "SELECT failures, (SELECT COUNT(*) FROM runs WHERE log_pk = logs.pk AND status = 'failed') "
+        failures, open_runs = self._checker.rows(
+            "SELECT failures, (SELECT COUNT(*) FROM runs WHERE log_pk = logs.pk AND status IN ('running', 'failed')) "
             "FROM logs WHERE pk = ?",
             log,
         )[0]
-        if failures or broken or _has_open_call(rows):
+        if failures or open_runs or _has_open_call(rows):
             return
         raise Broken(f"{where}: the tail has {total} tokens, {limit} + {newest} are the most, and nothing is wrong")
 

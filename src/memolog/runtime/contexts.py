@@ -96,6 +96,9 @@ class Contexts:
         if config.observe and snapshot.ends:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
             others = await self._store.logs.others(*where, snapshot.ends)
+            if not config.read_only:
+                # A thread gets its alias with its first snapshot: models never see it under another name.
+                others = tuple(other for other in others if other.alias)
         repeated = snapshot.repeated if config.observe else ()
         shown = replace(shown, task_lines=await self._task_lines(shown, snapshot))
         view = self._view(
