@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -340,10 +341,14 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "memolog.db")
 
 
+def _hasty(seconds: float, _: float) -> Budget:
+    return Budget(seconds)
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns less patient with the database, so that tests are quick."""
-    monkeypatch.setattr(turns, "Budget", lambda _: Budget(0.6))
+    monkeypatch.setattr(turns, "Budget", partial(_hasty, 0.6))
 
 
 @pytest.mark.usefixtures("hasty")

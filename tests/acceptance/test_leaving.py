@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Generator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,14 @@ async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+def _hasty(seconds: float, _: float) -> Budget:
+    return Budget(seconds)
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns less patient with the database, so that tests are quick."""
-    monkeypatch.setattr(turns, "Budget", lambda _: Budget(0.3))
+    monkeypatch.setattr(turns, "Budget", partial(_hasty, 0.3))
 
 
 @pytest.fixture

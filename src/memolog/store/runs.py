@@ -109,7 +109,8 @@ class Runs:
         def script() -> Script[None]:
             yield from checking_version(log_pk, version, resource)
             names = {run.thread for run in runs if run.thread is not None}
-            keys: dict[str | None, int] = dict((yield threads.thread_keys(resource=resource, threads=sorted(names))))
+            rows = yield threads.thread_keys(resource=resource, threads=sorted(names))
+            keys: dict[str | None, int] = {row[0]: row[1] for row in rows}
             for name in names - keys.keys():
                 raise Conflict(f"Thread {name} is gone.", then="Decide again.")
             # In one order, threads before their log, so that two writers do not wait for each other.
