@@ -163,8 +163,6 @@ async def test_how_a_process_is_doing(store: Store, clock: FakeClock) -> None:
     processes.silence = 0.0
     assert await processes.life("p") == "silent"
     assert not await processes.is_alive("p", since=clock.now())
-    await processes.leave("p")
-    assert await processes.life("p") == "unknown"
 
 
 @on_files
