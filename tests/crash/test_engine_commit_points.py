@@ -36,10 +36,10 @@ ENGINE: Final = (
     *("store.save_and_snapshot", "messages.save", "usage.add", "usage.calibrate", "logs.snapshot", "settings.put"),
     *("journal.add", "journal.add_context", "withdrawals.withdraw"),
     *("runs.start", "runs.finish", "runs.fail", "runs.take_over", "runs.heartbeat", "runs.note_stall"),
-    *("logs.activate", "logs.activate_reflection", "logs.restore"),
+    *("logs.activate", "logs.activate_reflection", "logs.restore", "processes.beat"),
 )
 # How often a process comes by depends on how fast it is: only the first time is sure.
-_TIMED: Final = {"runs.heartbeat"}
+_TIMED: Final = {"runs.heartbeat", "processes.beat"}
 # Offered by the store, not used by a turn: killed by themselves.
 COMPACTIONS: Final = ("compactions.compact", "compactions.deepen", "compactions.restore", "compactions.prune")
 FORGETTING: Final = (

@@ -5,6 +5,7 @@ extends it.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,7 @@ class Seen:
         self._kept: dict[tuple[str, str], _Kept] = {}
         self.contexts = self.degraded = self.extended = self.exceeded = self.repeated = 0
         self.unseen = 0
+        self.alive: Callable[[], set[str]] = set[str]
 
     def forget(self, resource: str, thread: str) -> None:
         """Do not compare the next context of a thread with the last one."""
@@ -277,7 +279,10 @@ class Seen:
     # ------------------------------------------------------------ the size
 
     def _check_size(self, where: str, request: Request, pk: int, record: dict[str, Any]) -> None:
-        """Check that the tail stays below where a turn waits, unless the model is away, it waited, or a call is open."""
+        """Check that the tail stays below where a turn waits.
+
+        Not where the model is away, the turn has waited, a call is open, or another process is at a run: it may be gone.
+        """
         config = self._config
         rows = self._checker.rows(
             "SELECT tokens, role, pairs FROM messages WHERE thread_pk = ? AND seq > ? AND seq <= ? AND state = 'live' "
@@ -295,11 +300,11 @@ class Seen:
         self.exceeded += 1
         if request.has_waited or not request.is_alone:
             return
-        failures, broken = self._checker.rows(
-            "SELECT failures, (SELECT COUNT(*) FROM runs WHERE log_pk = logs.pk AND status = 'failed') "
-            "FROM logs WHERE pk = ?",
-            log,
-        )[0]
+        failures = self._checker.rows("SELECT failures FROM logs WHERE pk = ?", log)[0][0]
+        runs = self._checker.rows("SELECT status, owner FROM runs WHERE log_pk = ?", log)
+        alive = self.alive()
+        # Nobody waits for a run of a process that is gone.
+        broken = any(status == "failed" or (status == "running" and owner not in alive) for status, owner in runs)
         # A call that only the newest message closes can be observed once that message has been seen.
         seen = rows[: len(rows) - max(1, len(request.unseen))]
         if failures or broken or _has_open_call(rows) or _has_open_call(seen):

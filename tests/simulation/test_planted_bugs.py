@@ -52,12 +52,13 @@ def test_a_commit_without_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_cursor_that_runs_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """An activation that moves the cursor one message too far: that message would be in no log and in no tail."""
-    plant(
-        monkeypatch,
-        logs.q,
-        "move_cursor",
-        lambda step: replace(step, values={**step.values, "last_seq": int(str(step.values["last_seq"])) + 1}),
-    )
+    moved: Any = logs.q.move_cursor
+
+    class Ahead:
+        def many(self, values: Sequence[dict[str, int]]) -> Step:
+            return moved.many([{**one, "last_seq": one["last_seq"] + 1} for one in values])
+
+    monkeypatch.setitem(logs.q.__dict__, "move_cursor", Ahead())
     assert found("the cursor is at|its tail begins after").seed < MOST_SEEDS
 
 

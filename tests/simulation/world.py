@@ -109,6 +109,7 @@ class World:
         ]
         self.processes = [Process(self, f"p{number}", loop) for number in range(self.rng.choice((1, 2, 3)))]
         self.sweeper = Process(self, "sweeper", loop)
+        self.seen.alive = lambda: {p.owner for p in (*self.processes, self.sweeper) if p.is_up and not p.was_paused}
         self.trace: deque[str] = deque(maxlen=400)
         self.step = 0
         self.failures: list[str] = []

@@ -6,6 +6,7 @@ Knows which messages to show and how short. Knows that their work is not to be c
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from memolog.context.dates import local
@@ -22,15 +23,23 @@ __all__ = ["render_others", "said_lines"]
 # Enough for what was asked or answered; whoever needs more can search.
 _MESSAGE_CHARACTERS: Final = 400
 _RESULT_CHARACTERS: Final = 120
+_SAMPLE_CHARACTERS: Final = 16
 _TITLE_CHARACTERS: Final = 80
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Line:
     at: datetime
     thread: int
     position: int
-    text: str
+    message: Message
+    said: str
+    zone: str | None
+
+    @cached_property
+    def text(self) -> str:
+        """Return the line; most are never shown, so only those are made that may be."""
+        return _line(self.message, self.said, self.zone)
 
 
 def render_others(
@@ -97,22 +106,40 @@ def _count(number: int, what: str) -> str:
 
 def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:
     """Yield the place and a short line of each message that says something; ours and those that are gone do not."""
+    for position, said in _sayings(messages):
+        yield position, _line(messages[position], said, zone)
+
+
+def _sayings(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
+    """Yield the place of each message that says something, and what it says."""
     summary: str | None = None
     for position, message in enumerate(messages):
         if message.state != "live" or message.own or (is_compacted(message) and message.injection in {"", summary}):
             continue
         summary = message.injection if is_compacted(message) else None
         said = message.injection if is_compacted(message) else " ".join(filter(None, map(_said, message.parts)))
-        if text := one_line(cut_middle(said or "", _MESSAGE_CHARACTERS, " … ")):
-            when = local(message.created_at, zone)
-            clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
-            yield position, f"({clock}) {_who(message)}: {text}"
+        if said and _says_something(said):
+            yield position, said
+
+
+def _says_something(said: str) -> bool:
+    """Tell whether anything is left of a text on one line, without making that line where its beginning shows it."""
+    is_plain = len(said) > _MESSAGE_CHARACTERS or any(map(str.isalnum, said[:_SAMPLE_CHARACTERS]))
+    return is_plain or bool(one_line(said))
+
+
+def _line(message: Message, said: str, zone: str | None) -> str:
+    text = one_line(cut_middle(said, _MESSAGE_CHARACTERS, " … "))
+    when = local(message.created_at, zone)
+    clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
+    return f"({clock}) {_who(message)}: {text}"
 
 
 def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_Line]:
-    for position, line in said_lines(other.messages, zone):
-        at = local(other.messages[position].created_at, None)
-        yield _Line(at=at, thread=index, position=position, text=line)
+    for position, said in _sayings(other.messages):
+        message = other.messages[position]
+        at = local(message.created_at, None)
+        yield _Line(at=at, thread=index, position=position, message=message, said=said, zone=zone)
 
 
 def _who(message: Message) -> str:

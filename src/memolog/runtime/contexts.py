@@ -109,6 +109,9 @@ class Contexts:
             others = await self._store.logs.others(
                 *where, snapshot.ends, threads=config.other_threads, newest=config.other_messages
             )
+            if not config.read_only:
+                # A thread gets its alias with its first snapshot: models never see it under another name.
+                others = replace(others, tails=tuple(other for other in others.tails if other.alias))
         repeated = snapshot.repeated if config.observe else ()
         plans = await self._plans(shown, snapshot) if config.observe else ()
         shown = replace(shown, task_lines=await self._task_lines(shown, snapshot), plans=plans)

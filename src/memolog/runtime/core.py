@@ -550,9 +550,10 @@ class Core:
         end = loop.time() + (config.lease if patience is None else max(0.0, patience))
         job = self.runner.job(run)
         if job is not None:
-            with hold.paused():
-                await asyncio.wait({job.task}, timeout=None if patience is None else max(0.0, patience))
-            if job.task.done():
+            with hold.paused(), contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if patience is None else max(0.0, patience)):
+                    await job.ended.wait()
+            if job.ended.is_set():
                 return True
         else:
             row = next((known for known in snapshot.runs if known.id == run), None)

@@ -72,10 +72,7 @@ class Heartbeat:
             await asyncio.sleep(self._every)
 
     async def stop(self) -> None:
-        """End it, and say that nothing is under way here any more."""
+        """End it; what was under way here was given back."""
         self._end()
         if self._ending:
             await asyncio.wait(self._ending)
-        if self._beaten is not None:
-            with contextlib.suppress(MemologError):
-                await self._processes.leave(self._owner)

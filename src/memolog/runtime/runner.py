@@ -88,6 +88,8 @@ class Job:
     config: Config
     then: Then
     task: "asyncio.Task[None]" = field(init=False)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the runs have ended; the task goes on to decide what follows from it."""
 
 
 class Runner:
@@ -164,7 +166,10 @@ class Runner:
 
     async def _carry_out(self, job: Job) -> None:
         with self.heartbeat.under_way():
-            await self._carry_on(job)
+            try:
+                await self._carry_on(job)
+            finally:
+                job.ended.set()
         if not self._closing:
             with contextlib.suppress(MemologError):
                 await job.then(job.resource, job.thread, job.config)

@@ -135,7 +135,7 @@ class Saying:
     async def read(self, kit: Kit, config: Config) -> Snapshot:
         """Return what there is without writing anything."""
         return await kit.store.logs.snapshot(
-            self._resource, self._thread, config.scope, create=False, newest=_newest(config)
+            self._resource, self._thread, config.scope, create=False, newest=_newest(config), others=False
         )
 
     async def save(self, kit: Kit, fresh: Sequence[NewMessage] = ()) -> None:

@@ -264,13 +264,7 @@ class Logs:
         def script() -> Script[tuple[Activated, ...]]:
             yield from _lock_threads(log_pk, version, [group.id for group in groups])
             generation = yield from _take(log_pk, version)
-            rows = yield q.last_position(log_pk=log_pk, generation=generation)
-            position = rows[0][0]
-            done: list[Activated] = []
-            for group in groups:
-                position += 1
-                done.append((yield from _activate_one(log_pk, generation, position, group, at)))
-            return tuple(done)
+            return (yield from _activate_all(log_pk, generation, groups, at))
 
         return await self._engine.write(script, name="logs.activate")
 
@@ -412,46 +406,68 @@ def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
         yield q.apply_reflected_hints(**new) if thread is None else q.apply_shared_hints(**new, thread=thread)
 
 
-def _activate_one(log_pk: int, generation: int, position: int, group: Rendered, at: int) -> Script[Activated]:
-    rows = yield q.activate_group(log_pk=log_pk, id=group.id, now=at, text=pack(group.text), tokens=group.tokens)
-    if not rows:
-        raise Conflict("The group is no longer buffered.", then="Decide again.")
-    group_pk, thread_pk, first_seq, last_seq, hints_text = rows[0]
-    moved = yield q.move_cursor(log_pk=log_pk, thread_pk=thread_pk, first_seq=first_seq, last_seq=last_seq)
-    if not moved:
-        raise Conflict("The group does not continue the cursor.", then="Decide again.")
-    yield q.add_entry(log_pk=log_pk, generation=generation, position=position, group_pk=group_pk, now=at)
-    hints = decode(Hints, loads(hints_text)) if hints_text else None
-    if hints_text and hints is not None:
-        hints = yield from _apply_hints(group_pk, thread_pk, last_seq, hints_text, hints, at)
-    document = yield from applying(log_pk, thread_pk, hints_text, at)
-    return Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints, document=document)
+def _activate_all(log_pk: int, generation: int, groups: Sequence[Rendered], at: int) -> Script[tuple[Activated, ...]]:
+    """Activate groups in their order, in few statements however many there are: the threads wait for it."""
+    position = (yield q.last_position(log_pk=log_pk, generation=generation))[0][0]
+    ready = {row[0]: row for row in (yield q.ready_groups(log_pk=log_pk, groups=[group.id for group in groups]))}
+    cursors = {row[2]: row[6] for row in ready.values()}
+    present = {row[2]: _hints_of_row(row[7:]) for row in ready.values()}
+    done = list[Activated]()
+    texts, moves, entries = list[dict[str, object]](), list[dict[str, object]](), list[dict[str, object]]()
+    hinted, kept = list[dict[str, object]](), list[dict[str, object]]()
+    for group in groups:
+        if group.id not in ready:
+            raise Conflict("The group is no longer buffered.", then="Decide again.")
+        _, group_pk, thread_pk, first_seq, last_seq, hints_text, *_ = ready[group.id]
+        if cursors[thread_pk] != first_seq - 1:
+            raise Conflict("The group does not continue the cursor.", then="Decide again.")
+        cursors[thread_pk], position = last_seq, position + 1
+        texts.append({"group_pk": group_pk, "now": at, "text": pack(group.text), "tokens": group.tokens})
+        moves.append({"log_pk": log_pk, "thread_pk": thread_pk, "first_seq": first_seq, "last_seq": last_seq})
+        entries.append(
+            {"log_pk": log_pk, "generation": generation, "position": position, "group_pk": group_pk, "now": at}
+        )
+        hints = decode(Hints, loads(hints_text)) if hints_text else None
+        if hints is not None:
+            # What a span says of the thread holds after what the spans before it said. The group keeps it as it came to hold,
+            # so that what a context showed can be shown again.
+            hints = replace(hints, at=hints.at or from_micros(at)).after(present[thread_pk])
+            present[thread_pk] = hints
+            kept.append({"group_pk": group_pk, "hints": dumps({**loads(hints_text), **encode(hints)})})
+            hinted.append(_hint_values(hints, thread_pk, last_seq))
+        done.append(Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints))
+    yield q.activate_group.many(texts)
+    yield q.move_cursor.many(moves)
+    yield q.add_entry.many(entries)
+    yield q.set_group_hints.many(kept)
+    yield q.apply_hints.many(hinted)
+    for place, group in enumerate(groups):
+        if text := ready[group.id][5]:
+            document = yield from applying(log_pk, done[place].thread_pk, text, at)
+            done[place] = replace(done[place], document=document)
+    return tuple(done)
 
 
-def _apply_hints(group_pk: int, thread_pk: int, last_seq: int, hints_text: str, hints: Hints, at: int) -> Script[Hints]:
-    """Let the hints of a group hold for its thread, after those before it; return them.
-
-    The group keeps them as they came to hold, so that what a context showed can be shown again.
-    """
-    task, response, title, hinted_at, hinted_seq = (yield q.hints_of_thread(thread_pk=thread_pk))[0]
-    before = Hints(
+def _hints_of_row(row: Sequence[Any]) -> Hints:
+    task, response, title, hinted_at, hinted_seq = row
+    return Hints(
         current_task=unpack(task),
         suggested_response=unpack(response),
         title=unpack(title),
         at=None if hinted_at is None else from_micros(hinted_at),
         last_seq=hinted_seq,
     )
-    hints = replace(hints, at=hints.at or from_micros(at)).after(before)
-    yield q.set_group_hints(group_pk=group_pk, hints=dumps({**loads(hints_text), **encode(hints)}))
-    yield q.apply_hints(
-        thread_pk=thread_pk,
-        current_task=pack(hints.current_task),
-        suggested_response=pack(hints.suggested_response),
-        title=pack(hints.title),
-        now=None if hints.at is None else to_micros(hints.at),
-        last_seq=last_seq,
-    )
-    return hints
+
+
+def _hint_values(hints: Hints, thread_pk: int, last_seq: int) -> dict[str, object]:
+    return {
+        "thread_pk": thread_pk,
+        "current_task": pack(hints.current_task),
+        "suggested_response": pack(hints.suggested_response),
+        "title": pack(hints.title),
+        "now": None if hints.at is None else to_micros(hints.at),
+        "last_seq": last_seq,
+    }
 
 
 def new_generation(

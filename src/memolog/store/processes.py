@@ -71,14 +71,6 @@ class Processes:
 
         await self._engine.write(script, name="processes.beat")
 
-    async def leave(self, owner: str) -> None:
-        """Say that this process has nothing under way any more."""
-
-        def script() -> Script[None]:
-            yield q.leave(owner=owner)
-
-        await self._engine.write(script, name="processes.leave")
-
     async def life(self, owner: str) -> Life:
         """Tell how a process is doing now."""
 

@@ -111,30 +111,34 @@ class Runs:
         def script() -> Script[None]:
             yield from checking_version(log_pk, version, resource)
             names = {run.thread for run in runs if run.thread is not None}
-            keys: dict[str | None, int] = dict((yield threads.thread_keys(resource=resource, threads=sorted(names))))
+            rows = yield threads.thread_keys(resource=resource, threads=sorted(names))
+            keys: dict[str | None, int] = {row[0]: row[1] for row in rows}
             for name in names - keys.keys():
                 raise Conflict(f"Thread {name} is gone.", then="Decide again.")
             # In one order, threads before their log, so that two writers do not wait for each other.
             yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys.values())])
             if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
                 raise Conflict("The log has changed.", then="Read it again and decide again.")
-            for run in runs:
-                thread_pk = keys.get(run.thread)
-                if thread_pk is not None:
-                    # Each thread of a shared log has a cursor of its own, from its first run on.
-                    yield logs.create_cursor(log_pk=log_pk, thread_pk=thread_pk, seq=0)
-                yield q.start_run(
-                    id=run.id,
-                    log_pk=log_pk,
-                    kind=run.kind,
-                    thread_pk=thread_pk,
-                    first_seq=run.span.first if run.span else None,
-                    last_seq=run.span.last if run.span else None,
-                    owner=owner,
-                    lease_until=until,
-                    now=at,
-                    inputs=dumps(encode(run.inputs)),
-                )
+            # Each thread of a shared log has a cursor of its own, from its first run on.
+            cursors = [{"log_pk": log_pk, "thread_pk": keys[run.thread], "seq": 0} for run in runs if run.thread]
+            yield logs.create_cursor.many(cursors)
+            yield q.start_run.many(
+                [
+                    {
+                        "id": run.id,
+                        "log_pk": log_pk,
+                        "kind": run.kind,
+                        "thread_pk": keys.get(run.thread),
+                        "first_seq": run.span.first if run.span else None,
+                        "last_seq": run.span.last if run.span else None,
+                        "owner": owner,
+                        "lease_until": until,
+                        "now": at,
+                        "inputs": dumps(encode(run.inputs)),
+                    }
+                    for run in runs
+                ]
+            )
 
         await self._engine.write(script, name="runs.start")
         return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)

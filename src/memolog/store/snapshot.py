@@ -166,7 +166,7 @@ def reading_snapshot(
         unseen=tuple(map(unseen_row, unseen)),
         facts=facts,
         known=known,
-        is_complete=bool(rows and cursors) and all(row[9] for row in tails) and all(row[3] for row in heads),
+        is_complete=bool(rows and cursors) and all(row[9] for row in tails),
     )
 
 
@@ -174,6 +174,7 @@ def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[]
     """Make the log of a thread, and its place in it, where there are none yet."""
     head = yield from _thread_head(resource, thread)
     log = yield from ensure_log(resource, head.pk if scope == "thread" else None, new_id, now)
+    yield q.lock_log(log_pk=log.pk)
     yield q.create_cursor(log_pk=log.pk, thread_pk=head.pk, seq=0)
     if scope == "resource":
         yield q.create_cursors(resource=resource, log_pk=log.pk)

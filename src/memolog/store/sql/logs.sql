@@ -47,7 +47,6 @@ WHERE t.resource = :resource AND t.last_seq > 0 AND c.log_pk IS NULL
 -- Only the group that continues the cursor can move it: a repeated activation finds no row.
 UPDATE cursors SET seq = :last_seq
 WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND seq = :first_seq - 1
-RETURNING seq
 
 -- other_tails --
 -- The rows of other threads that the log does not cover: small columns only, oldest threads first.
@@ -121,10 +120,18 @@ RETURNING generation, next_handle
 UPDATE logs SET version = version + 1 WHERE pk = :log_pk
 RETURNING version, generation
 
+-- ready_groups --
+SELECT g.id, g.pk, g.thread_pk, g.first_seq, g.last_seq, g.hints, c.seq,
+  t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq
+FROM groups g JOIN cursors c ON c.log_pk = g.log_pk AND c.thread_pk = g.thread_pk JOIN threads t ON t.pk = g.thread_pk
+WHERE g.log_pk = :log_pk AND g.id IN (:groups[]) AND g.state = 'buffered'
+
 -- activate_group --
-UPDATE groups SET state = 'active', activated_at = :now, text = :text, tokens = :tokens
-WHERE log_pk = :log_pk AND id = :id AND state = 'buffered'
-RETURNING pk, thread_pk, first_seq, last_seq, hints
+UPDATE groups SET state = 'active', activated_at = :now, text = :text, tokens = :tokens WHERE pk = :group_pk
+
+-- lock_log --
+-- Whoever gives out the next number of a log takes its row first: they queue instead of taking the same one.
+UPDATE logs SET version = version WHERE pk = :log_pk
 
 -- last_position --
 SELECT COALESCE(MAX(position), 0) FROM log_entries WHERE log_pk = :log_pk AND generation = :generation
@@ -132,9 +139,6 @@ SELECT COALESCE(MAX(position), 0) FROM log_entries WHERE log_pk = :log_pk AND ge
 -- add_entry --
 INSERT INTO log_entries (log_pk, generation, position, group_pk, added_at)
 VALUES (:log_pk, :generation, :position, :group_pk, :now)
-
--- hints_of_thread --
-SELECT current_task, suggested_response, hinted_title, hinted_at, hinted_seq FROM threads WHERE pk = :thread_pk
 
 -- set_group_hints --
 UPDATE groups SET hints = :hints WHERE pk = :group_pk

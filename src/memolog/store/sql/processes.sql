@@ -6,9 +6,6 @@ RETURNING beats
 -- last_beat --
 SELECT beats, beat_at FROM processes WHERE owner = :owner
 
--- leave --
-DELETE FROM processes WHERE owner = :owner
-
 -- sweep --
 -- A process whose run waits to be taken over must stay known to be silent.
 DELETE FROM processes

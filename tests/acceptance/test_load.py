@@ -1,0 +1,270 @@
+"""Many who share a memory, and those of them that fail: a turn does not wait for the trouble of others."""
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, UserMessage
+from memolog.domain.errors import StoreBusy, StoreError
+from memolog.domain.observation import Span
+from memolog.runtime.events import Degraded, Event, Recovered
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.patience import Budget
+from memolog.store import Store, logs, runs, snapshot
+from memolog.store.sql import Step
+from memolog.testing import ScriptedModel
+
+SHARED = Config.from_dict({"scope": "resource", "observation": {"message_tokens": 2_000}})
+SMALL = Config.from_dict({"observation": {"message_tokens": 300}})
+on_files = pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+# Far longer than anything here takes, far shorter than a wait for somebody who is gone.
+PATIENCE = 25.0
+
+
+class Hanging(ScriptedModel):
+    """A model that never answers."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        await asyncio.Event().wait()
+        return await super().complete(request)
+
+
+def fall(point: str) -> None:
+    """Let a process write nothing more: it was killed."""
+    raise StoreError(f"Nothing is written at {point}.")
+
+
+async def talk(memory: Memory, thread: str, turns: int, words: int = 30) -> None:
+    """Hold some turns of a thread."""
+    for number in range(turns):
+        async with memory.turn(thread, "alice") as turn:
+            await turn.prepare(UserMessage(f"question {number} of {thread} " + "word " * words))
+            await turn.record(AssistantMessage(f"answer {number} of {thread} " + "word " * words))
+
+
+async def kill(memory: Memory) -> None:
+    """End a process without notice: it writes nothing more, and nothing of it goes on."""
+    store = (await memory.open()).store
+    store.engine.commit_hook = fall
+    mine = [task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-")]
+    for task in mine:
+        task.cancel()
+    if mine:
+        await asyncio.wait(mine)
+
+
+# ---------------------------------------------------------------- a shared log
+
+
+@on_files
+async def test_many_conversations_share_a_log(address: str, clock: FakeClock) -> None:
+    """Two processes of eight conversations: no turn fails, nothing is lost, and the log covers all of it in the end."""
+    events: list[Event] = []
+    config = SHARED.with_overrides({"turn_timeout": 600})
+    async with (
+        Memory(address, model=ScriptedModel(), clock=clock, config=config) as one,
+        Memory(address, model=ScriptedModel(), clock=clock, config=config) as other,
+    ):
+        for memory in (one, other):
+            memory.subscribe(events.append)
+        names = [f"t{number}" for number in range(8)]
+        await asyncio.gather(
+            *(talk(one, f"one-{name}", 4) for name in names), *(talk(other, f"other-{name}", 4) for name in names)
+        )
+        await asyncio.gather(one.settled(), other.settled())
+        status = await one.observe("one-t0", "alice")
+        assert not [event for event in events if isinstance(event, Degraded)]
+        assert (status.running, status.failed) == (0, 0)
+        seen = await (await one.open()).store.logs.snapshot("alice", "one-t0", "resource")
+        assert (seen.cursor, seen.others) == (8, ())
+
+
+async def test_a_turn_goes_on_while_another_caller_has_the_log(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads nothing of the other threads but what it shows, starts nothing, and does not wait."""
+    async with Memory(address, model=ScriptedModel(), clock=clock, config=SHARED) as memory:
+        await talk(memory, "t1", 4)
+        await talk(memory, "t2", 1)
+        await memory.settled()
+        kit = await memory.open()
+        hold = kit.core.hold("alice", "t1", "resource")
+        await hold.take()
+        with monkeypatch.context() as patch:
+            patch.delitem(snapshot.q.__dict__, "other_tails")
+            async with memory.turn("t2", "alice") as turn:
+                context = await turn.prepare(UserMessage("what about us? " + "word " * 2_000))
+            assert "question 3 of t1" in context.edge_text
+        # Who asks by hand waits for it.
+        by_hand = asyncio.create_task(memory.observe("t2", "alice"))
+        await asyncio.sleep(0.05)
+        assert not by_hand.done()
+        hold.give()
+        status = await by_hand
+        assert status.cursor == status.last_seq
+
+
+async def test_threads_are_taken_in_one_order(store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By rising keys, whatever they are called: two who take the same threads do not wait for each other."""
+    taken: list[int] = []
+    make: Any = runs.threads.lock_key
+
+    class Recorded:
+        def many(self, values: Any) -> Step:
+            taken.extend(value["thread_pk"] for value in values)
+            return make.many(values)
+
+    for name in ("c", "a", "b"):
+        await store.messages.save("alice", name, [UserMessage("hello")])
+    seen = await store.logs.snapshot("alice", "a", "resource")
+    monkeypatch.setitem(runs.threads.__dict__, "lock_key", Recorded())
+    span = Span(first=1, last=1)
+    new = [runs.NewRun(id=f"run-{n}", kind="observe", thread=n, span=span, inputs={}) for n in ("a", "c", "b")]
+    claims = await store.runs.start("alice", seen.log.pk, seen.log.version, new, owner="o", now=clock.now(), lease=30)
+    assert taken == sorted(taken)
+    made = runs.Made(group="", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+    for claim in claims:
+        await store.runs.finish("alice", claim, runs_made(made, claim.run), now=clock.now())
+    seen = await store.logs.snapshot("alice", "a", "resource")
+    taken.clear()
+    shown = [logs.Rendered(id=f"group-{run.id}", text="x", tokens=1) for run in new]
+    await store.logs.activate(seen.log.pk, seen.log.version, shown, now=clock.now())
+    assert len(taken) == 3
+    assert taken == sorted(taken)
+
+
+def runs_made(made: runs.Made, run: str) -> runs.Made:
+    """Return what a run made, under a group of its own."""
+    return replace(made, group=f"group-{run}")
+
+
+# ---------------------------------------------------------------- processes that are gone
+
+
+async def test_how_a_process_is_doing(store: Store, clock: FakeClock) -> None:
+    """It is judged by its beats, and by the time that passes here; a clock only tells what is older than a lease."""
+    processes = store.processes
+    assert await processes.life("p") == "unknown"
+    assert await processes.is_alive("p", since=clock.now())
+    assert not await processes.is_alive("p")
+    await processes.beat("p")
+    assert await processes.life("p") == "fresh"
+    await processes.beat("p")
+    assert await processes.life("p") == "moving"
+    clock.advance(days=1)
+    # It was seen to go on: its clock may be any.
+    assert await processes.is_alive("p")
+    processes.silence = 0.0
+    assert await processes.life("p") == "silent"
+    assert not await processes.is_alive("p", since=clock.now())
+
+
+@on_files
+async def test_nobody_waits_for_a_process_that_was_killed(address: str, clock: FakeClock) -> None:
+    """A run is in flight whose process is gone: a turn goes on at once, and takes it over once beats are missing."""
+    killed = Memory(address, model=Hanging(), clock=clock, config=Config.from_dict({"buffer_on_idle": True}))
+    await talk(killed, "t1", 2, words=200)
+    assert (await killed.status("t1", "alice")).running
+    await kill(killed)
+    events: list[Event] = []
+    async with Memory(address, model=ScriptedModel(), clock=clock, config=SMALL) as memory:
+        memory.subscribe(events.append)
+        async with asyncio.timeout(PATIENCE):
+            await talk(memory, "t1", 1)
+        assert not [event for event in events if isinstance(event, Recovered)]
+        (await memory.open()).store.processes.silence = 0.0
+        await talk(memory, "t1", 1)
+        await memory.settled()
+        assert [event for event in events if isinstance(event, Recovered)]
+        status = await memory.observe("t1", "alice")
+        assert (status.running, status.cursor) == (0, status.last_seq)
+    (await killed.open()).store.engine.commit_hook = None
+    await killed.aclose()
+
+
+@on_files
+async def test_a_loop_that_ends_gives_runs_back(address: str, clock: FakeClock) -> None:
+    """A run whose task is cancelled, as a loop does at its end, can be taken over at once."""
+    events: list[Event] = []
+    ended = Memory(address, model=Hanging(), clock=clock, config=Config.from_dict({"buffer_on_idle": True}))
+    await talk(ended, "t1", 2, words=200)
+    mine = [task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-run-")]
+    for task in mine:
+        task.cancel()
+    await asyncio.wait(mine)
+    async with Memory(address, model=ScriptedModel(), clock=clock, config=SMALL) as memory:
+        memory.subscribe(events.append)
+        await talk(memory, "t1", 1)
+        assert [event for event in events if isinstance(event, Recovered)]
+    await ended.aclose()
+
+
+async def test_the_embedded_observer_finishes_before_a_turn_ends(address: str, clock: FakeClock) -> None:
+    """The process may end after the turn: nothing is left for its next one."""
+    config = Config.from_dict({"buffer_on_idle": True, "turn_timeout": 600})
+    memory = Memory(address, clock=clock, config=config)
+    for number in range(3):
+        await talk(memory, "t1", 1)
+        seen = await (await memory.open()).store.logs.snapshot("alice", "t1", "thread")
+        assert not seen.runs
+        assert max(group.span.last for group in seen.buffered if group.span) == 2 * number + 2
+    await memory.aclose()
+
+
+# ---------------------------------------------------------------- one budget
+
+
+async def test_a_budget_is_for_all_that_is_done_within_it() -> None:
+    """Several waits share it, those for a model do not count, and what is left is less each time."""
+    budget = Budget(0.05)
+
+    async def wait(times: int) -> None:
+        async with budget.limit():
+            for _ in range(times):
+                await asyncio.sleep(0.01)
+
+    with pytest.raises(StoreBusy, match=r"within 0\.05 s"):
+        await wait(1_000)
+    assert budget.left == 0.0
+    with pytest.raises(StoreBusy):
+        await wait(1_000)
+    budget = Budget(100.0)
+    async with budget.limit(reserve=0.5):
+        before = budget.left
+        assert before <= 50.0
+        with budget.paused():
+            await asyncio.sleep(0.2)
+        assert before - budget.left < 0.2
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+async def test_a_server_that_stops_to_answer(address: str, clock: FakeClock) -> None:
+    """A step of a turn ends when its budget is used up, with all that is known; what was said is saved later."""
+    events: list[Event] = []
+    async with Memory(address, model=ScriptedModel(), clock=clock) as memory:
+        memory.subscribe(events.append)
+        await talk(memory, "t1", 1)
+        engine: Any = (await memory.open()).store.engine
+        backends = [holder._con.get_server_pid() for holder in engine._pool._holders if holder._con is not None]
+        for pid in backends:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                async with memory.turn("t1", "alice", settings={"turn_timeout": 0.5}) as turn:
+                    context = await turn.prepare(UserMessage("are you there?"))
+                    assert context.messages[-1].text == "are you there?"
+        finally:
+            for pid in backends:
+                os.kill(pid, signal.SIGCONT)
+        assert [event.what for event in events if isinstance(event, Degraded)]
+        await memory.settled()
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("and now?"))
+        stored = await (await memory.open()).store.messages.after("alice", "t1")
+        assert [message.text for message in stored][-2:] == ["are you there?", "and now?"]
