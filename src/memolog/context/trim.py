@@ -8,10 +8,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memolog.context.pairs import closed_cuts, is_compacted, is_question, mend
+from memolog.context.pairs import closed_cuts, is_compacted, mend
 from memolog.context.value import ContextMessage
 from memolog.context.wording import LEFT_OUT
 from memolog.domain.message import Message, TextPart
+from memolog.domain.pairs import is_question
 from memolog.tokens import TokenCounter, count_parts
 
 __all__ = ["ShownTail", "show", "without_older", "without_steps"]

@@ -135,6 +135,7 @@ class OtherRow:
     state: str
     calls: tuple[str, ...]
     results: tuple[str, ...]
+    turn: str | None
 
 
 def moment(micros: int | None) -> datetime | None:
@@ -253,4 +254,5 @@ def other_row(row: Row) -> OtherRow:
         state=row[7],
         calls=tuple(calls),
         results=tuple(results),
+        turn=row[10],
     )

@@ -48,7 +48,8 @@ RETURNING seq
 
 -- other_tails --
 -- The rows of other threads that the log does not cover: small columns only, oldest threads first.
-SELECT t.id, COALESCE(c.seq, 0), t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs, COALESCE(c.alias, 0)
+SELECT t.id, COALESCE(c.seq, 0), t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs, COALESCE(c.alias, 0),
+  m.turn
 FROM threads t
 LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0)
