@@ -247,6 +247,10 @@ WHERE log_pk = :log_pk AND kind = 'reflect' AND status IN ('running', 'failed')
 UPDATE messages SET state = 'withdrawn' WHERE thread_pk = :thread_pk AND turn = :turn AND state = 'live' AND seq > :after
 RETURNING seq
 
+-- last_answer --
+SELECT COALESCE(MAX(seq), 0) FROM messages
+WHERE thread_pk = :thread_pk AND turn = :turn AND role = 'assistant' AND state = 'live'
+
 -- withdraw_unanswered --
 UPDATE messages SET state = 'withdrawn'
 WHERE thread_pk = :thread_pk AND seq IN (:seqs[]) AND state = 'live'
