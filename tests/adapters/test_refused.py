@@ -50,7 +50,7 @@ Failing = Callable[[str], BaseException | None]
 
 def http_error(status: int) -> openai.APIStatusError:
     """Return what a client of a provider raises for a status."""
-    response = httpx.Response(status, request=httpx.Request("POST", "http://provider.test/v1"), json={"error": {}})
+    response: Any = httpx.Response(status, request=httpx.Request("POST", "http://provider.test/v1"), json={"error": {}})
     return openai.APIStatusError(f"status {status}", response=response, body=None)
 
 
@@ -240,7 +240,7 @@ async def test_what_fails_for_a_while_is_kept_and_stands_once(
     kind: type[World], streamed: bool, tmp_path: Path
 ) -> None:
     """A status of 5xx or 429, a timeout and a lost connection say nothing about the words; asked again, they stand once."""
-    request = httpx.Request("POST", "http://provider.test/v1")
+    request: Any = httpx.Request("POST", "http://provider.test/v1")
     failures: list[Exception] = []
     async with Memory(tmp_path / "memolog.db") as memory:
         world = kind(memory, lambda _: failures.pop() if failures else None)

@@ -87,9 +87,9 @@ def test_turns_side_by_side_may_use_the_same_call_id() -> None:
         row(3, "user", "time?", turn="two"),
         row(4, "assistant", call("a"), turn="two"),
     ]
-    first, second = ("tool", result("a", "sunny"), "one"), ("tool", result("a", "noon"), "two")
+    first, second = (result("a", "sunny"), "one"), (result("a", "noon"), "two")
     for early, late in ((first, second), (second, first)):
-        rows = [*begun, row(5, early[0], early[1], turn=early[2]), row(6, late[0], late[1], turn=late[2])]
+        rows = [*begun, row(5, "tool", early[0], turn=early[1]), row(6, "tool", late[0], turn=late[1])]
         shown = mend(rows)
         assert outline(shown) == [
             "user: weather?",
