@@ -15,7 +15,6 @@ from memolog import (
     ToolMessage,
     UserMessage,
 )
-from memolog.domain.message import ToolCallPart, ToolMessage
 from memolog.domain.run import Usage
 from memolog.runtime.events import Activated, Decided, Event, GenerationMade
 from memolog.runtime.memory import Memory
