@@ -130,6 +130,27 @@ async def test_discard_leaves_no_trace(memory: Memory, clock: FakeClock) -> None
     assert status.cursor == status.last_seq == 8
 
 
+async def test_discard_can_keep_what_was_answered(memory: Memory) -> None:
+    """Of a turn whose last request was refused, what the model had answered stays; what came after goes."""
+    call = ToolCallPart(id="c1", name="look", arguments={})
+    async with memory.turn("t1", "alice") as turn:
+        await turn.prepare(UserMessage("look"))
+        await turn.record(AssistantMessage([call]))
+        await turn.prepare(ToolMessage("c1", "a picture that no provider takes"))
+        await turn.discard(keep_answered=True)
+    async with memory.turn("t1", "alice") as turn:
+        context = await turn.prepare(UserMessage("go on"))
+        assert [(message.role, message.synthetic) for message in context.messages] == [
+            ("user", False),
+            ("assistant", False),
+            ("tool", True),
+            ("user", False),
+        ]
+        await turn.discard(keep_answered=True)
+    async with memory.turn("t1", "alice") as turn:
+        assert "go on" not in (await turn.prepare(UserMessage("and now?"))).render()
+
+
 async def test_history_as_of_and_restore(memory: Memory, clock: FakeClock) -> None:
     """Old generations can be listed, read and brought back with all that was activated since."""
     await chat(memory, clock, 60)

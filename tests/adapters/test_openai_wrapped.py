@@ -214,7 +214,7 @@ async def test_an_answer_that_the_caller_gives() -> None:
 async def test_what_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A database that fails just then: the caller sees what the provider said; with `strict`, what the database said."""
 
-    async def fail(_: Turn, *, also: object = ()) -> None:
+    async def fail(_: Turn, **_options: object) -> None:
         raise StoreError("Locked.")
 
     monkeypatch.setattr(Turn, "discard", fail)

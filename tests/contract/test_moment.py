@@ -36,7 +36,9 @@ class Reader:
         """Say something and read in one call."""
         while not self.is_over:
             said = UserMessage(f"beside {self.read}")
-            saved, seen = await self.store.save_and_snapshot(RESOURCE, THREAD, [said], turn="beside", scope="thread")
+            saved, seen = await self.store.save_and_snapshot(
+                RESOURCE, THREAD, [said], turn="beside", owner="o", scope="thread"
+            )
             self.look_at(seen)
             shown = {message.seq for message in seen.tail}
             assert all(message.seq in shown or message.seq <= seen.cursor for message in saved.messages)

@@ -135,7 +135,7 @@ class Author:
 
         store.engine.commit_hook = lose
         try:
-            await store.save_and_snapshot(RESOURCE, THREAD, self.messages(), turn="turn-1", scope="thread")
+            await store.save_and_snapshot(RESOURCE, THREAD, self.messages(), turn="turn-1", owner="o", scope="thread")
         except StoreError:
             return
         finally:

@@ -95,6 +95,7 @@ OTHER: dict[str, tuple[Any, str]] = {
     "heartbeat": (5, "5s"),
     "task_lease": (600, "10m"),
     "task_tokens": (100, "100"),
+    "turn_timeout": (5, "5s"),
     "other_threads": (0, "0"),
     "other_messages": (5, "5"),
     "other_tokens": (0, "0"),

@@ -80,6 +80,41 @@ def test_result_comes_directly_after_its_call() -> None:
     assert outline(mend(rows)) == ["assistant: call-a", "tool: result-a", "user: meanwhile"]
 
 
+def test_turns_side_by_side_may_use_the_same_call_id() -> None:
+    """Each result stays with the call of its own turn, in whichever order they come."""
+    begun = [
+        row(1, "user", "weather?", turn="one"),
+        row(2, "assistant", call("a"), turn="one"),
+        row(3, "user", "time?", turn="two"),
+        row(4, "assistant", call("a"), turn="two"),
+    ]
+    first, second = (result("a", "sunny"), "one"), (result("a", "noon"), "two")
+    for early, late in ((first, second), (second, first)):
+        rows = [*begun, row(5, "tool", early[0], turn=early[1]), row(6, "tool", late[0], turn=late[1])]
+        shown = mend(rows)
+        assert outline(shown) == [
+            "user: weather?",
+            "assistant: call-a",
+            "tool: result-a",
+            "user: time?",
+            "assistant: call-a",
+            "tool: result-a",
+        ]
+        assert [part.content for one in shown for part in one.parts if isinstance(part, ToolResultPart)] == [
+            "sunny",
+            "noon",
+        ]
+        assert closed_cuts(rows) == (0, 1, 6)
+    half = mend([*begun, row(5, "tool", result("a", "sunny"), turn="one")])
+    assert [(one.role, one.synthetic) for one in half[1:]] == [
+        ("assistant", False),
+        ("tool", False),
+        ("user", False),
+        ("assistant", False),
+        ("tool", True),
+    ]
+
+
 def test_several_results_stay_together() -> None:
     """The calls of one message, answered over several messages and with others in between, are one stretch."""
     rows = [

@@ -13,12 +13,12 @@ from typing import Any, Final, Protocol, cast
 from urllib.parse import quote, unquote
 
 from memolog.adapters.exact import Answer, Json
-from memolog.adapters.news import after_last_answer, has_answer, is_known, said_again, unsaved, with_names
-from memolog.adapters.sending import encodable, is_refused, tells_refusal, weight
+from memolog.adapters.news import has_answer, news_of
+from memolog.adapters.sending import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.adapters.sse import Events
 from memolog.context import Context
-from memolog.domain.errors import InputError, MemologError, ThreadNotFound
-from memolog.domain.message import Message, NewMessage, TextPart
+from memolog.domain.errors import InputError
+from memolog.domain.message import NewMessage, TextPart
 from memolog.domain.run import Usage
 from memolog.runtime.memory import Memory
 
@@ -28,12 +28,6 @@ _log = logging.getLogger("memolog")
 
 _THREAD: Final = "x-memolog-thread"
 _RESOURCE: Final = "x-memolog-resource"
-# How far back an answer that the caller quotes is looked for.
-_PAGE: Final = 200
-_PAGES: Final = 5
-# Without one, all that counts is what came after the last answer.
-_END: Final = 50
-_LAST: Final = 2**62
 
 
 class Stream(Protocol):
@@ -211,7 +205,7 @@ class Exchange:
         if self._own is not None:
             await self._own.__aenter__()
         try:
-            new, again = await _news(self._bound.memory, self._resource, self._thread, given)
+            new, again = await news_of(self._bound.memory, self._resource, self._thread, given)
             self.said_again = tuple(row.seq for row in again)
             # What a request ends with in the model's own voice is the beginning of the answer: it is saved with that.
             count = len(new) - (_is_begun(new) if self._api.goes_on else 0)
@@ -271,20 +265,13 @@ class Exchange:
 
     async def fail(self, error: BaseException) -> None:
         """Leave the turn without an answer; what the provider refuses for good is taken back, if the turn is our own."""
-        if not self._is_over and is_refused(getattr(error, "status_code", None)):
+        if not self._is_over and is_refusal(error):
             await self._take_back()
         await self.leave(error)
 
     async def _take_back(self) -> None:
-        if self._own is None:
-            return
-        try:
-            await self._own.discard(also=self.said_again)
-        except MemologError:
-            # The provider's error is what the caller must see; that this failed is told as an event.
-            if self._bound.memory.config.strict:
-                raise
-            _log.exception("what the provider refused cannot be taken back")
+        if self._own is not None:
+            await take_back(self._own, self.said_again, strict=self._bound.memory.config.strict)
 
     async def leave(self, error: BaseException | None) -> None:
         """Leave the turn; what was said in it stays."""
@@ -316,41 +303,6 @@ class Exchange:
             if self._own is None or self._bound.memory.config.strict:
                 raise
             _log.exception("an answer cannot be remembered")
-
-
-async def _news(
-    memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
-) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
-    """Return what of a list the thread does not have yet, and what it has and the list says again.
-
-    Without a database to ask, what follows the last answer is new.
-    """
-    try:
-        stored = await _stored(memory, resource, thread, given)
-        return with_names(unsaved(given, stored), (*stored, *given)), said_again(given, stored)
-    except MemologError as error:
-        if memory.config.strict or isinstance(error, InputError):
-            raise
-        _log.warning("what is new cannot be told from what is stored: %s", error)
-        return with_names(after_last_answer(given), given), ()
-
-
-async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:
-    """Return the end of what is stored, as far back as the caller's list may go."""
-    kit = await memory.open()
-    rows: list[Message] = []
-    before: int | None = _LAST
-    limit = _PAGE if has_answer(given) else _END
-    for _ in range(_PAGES):
-        try:
-            page = await kit.store.messages.page(resource, thread, before=before, limit=limit)
-        except ThreadNotFound:
-            break
-        rows = [*(row for row in page.items if row.state == "live"), *rows]
-        before = int(page.next) if page.next else None
-        if before is None or is_known(given, rows) or not has_answer(given):
-            break
-    return rows
 
 
 def _is_begun(messages: Sequence[NewMessage]) -> bool:

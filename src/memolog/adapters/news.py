@@ -1,6 +1,6 @@
 """What is new in a list of messages that a caller hands in, when the store has some of them already.
 
-Knows what makes two messages the same for this purpose, and one rule. Knows no library and no store: both lists are given.
+Knows what makes two messages the same for this purpose, and one rule. Knows no library.
 
 The rule. A caller may hand in the whole conversation, its end, or only what is new:
 
@@ -12,20 +12,75 @@ The rule. A caller may hand in the whole conversation, its end, or only what is 
 Answers are recognised by their calls and words; what a model thought, and how a library spells a message, plays no part.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final, TypeAlias, TypeVar
 
 from memolog.adapters.exact import Said, json_text
-from memolog.domain.message import FilePart, NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.errors import InputError, MemologError, ThreadNotFound
+from memolog.domain.message import (
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from memolog.runtime.memory import Memory
 
-__all__ = ["after_last_answer", "has_answer", "is_known", "said_again", "unsaved", "with_names"]
+__all__ = ["after_last_answer", "has_answer", "is_known", "news_of", "said_again", "unsaved", "with_names"]
 
+_log = logging.getLogger("memolog")
+
+# How far back an answer that the caller quotes is looked for.
+_PAGE: Final = 200
+_PAGES: Final = 5
+# Without one, all that counts is what came after the last answer.
+_END: Final = 50
+_LAST: Final = 2**62
 
 Mark: TypeAlias = tuple[str, ...]
 _NOTHING: Final[tuple[Mark, ...]] = ()
 S = TypeVar("S", bound=Said)
+
+
+async def news_of(
+    memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
+) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
+    """Return what of a list the thread does not have yet, and what it has and the list says again.
+
+    Without a database to ask, what follows the last answer is new.
+    """
+    try:
+        stored = await _stored(memory, resource, thread, given)
+        return with_names(unsaved(given, stored), (*stored, *given)), said_again(given, stored)
+    except MemologError as error:
+        if memory.config.strict or isinstance(error, InputError):
+            raise
+        _log.warning("what is new cannot be told from what is stored: %s", error)
+        return with_names(after_last_answer(given), given), ()
+
+
+async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:
+    """Return the end of what is stored, as far back as the caller's list may go."""
+    kit = await memory.open()
+    rows: list[Message] = []
+    before: int | None = _LAST
+    limit = _PAGE if has_answer(given) else _END
+    for _ in range(_PAGES):
+        try:
+            page = await kit.store.messages.page(resource, thread, before=before, limit=limit)
+        except ThreadNotFound:
+            break
+        rows = [*(row for row in page.items if row.state == "live"), *rows]
+        before = int(page.next) if page.next else None
+        if before is None or is_known(given, rows) or not has_answer(given):
+            break
+    return rows
 
 
 def unsaved(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[NewMessage, ...]:

@@ -1,20 +1,27 @@
 """What a provider can be sent at all, and what it will never take.
 
-Knows UTF-8, the statuses of HTTP, the words for the same in a stream that began well, and what a request weighs beside what is
-said. Knows no client and no memory.
+Knows UTF-8, the statuses of HTTP, where errors of clients and libraries carry them, the words for the same in a stream that
+began well, and what a request weighs beside what is said.
 """
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from memolog.adapters.exact import Json
+from memolog.domain.errors import MemologError
+from memolog.runtime.turn import Turn
 from memolog.tokens import TokenCounter, count_tool_schemas
 from memolog.transfer.values import as_data, as_list
 
-__all__ = ["encodable", "is_refused", "tells_refusal", "weight"]
+__all__ = ["encodable", "is_refusal", "is_refused", "take_back", "tells_refusal", "weight"]
+
+_log = logging.getLogger("memolog")
 
 _REFUSED: Final = frozenset({400, 413, 415, 422})
+_LEAST_STATUS: Final = 100
+_MOST_STATUS: Final = 600
 # What a message costs beside its words.
 _PER_TEXT: Final = 4
 _REFUSALS: Final = ("invalid_", "request_too_large", "image_", "unsupported_image", "empty_image")
@@ -26,6 +33,56 @@ def is_refused(status: object) -> bool:
     That stays out of the conversation: with it, every request after this one would be refused too.
     """
     return status in _REFUSED
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Tell whether an error of a model request says that a provider will never take what it was sent.
+
+    The status may stand in the error itself or in one that it was raised from. Of several models that were tried, all must
+    have refused.
+    """
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, BaseExceptionGroup):
+            several = cast("BaseExceptionGroup[BaseException]", error).exceptions
+            return all(map(is_refusal, several))
+        if (status := _status(error)) is not None:
+            return is_refused(status)
+        inner = error.__cause__ or next((one for one in error.args if isinstance(one, BaseException)), None)
+        error = inner or error.__context__ or error
+    return False
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the status of HTTP that an error carries, under the names that clients give it."""
+    response: object = getattr(error, "response", None)
+    told: object = getattr(response, "status_code", None)
+    if isinstance(response, Mapping):
+        told = as_data(as_data(cast("Mapping[str, Any]", response)).get("ResponseMetadata")).get("HTTPStatusCode")
+    for status in (
+        getattr(error, "status_code", None),
+        getattr(error, "status", None),
+        told,
+        getattr(error, "code", None),
+    ):
+        if isinstance(status, int) and not isinstance(status, bool) and _LEAST_STATUS <= status < _MOST_STATUS:
+            return status
+    return None
+
+
+async def take_back(turn: Turn, also: Sequence[int] = (), *, strict: bool) -> None:
+    """Withdraw what a provider refused, `also` what was said before and asked again with it, and end the turn.
+
+    What an answer of the turn has followed stays. The provider's error is what the caller must see: that this failed is told
+    as an event.
+    """
+    try:
+        await turn.discard(also=also, keep_answered=True)
+    except MemologError:
+        if strict:
+            raise
+        _log.exception("what the provider refused cannot be taken back")
 
 
 def tells_refusal(event: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from memolog.context.edge import OTHERS, edge_blocks
 from memolog.context.escape import element, escape, one_line
-from memolog.context.pairs import is_compacted, is_question
+from memolog.context.pairs import is_compacted
 from memolog.context.shortening import LEAST_SHOWN, shortened
 from memolog.context.trim import ShownTail, show, without_older, without_steps
 from memolog.context.value import Block, Context, ContextMessage, Counts
@@ -17,6 +17,7 @@ from memolog.context.view import GroupView, View
 from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, PASSED_ALONG, USAGE, USAGE_DONE, USAGE_RESOURCE
 from memolog.domain.message import Message, NewMessage, TextPart
 from memolog.domain.once import grown
+from memolog.domain.pairs import is_question
 from memolog.tokens import count_message, share
 from memolog.tokens.estimate import guarded
 

@@ -10,10 +10,10 @@ from typing import Final
 from memolog.context.dates import age, day_name, local, relative_days, shifted
 from memolog.context.escape import element, escape, one_line
 from memolog.context.others import render_others
-from memolog.context.pairs import is_question
 from memolog.context.value import Block
 from memolog.context.view import View
 from memolog.context.wording import PASSED, PASSED_DONE, RECALLED, WORKING_MEMORY_CHANGED, WORKING_MEMORY_EMPTIED
+from memolog.domain.pairs import is_question
 from memolog.domain.zones import zone_of
 from memolog.tokens.estimate import guarded
 

@@ -26,8 +26,9 @@ from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, RE
 from memolog.domain.codec import JsonValue, dumps
 from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.once import grown
+from memolog.domain.pairs import OpenCalls, is_question
 
-__all__ = ["closed_cuts", "content_text", "is_compacted", "is_question", "mark_between", "mend"]
+__all__ = ["closed_cuts", "content_text", "is_compacted", "mark_between", "mend"]
 
 _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
@@ -69,12 +70,6 @@ def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
 def is_compacted(message: Message) -> bool:
     """Return whether a context shows a summary instead of the parts."""
     return message.level > 0 and message.injection is not None
-
-
-def is_question(message: Message) -> bool:
-    """Return whether a user says something here, beside or without results of tools."""
-    said = any(not isinstance(part, ToolResultPart) for part in message.parts)
-    return message.role == "user" and _is_live(message) and said
 
 
 # ---------------------------------------------------------------- rows to pieces
@@ -258,26 +253,6 @@ def _is_results(piece: ContextMessage) -> bool:
 # ---------------------------------------------------------------- calls and results
 
 
-@dataclass(slots=True)
-class _Open:
-    """A call that waits for its result, and whether users have gone on meanwhile."""
-
-    index: int
-    turn: str | None
-    is_closed: bool = False
-    is_only_for_its_turn: bool = False
-
-    def asked(self, turn: str | None) -> None:
-        """Note that a user asked something in a turn: the call's own turn goes on beside another one, others do not."""
-        if turn is None or self.turn is None or turn == self.turn:
-            self.is_closed = True
-        self.is_only_for_its_turn = True
-
-    def takes(self, turn: str | None) -> bool:
-        """Tell whether a result of that turn is in time."""
-        return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
-
-
 class _Matched(NamedTuple):
     """Which item's call a result answers, by the result's item and place, and which results came too late."""
 
@@ -308,31 +283,22 @@ def _mended(
 
 
 def _match(items: Sequence[_Item]) -> _Matched:
-    """Return which calls the results answer.
-
-    What is in neither answers nothing. Some providers use the same ids again: a result belongs to the latest call of its id,
-    and to one call only.
-    """
+    """Return which calls the results answer; what is in neither answers nothing."""
     owners: dict[tuple[int, int], int] = {}
     late: set[tuple[int, int]] = set()
     closed = 0
-    waiting: dict[str, list[_Open]] = {}
+    waiting = OpenCalls()
     for index, item in enumerate(items):
         for place, part in enumerate(item.parts if item.has_tools else ()):
             if isinstance(part, ToolCallPart):
-                beside = [call for call in waiting.get(part.id, ()) if call.index == index]
-                waiting[part.id] = [*beside, _Open(index, item.turn)]
-            elif isinstance(part, ToolResultPart) and waiting.get(part.call_id):
-                call = waiting[part.call_id].pop()
-                if not waiting[part.call_id]:
-                    del waiting[part.call_id]
-                if call.takes(item.turn):
-                    owners[index, place] = call.index
+                waiting.add(part.id, (index, place), item.turn)
+            elif isinstance(part, ToolResultPart) and (answered := waiting.answer(part.call_id, item.turn)):
+                if answered.is_in_time:
+                    owners[index, place] = answered.call[0]
                 else:
                     late.add((index, place))
-        if item.asks and waiting:
-            for call in (call for calls in waiting.values() for call in calls):
-                call.asked(item.turn)
+        if item.asks:
+            waiting.ask(item.turn)
         if item.ends and not waiting:
             closed = index + 1
     return _Matched(owners, late, closed)

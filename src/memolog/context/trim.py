@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from memolog.context.pairs import closed_cuts, is_compacted, is_question, mark_between, mend
+from memolog.context.pairs import closed_cuts, is_compacted, mark_between, mend
 from memolog.context.value import ContextMessage
 from memolog.context.wording import LEFT_OUT
 from memolog.domain.message import Message, TextPart
+from memolog.domain.pairs import is_question
 from memolog.tokens import TokenCounter, count_parts
 
 __all__ = ["ShownTail", "show", "without_older", "without_steps"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from memolog.decide.state import State, Tail, Weight
 from memolog.domain.observation import Span
+from memolog.domain.pairs import OpenCalls
 
 __all__ = ["Stretch", "closed_ends", "free_stretch", "longest_span"]
 
@@ -32,18 +33,41 @@ class Stretch:
 def closed_ends(weights: Sequence[Weight]) -> list[int]:
     """Return the positions after which a cut separates no tool call from its result.
 
-    A call that was not answered before the next user message never will be in time: it no longer holds a cut back.
+    A call that was not answered before the next user message no longer holds a cut back, but for one whose own turn has
+    answered it beside that of the user: the two stay together.
     """
+    reach = _reach(weights)
     ends: list[int] = []
-    waiting: set[str] = set()
-    for position, weight in enumerate(weights):
-        if weight.role == "user" and not weight.closes and not weight.is_gone:
-            waiting.clear()
-        waiting.difference_update(weight.closes)
-        waiting.update(weight.opens)
-        if not waiting:
+    held = -1
+    for position in range(len(weights)):
+        held = max(held, reach[position])
+        if held <= position:
             ends.append(position)
     return ends
+
+
+def _reach(weights: Sequence[Weight]) -> list[int]:
+    """Return up to which position each message must stay with those after it."""
+    reach = list(range(len(weights)))
+    waiting = OpenCalls()
+    for position, weight in enumerate(weights):
+        if weight.role == "user" and not weight.closes and not weight.is_gone:
+            for opened, _ in waiting.unasked():
+                reach[opened] = max(reach[opened], position)
+            waiting.ask(weight.turn)
+        # A message that has a call and its result is whole by itself.
+        within = set(weight.opens)
+        for call in weight.closes:
+            if (answered := waiting.answer(call, weight.turn)) is None:
+                within.discard(call)
+            elif answered.is_in_time:
+                reach[answered.call[0]] = max(reach[answered.call[0]], position)
+        for number, call in enumerate(weight.opens):
+            if call in within:
+                waiting.add(call, (position, number), weight.turn)
+    for opened, _ in waiting.unasked():
+        reach[opened] = len(weights)
+    return reach
 
 
 def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:

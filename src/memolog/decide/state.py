@@ -25,6 +25,8 @@ class Weight:
     at: datetime
     opens: tuple[str, ...] = ()
     closes: tuple[str, ...] = ()
+    turn: str | None = None
+    """The turn that saved it: a result answers the call of its own turn."""
     is_gone: bool = False
     """True for a tombstone: it keeps its place, and is as if it had not been said."""
 

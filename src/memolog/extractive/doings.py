@@ -12,6 +12,7 @@ from typing import Final, cast
 from memolog.domain.codec import JsonValue, dumps
 from memolog.domain.message import Message, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
+from memolog.domain.pairs import part_at, results_of_calls
 from memolog.extractive.calls import Target, is_edit, is_read, target_of
 from memolog.extractive.outcomes import Outcome, outcome_of
 from memolog.prompt.escape import clean, one_line
@@ -81,18 +82,19 @@ def _joined(last: Doing, doing: Doing) -> Doing:
 
 
 def _doings(messages: Sequence[Message]) -> Iterator[Doing]:
-    results: dict[str, tuple[int, ToolResultPart, bool]] = {}
-    called: set[str] = set()
+    results = results_of_calls(messages)
+    called = {part.id for message in messages for part in message.parts if isinstance(part, ToolCallPart)}
     for number, message in enumerate(messages, 1):
-        for part in message.parts:
-            if isinstance(part, ToolResultPart):
-                results.setdefault(part.call_id, (number, part, message.own))
-            elif isinstance(part, ToolCallPart):
-                called.add(part.id)
-    for number, message in enumerate(messages, 1):
-        for part in message.parts:
+        for place, part in enumerate(message.parts):
             if isinstance(part, ToolCallPart):
-                yield _call(number, part, results.get(part.id), own=message.own)
+                found = results.get((number - 1, place))
+                result = part_at(messages, found) if found else None
+                answer = (
+                    (found[0] + 1, result, messages[found[0]].own)
+                    if found and isinstance(result, ToolResultPart)
+                    else None
+                )
+                yield _call(number, part, answer, own=message.own)
             elif isinstance(part, ToolResultPart) and part.call_id not in called and not message.own:
                 yield _answered(number, (number,), part.name or "tool", Target(""), part)
             elif isinstance(part, TextPart) and message.role == "tool" and not message.own and part.text.strip():

@@ -5,7 +5,7 @@ Knows every kind of part. Knows nothing of numbers, days or whole transcripts.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -20,6 +20,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
+from memolog.domain.pairs import part_at, results_of_calls
 from memolog.prompt.escape import clean, escape, one_line, quoted
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import ends_of, shorten
@@ -79,10 +80,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """The tool calls of some messages: by id, and which of them were answered."""
+    """The tool calls of some messages, and which of them were answered."""
 
+    of_results: Mapping[int, ToolCallPart]
+    """The call of each result, by the identity of the result's part: ids of calls may come again."""
     by_id: Mapping[str, ToolCallPart]
-    answered: frozenset[str]
+    answered: frozenset[int]
+
+    def call_of(self, result: ToolResultPart) -> ToolCallPart | None:
+        """Return the call that a result answers, or seems to answer once more."""
+        return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
 
 
 # Encoded files and encrypted blobs, whatever they are wrapped in: no run of letters in a text is that long.
@@ -96,16 +103,17 @@ _MANY: Final = 5_000
 _OTHER_TOKENS: Final = 500
 
 
-def calls_of(messages: Iterable[Message]) -> Calls:
+def calls_of(messages: Sequence[Message]) -> Calls:
     """Return the calls in these messages."""
-    by_id: dict[str, ToolCallPart] = {}
-    answered: set[str] = set()
-    for part in (part for message in messages for part in message.parts):
-        if isinstance(part, ToolCallPart):
-            by_id.setdefault(part.id, part)
-        elif isinstance(part, ToolResultPart):
-            answered.add(part.call_id)
-    return Calls(by_id=by_id, answered=frozenset(answered))
+    pairs = [
+        (part_at(messages, call), part_at(messages, result)) for call, result in results_of_calls(messages).items()
+    ]
+    parts = [part for message in messages for part in message.parts]
+    return Calls(
+        by_id={part.id: part for part in parts if isinstance(part, ToolCallPart)},
+        of_results={id(result): call for call, result in pairs if isinstance(call, ToolCallPart)},
+        answered=frozenset(id(call) for call, _ in pairs),
+    )
 
 
 def pieces_of(message: Message, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
@@ -135,13 +143,13 @@ def _pieces(part: Part, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
 
 
 def _call(part: ToolCallPart, calls: Calls, pen: Pen) -> Piece:
-    state = "" if part.id in calls.answered else ' state="no result"'
+    state = "" if id(part) in calls.answered else ' state="no result"'
     body = pen.body(_json_text(part.arguments), pen.limits.tool_tokens)
     return Piece(open=f"<call{state}>{pen.word(part.name)} ", body=body, close="</call>")
 
 
 def _result(part: ToolResultPart, calls: Calls, pen: Pen) -> Piece:
-    call = calls.by_id.get(part.call_id)
+    call = calls.call_of(part)
     name = part.name or (call.name if call else "")
     state = ' state="error"' if part.is_error else ""
     body = pen.body(_json_text(part.content), pen.limits.tool_tokens)
@@ -187,7 +195,7 @@ _OWN: Final = "used the memory; the answer is not shown"
 
 def _own(part: Part, calls: Calls, pen: Pen) -> Piece:
     """Return one line: what the memory answered is in the log already."""
-    call = calls.by_id.get(part.call_id) if isinstance(part, ToolResultPart) else part
+    call = calls.call_of(part) if isinstance(part, ToolResultPart) else part
     if not isinstance(call, ToolCallPart):
         return Piece(body=_OWN)
     arguments = _arguments(call.arguments)

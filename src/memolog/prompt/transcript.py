@@ -10,8 +10,9 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from memolog.domain.calendar_names import ENGLISH_WEEKDAYS
-from memolog.domain.message import Message, Role, pairs_of
+from memolog.domain.message import Message, Role
 from memolog.domain.observation import Observation
+from memolog.domain.pairs import results_of_calls
 from memolog.domain.zones import zone_of
 from memolog.prompt.pieces import Calls, Limits, Pen, Piece, calls_of, pieces_of
 from memolog.prompt.redact import REDACTION, Redactor
@@ -157,15 +158,15 @@ def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[i
 def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
     """Yield the shortest runs of messages after which no tool call waits for its result."""
     unit: list[Message] = []
-    results = {result for message in messages for result in pairs_of(message.parts)[1]}
-    waiting: set[str] = set()
-    for message in messages:
-        opened, answered = pairs_of(message.parts)
+    # A call that is answered nowhere holds nothing back.
+    reach: dict[int, int] = {}
+    for (call, _), (result, _) in results_of_calls(messages).items():
+        reach[call] = max(reach.get(call, 0), result)
+    held = -1
+    for number, message in enumerate(messages):
         unit.append(message)
-        # A call that is answered nowhere holds nothing back.
-        waiting |= set(opened) & results
-        waiting -= set(answered)
-        if not waiting:
+        held = max(held, reach.get(number, number))
+        if held <= number:
             yield unit
             unit = []
     if unit:

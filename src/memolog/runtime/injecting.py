@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from memolog.config import Config
 from memolog.context import is_compacted
-from memolog.context.pairs import is_question
 from memolog.context.passages import Passage, Place, said
 from memolog.domain.codec import JsonObject
 from memolog.domain.message import Message
 from memolog.domain.observation import Span
+from memolog.domain.pairs import is_question
 from memolog.runtime.searching import Wanted, search_memory
 from memolog.search.snippets import Marker
 from memolog.store import Store

@@ -187,7 +187,14 @@ class Rescue:
         now = self._clock.now()
         try:
             gone = await self._store.withdrawals.withdraw(
-                held.resource, held.thread, held.turn, after=0, also=held.also, now=now, render=self._core.rerender
+                held.resource,
+                held.thread,
+                held.turn,
+                after=0,
+                also=held.also,
+                keep_answered=held.keeps_answered,
+                now=now,
+                render=self._core.rerender,
             )
         except ThreadNotFound:
             # Nothing was saved yet, or the thread was deleted with all that was: there is nothing to take back.

@@ -85,12 +85,12 @@ class SyncTurn:
         """
         self._portal.call(self._turn.record(*messages, model=model, usage=usage, beside=beside))
 
-    def discard(self, *, also: Sequence[int] = ()) -> None:
+    def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
         """Withdraw what this turn saved, as if it had not been said, and end the turn.
 
         `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them.
         """
-        self._portal.call(self._turn.discard(also=also))
+        self._portal.call(self._turn.discard(also=also, keep_answered=keep_answered))
 
     def __enter__(self) -> Self:
         self._portal.call(self._turn.__aenter__())

@@ -14,8 +14,9 @@ from typing import Final
 from memolog.config import Config
 from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost, ThreadNotFound
-from memolog.domain.message import Message, ToolCallPart, pairs_of, parts_to_json
+from memolog.domain.message import Message, Part, ToolResultPart, parts_to_json
 from memolog.domain.observation import Observation, Span
+from memolog.domain.pairs import part_at, results_of_calls
 from memolog.domain.thread import Hints
 from memolog.domain.zones import zone_of
 from memolog.extractive import TRACE
@@ -187,21 +188,22 @@ class Thinking:
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
         """Return the calls of an earlier span that this one answers late: a result says little without its question."""
-        pairs = [pairs_of(message.parts) for message in messages]
-        missing = {result for _, results in pairs for result in results} - {
-            call for calls, _ in pairs for call in calls
+        answered = set(results_of_calls(messages).values())
+        missing = {
+            (number, place)
+            for number, message in enumerate(messages)
+            for place, part in enumerate(message.parts)
+            if isinstance(part, ToolResultPart) and (number, place) not in answered
         }
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
-        found: list[Message] = []
-        for row in reversed(await self._store.messages.span(resource, thread, before)):
-            calls = tuple(part for part in row.parts if isinstance(part, ToolCallPart) and part.id in missing)
-            if calls and row.state == "live":
-                found.append(replace(row, parts=calls))
-                # Some providers use the same ids again: the latest call of an id is the one that is answered.
-                missing -= {call.id for call in calls}
-        return tuple(reversed(found))
+        rows = [row for row in await self._store.messages.span(resource, thread, before) if row.state == "live"]
+        found: dict[int, list[Part]] = {}
+        for call, (number, place) in results_of_calls([*rows, *messages]).items():
+            if (number - len(rows), place) in missing and call[0] < len(rows):
+                found.setdefault(call[0], []).append(part_at(rows, call))
+        return tuple(replace(rows[number], parts=tuple(parts)) for number, parts in sorted(found.items()))
 
     async def _observe(self, tasks: Sequence[_Task], config: Config, mind: Mind, ask: Asking) -> list[Thought]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:

@@ -197,22 +197,23 @@ class Turn:
                 except Exception as error:  # noqa: BLE001 - memory never breaks the agent
                     await self._degrade("recording the answer", error)
 
-    async def discard(self, *, also: Sequence[int] = ()) -> None:
+    async def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
         """Withdraw what this turn saved, as if it had not been said, and end the turn.
 
-        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them. Where it fails it
+        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them. `keep_answered` keeps
+        the turn up to its last recorded answer: for what a provider refused, which is what came after. Where it fails it
         raises and can be repeated; if it is not, it is done before anything else of the thread is saved.
         """
         self._check_open(may_be_withdrawn=True)
         held = self._said.held
-        held.messages.clear()
+        held.give_up(keep_answered=keep_answered)
         if self._config.read_only or self._away is not None:
             # Nothing of it was saved.
             self._is_over = held.is_over = True
             self._close_turn()
             self._unsaved.hold(held)
             return
-        held.is_withdrawn, held.also = True, (*held.also, *also)
+        held.is_withdrawn, held.keeps_answered, held.also = True, keep_answered, (*held.also, *also)
         self._unsaved.hold(held)
         try:
             await in_time(self._kit.rescue.withdraw(held), self._config.turn_timeout)

@@ -38,6 +38,8 @@ class Held:
     """What the model was shown while the database was away, and is not recorded yet."""
     is_withdrawn: bool = False
     """The turn was taken back, and the database does not know it yet."""
+    keeps_answered: bool = False
+    """Only what no answer of the turn has followed is taken back."""
     also: tuple[int, ...] = ()
     """The numbers of messages of earlier turns that are taken back with it."""
     is_over: bool = False
@@ -55,6 +57,11 @@ class Held:
         known = {id(message) for message in self.messages}
         self.messages += [message for message in messages if id(message) not in known]
         self.ids.update(message.id for message in messages if message.id is not None)
+
+    def give_up(self, *, keep_answered: bool) -> None:
+        """Let go of what is taken back before it was saved; what an answer followed may stay."""
+        answers = [place for place, message in enumerate(self.messages) if message.role == "assistant"]
+        del self.messages[answers[-1] + 1 if keep_answered and answers else 0 :]
 
     def drop(self, messages: Sequence[NewMessage]) -> None:
         """Let go of messages: they are saved, or were never said. What was said meanwhile stays."""

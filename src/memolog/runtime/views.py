@@ -196,6 +196,7 @@ def _weight(message: Message) -> Weight:
         at=message.created_at,
         opens=calls,
         closes=results,
+        turn=message.turn,
     )
 
 
@@ -220,6 +221,7 @@ def _other_tails(rows: Iterable[OtherRow], factor: float) -> Iterable[Tail]:
                 at=row.at,
                 opens=row.calls if row.state == "live" else (),
                 closes=row.results if row.state == "live" else (),
+                turn=row.turn,
                 is_gone=row.state != "live",
             )
             for row in found

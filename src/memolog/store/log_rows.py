@@ -142,6 +142,7 @@ class OtherRow:
     state: str
     calls: tuple[str, ...]
     results: tuple[str, ...]
+    turn: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,4 +283,5 @@ def other_row(row: Row) -> OtherRow:
         state=row[7],
         calls=tuple(calls),
         results=tuple(results),
+        turn=row[10],
     )

@@ -59,8 +59,12 @@ class Withdrawals:
         now: datetime,
         render: Render,
         also: Sequence[int] = (),
+        keep_answered: bool = False,
     ) -> Withdrawn:
-        """Withdraw what a turn saved after a sequence number, and `also` others, unless an answer follows them."""
+        """Withdraw what a turn saved after a sequence number, and `also` others, unless an answer follows them.
+
+        With `keep_answered` also the turn's own answers stay, and what came before the last of them.
+        """
         check_id("resource", resource)
         check_id("thread", thread)
         check_id("turn", turn)
@@ -72,7 +76,8 @@ class Withdrawals:
                 raise ThreadNotFound(thread)
             thread_pk = rows[0][0]
             yield from taking_logs(thread_pk)
-            rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=after)
+            answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0][0] if keep_answered else 0
+            rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=max(after, answered))
             yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
             more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
             gone = sorted(row[0] for row in (*rows, *more))

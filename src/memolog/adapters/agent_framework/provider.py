@@ -5,7 +5,8 @@ adds. So a loop of tools is saved step by step, and every request sees a fresh c
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -28,6 +29,7 @@ from agent_framework import (
 from memolog.adapters.agent_framework.messages import to_agent_framework
 from memolog.adapters.agent_framework.running import Run
 from memolog.adapters.checking import check_memory
+from memolog.adapters.sending import is_refusal
 from memolog.context import Context
 from memolog.domain.codec import dumps
 from memolog.domain.errors import InputError
@@ -170,16 +172,30 @@ class _EachRequest(ChatMiddleware):
             await call_next()
             if isinstance(context.result, ChatResponse):
                 await run.record(context.result)
-        except BaseException:
-            await run.leave()
+        except BaseException as error:
+            await _failed(run, error)
             raise
         if isinstance(context.result, ResponseStream):
             _listen(context.result, run)
 
 
+async def _failed(run: Run, error: BaseException | None) -> None:
+    """Keep what was said when a model fails or a run is cancelled; what a provider refuses is taken back."""
+    await (run.take_back() if error is not None and is_refusal(error) else run.leave())
+
+
 def _listen(stream: Stream, run: Run) -> None:
     """Save what a stream adds up to when it ends; one that breaks off or is closed half-way is saved as far as it came."""
     heard: list[ChatResponseUpdate] = []
+    failed: list[BaseException] = []
+
+    @contextmanager
+    def watch() -> Generator[None]:
+        try:
+            yield
+        except Exception as error:
+            failed.append(error)
+            raise
 
     def hear(update: ChatResponseUpdate) -> ChatResponseUpdate:
         heard.append(update)
@@ -189,8 +205,9 @@ def _listen(stream: Stream, run: Run) -> None:
         if heard:
             await run.record(ChatResponse.from_updates(heard))
         else:
-            await run.leave()
+            await _failed(run, failed[-1] if failed else None)
 
+    stream.with_pull_context_manager(watch)
     stream.with_transform_hook(hear)
     stream.with_cleanup_hook(ended)
 

@@ -10,6 +10,8 @@ from agent_framework import AgentResponse, ChatResponse, Message
 
 from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, usage_of
 from memolog.adapters.holes import value_at
+from memolog.adapters.news import news_of
+from memolog.adapters.sending import take_back
 from memolog.context import Context
 from memolog.domain.errors import MemologError, ThreadNotFound
 from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
@@ -39,6 +41,8 @@ class Run:
         # What the model has answered is in order as long as it does not wait for results that it is never shown.
         self._is_calling = True
         self._model: str | None = None
+        # The numbers of what an earlier run said, that nobody has answered, and that this one says again.
+        self._again: tuple[int, ...] = ()
 
     @property
     def is_begun(self) -> bool:
@@ -82,6 +86,12 @@ class Run:
         self._turn, self._id = None, ""
         await turn.discard()
         self._said.clear()
+
+    async def take_back(self) -> None:
+        """Withdraw what the provider refused: what it has not answered of this run, and what this run asked again."""
+        turn = await self._open()
+        self._turn, self._id = None, ""
+        await take_back(turn, self._again, strict=self._memory.config.strict)
 
     async def finish(self, response: AgentResponse | None, *, replaces: bool) -> None:
         """End the turn with what was said last; an answer in place of the model's is a guard's."""
@@ -155,7 +165,12 @@ class Run:
         else:
             answers = [n for n, message in enumerate(said) if message.role == "assistant"]
             said = said[answers[-1] + 1 :] if answers else said
-        return [made for message in said if (made := said_in(message)) is not None]
+        new = [made for message in said if (made := said_in(message)) is not None]
+        if self._memory.config.read_only:
+            return new
+        fresh, again = await news_of(self._memory, self.resource, self.thread, new)
+        self._again = tuple(row.seq for row in again)
+        return list(fresh)
 
     def _later(self, said: Iterable[Message]) -> list[NewMessage]:
         """Return what is new at a later request: results, and what somebody put in between."""

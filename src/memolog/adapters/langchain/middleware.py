@@ -29,6 +29,7 @@ from memolog.adapters.langchain.driving import Driver
 from memolog.adapters.langchain.messages import to_langchain
 from memolog.adapters.langchain.running import Run
 from memolog.adapters.langchain.tools import tools_for
+from memolog.adapters.sending import is_refusal
 from memolog.context import Context
 from memolog.domain.errors import InputError
 from memolog.runtime.memory import Memory
@@ -154,8 +155,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return await run.prepare(lasting, ephemeral=ephemeral, model=_model_name(request))
 
     async def _failed(self, run: Run, request: Request, error: BaseException) -> None:
-        """Keep what was said when a model fails or a run is cancelled; a guard that raises has stopped the turn."""
-        await (run.stop(request.state["messages"]) if isinstance(error, self._guards) else run.leave())
+        """Keep what was said when a model fails or a run is cancelled.
+
+        A guard that raises has stopped the turn, and what a provider refuses is taken back.
+        """
+        if isinstance(error, self._guards):
+            await run.stop(request.state["messages"])
+        elif is_refusal(error):
+            await run.take_back(request.state["messages"])
+        else:
+            await run.leave()
 
     def _asked(self, request: Request, context: Context) -> Request:
         """Return the request with the caller's instructions, the prefix, the messages of the context and the edge."""

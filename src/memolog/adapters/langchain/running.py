@@ -10,9 +10,11 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 
 from memolog.adapters.langchain.messages import from_langchain, usage_of
+from memolog.adapters.news import news_of
+from memolog.adapters.sending import take_back
 from memolog.context import Context
 from memolog.domain.errors import MemologError
-from memolog.domain.message import MessageState, NewMessage, Part, Role, TextPart
+from memolog.domain.message import Message, MessageState, NewMessage, Part, Role, TextPart
 from memolog.runtime.memory import Memory
 from memolog.runtime.turn import Turn
 
@@ -41,6 +43,8 @@ class Run:
         self.is_asked = False
         """Whether the model is to be asked, and nothing has come of it yet: a guard may stop it there."""
         self._model: str | None = None
+        self._again: tuple[int, ...] = ()
+        """The numbers of what an earlier run said, that nobody has answered, and that this one says again."""
 
     # ------------------------------------------------------------ steps
 
@@ -48,7 +52,10 @@ class Run:
         self, messages: Sequence[BaseMessage], *, ephemeral: Sequence[BaseMessage] = (), model: str | None
     ) -> Context:
         """Save what is new in the state, and return what the model should see."""
+        is_first = self._seen is None
         new = await self._new(messages, answered=False)
+        if is_first:
+            new = await self._said_first(messages, new)
         turn = await self._open(new)
         self._model = model
         self._keep(new)
@@ -78,8 +85,20 @@ class Run:
             await turn.discard()
         self.id, self._saved = "", {}
 
+    async def take_back(self, messages: Sequence[BaseMessage]) -> None:
+        """Withdraw what the provider refused: what it has not answered of this run, and what this run asked again."""
+        await self._keep_places(messages)
+        turn = await self._open(())
+        self._turn = None
+        await take_back(turn, self._again, strict=self._memory.config.strict)
+
     async def stop(self, messages: Sequence[BaseMessage]) -> None:
         """Withdraw all that this run saved; what else of it the state holds is never taken up, in no later run either."""
+        await self._keep_places(messages)
+        await self.discard()
+
+    async def _keep_places(self, messages: Sequence[BaseMessage]) -> None:
+        """Save the places of what the state holds and the store does not, to be withdrawn with the rest."""
         said = [one for one in messages if _is_said(one)]
         rest = [one for one in await self._unstored(said[_question(said) :]) if one.id]
         if rest:
@@ -89,7 +108,6 @@ class Run:
             ]
             self._keep(places)
             await (await self._open(places)).record(*places)
-        await self.discard()
 
     async def finish(self, messages: Sequence[BaseMessage]) -> None:
         """End the turn as the state has it at the end; what a guard has rewritten replaces what was saved."""
@@ -140,6 +158,28 @@ class Run:
             place = 0 if not answers else answers[-1] + (0 if answered else 1)
         return [from_langchain(one) for one in await self._unstored(said[place:])]
 
+    async def _said_first(self, messages: Sequence[BaseMessage], new: Sequence[NewMessage]) -> list[NewMessage]:
+        """Return what is new at the first request; what an earlier run said before its model failed stands in the thread once."""
+        if self._memory.config.read_only:
+            return list(new)
+        fresh, again = await news_of(self._memory, self.resource, self.thread, new)
+        found = again
+        while found and fresh:
+            # A checkpoint has the words of every try.
+            fresh, found = await news_of(self._memory, self.resource, self.thread, fresh)
+        asked = [one for one in messages if _is_said(one)]
+        ids = {one.id for one in asked[_question(asked) :] if one.id}
+        known = [row for id_ in ids for row in await self._rows(id_)]
+        self._again = tuple({row.seq for row in (*again, *known) if row.state == "live"})
+        return list(fresh)
+
+    async def _rows(self, id_: str) -> tuple[Message, ...]:
+        try:
+            kit = await self._memory.open()
+            return await kit.store.messages.get(self.resource, id_, thread=self.thread)
+        except MemologError:
+            return ()
+
     async def _is_empty(self) -> bool:
         try:
             kit = await self._memory.open()
@@ -173,12 +213,8 @@ class Run:
         """Return how an earlier run's message is stored: live, withdrawn or forgotten; None if it is not."""
         if not message.id:
             return None
-        try:
-            kit = await self._memory.open()
-            rows = await kit.store.messages.get(self.resource, message.id, thread=self.thread)
-        except MemologError:
-            return None
-        return "live" if any(row.state == "live" for row in rows) else rows[-1].state
+        rows = await self._rows(message.id)
+        return None if not rows else "live" if any(row.state == "live" for row in rows) else rows[-1].state
 
 
 def _question(said: Sequence[BaseMessage]) -> int:

@@ -15,6 +15,7 @@ class Watched(Protocol):
     """A run that wants to hear of answers and of tools at work."""
 
     tools_at_work: int
+    is_asking: bool
 
     async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
         """Take what the model answered."""
@@ -34,7 +35,8 @@ class RunWatch(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Pass it on."""
+        """Note that the model is asked."""
+        self._run.is_asking = not self._run.tools_at_work
         await self._own.on_llm_start(context, agent, system_prompt, input_items)
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:

@@ -18,6 +18,7 @@ from agents.memory import SessionSettings
 from agents.run import CallModelData, ModelInputData
 
 from memolog import Memory, StoreError, Turn
+from memolog.adapters.news import news_of
 from memolog.adapters.openai_agents.hooks import RunWatch
 from memolog.adapters.openai_agents.items import (
     Item,
@@ -30,6 +31,8 @@ from memolog.adapters.openai_agents.items import (
     to_messages,
     usage_of,
 )
+from memolog.adapters.sending import is_refusal, take_back
+from memolog.domain.message import Message, NewMessage
 from memolog.domain.own import own_tool
 from memolog.tools import guidance
 
@@ -78,6 +81,10 @@ class AgentRun:
         self._announced: Counter[str] = Counter()
         self._is_resumed = True
         self.tools_at_work = 0
+        self.is_asking = False
+        """Whether the model is being asked: an error is its provider's then, and not a tool's."""
+        self._is_first = True
+        self._said: Sequence[Item] = ()
 
     def wiring(self, run_config: RunConfig | dict[str, Any] | None, hooks: RunHooks[Any] | None) -> dict[str, Any]:
         """Return the arguments for the runner: the caller's own, with the memory in between."""
@@ -116,6 +123,21 @@ class AgentRun:
         if turn is not None:
             await turn.discard()
 
+    def is_refused(self, error: BaseException | None) -> bool:
+        """Tell whether a run ended because the provider will never take what it was sent."""
+        return error is not None and self.is_asking and is_refusal(error)
+
+    async def take_back(self) -> None:
+        """Take back what the provider refused."""
+        turn, self._turn, self._fresh = self._turn, None, []
+        if turn is not None:
+            again = (await self._news(to_messages(self._said)))[1]
+            await take_back(turn, [row.seq for row in again], strict=self._session.memory.config.strict)
+
+    async def _news(self, said: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], Sequence[Message]]:
+        session = self._session
+        return await news_of(session.memory, session.resource, session.thread, said)
+
     # ------------------------------------------------------------ what the SDK asks for
 
     async def take_input(
@@ -131,6 +153,7 @@ class AgentRun:
         if not self.tools_at_work:
             self._is_resumed = False
             said = [plain(item) for item in merged if id(item) not in known]
+            self._said = said
             self._fresh = new_items(said, [plain(item) for item in history])
             self._announced.update(map(key, said[: len(said) - len(self._fresh)]))
         return merged
@@ -150,15 +173,23 @@ class AgentRun:
         self._is_resumed = False
         fresh, self._fresh = self._fresh, []
         self._announced.update(key(item) for item in fresh)
-        context = await turn.prepare(*to_messages(fresh), model=model_of(data.agent, self._config))
+        context = await turn.prepare(*await self._new(to_messages(fresh)), model=model_of(data.agent, self._config))
         has_tools = any(own_tool(tool.name) for tool in data.agent.tools)
         own = [text for text in (data.model_data.instructions, guidance() if has_tools else None) if text]
         is_stored = data.agent.model_settings.store is not False
         instructions, items = to_input(context, "\n\n".join(own) or None, is_stored=is_stored)
         return ModelInputData(input=cast("list[TResponseInputItem]", items), instructions=instructions)
 
+    async def _new(self, said: Sequence[NewMessage]) -> Sequence[NewMessage]:
+        """Return what is new; what was said before a run that failed, and is said again, stands in the thread once."""
+        is_first, self._is_first = self._is_first, False
+        if not is_first or not said or self._session.memory.config.read_only:
+            return said
+        return (await self._news(said))[0]
+
     async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
         """Save what the model answered as soon as it is there, and learn from its usage."""
+        self.is_asking = False
         turn = await self._open()
         usage = usage_of(response.usage, model_of(agent, self._config))
         if not self._is_one_turn:

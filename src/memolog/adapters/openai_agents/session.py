@@ -76,7 +76,7 @@ class MemologSession:
         self, agent: Agent[Any], said: "str | list[TResponseInputItem] | RunState[Any, Any]", **options: Any
     ) -> RunResult:
         """Run an agent as `Runner.run` does, as one turn of the memory. A guardrail that stops it takes the turn back."""
-        async with self._running(options) as wiring:
+        async with self._running(options) as (wiring, _):
             return await Runner.run(agent, said, **wiring)
 
     @asynccontextmanager
@@ -84,23 +84,27 @@ class MemologSession:
         self, agent: Agent[Any], said: "str | list[TResponseInputItem] | RunState[Any, Any]", **options: Any
     ) -> AsyncGenerator[RunResultStreaming]:
         """Run an agent as `Runner.run_streamed` does, as one turn; leaving the block ends a stream that was left half-way."""
-        async with self._running(options) as wiring:
+        async with self._running(options) as (wiring, run):
             result = Runner.run_streamed(agent, said, **wiring)
             try:
                 yield result
             finally:
                 await _end(result)
-            if isinstance(error := result.run_loop_exception, TRIPWIRES):
+            if isinstance(error := result.run_loop_exception, TRIPWIRES) or (error and run.is_refused(error)):
                 # Whoever did not read the stream to its end has not heard of it yet.
                 raise error
 
     @asynccontextmanager
-    async def _running(self, options: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+    async def _running(self, options: Mapping[str, Any]) -> AsyncGenerator[tuple[dict[str, Any], AgentRun]]:
         run = AgentRun(self, is_one_turn=True)
         try:
-            yield {**options, **run.wiring(options.get("run_config"), options.get("hooks"))}
+            yield {**options, **run.wiring(options.get("run_config"), options.get("hooks"))}, run
         except TRIPWIRES:
             await run.discard()
+            raise
+        except Exception as error:
+            if run.is_refused(error):
+                await run.take_back()
             raise
         finally:
             await run.leave()

@@ -12,7 +12,9 @@ from typing import Final
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart
 
+from memolog.adapters.news import news_of
 from memolog.adapters.pydantic_ai.messages import to_messages, usage_of
+from memolog.adapters.sending import is_refusal, take_back
 from memolog.context import Context
 from memolog.domain.errors import MemologError, NotFound
 from memolog.domain.message import NewMessage
@@ -61,6 +63,10 @@ class MemoryRun:
         self._resumed: ModelMessage | None = None
         self._model: str | None = None
         self._has_begun = self._is_rewritten = False
+        # Whether the model is being asked: an error is its provider's then, and not a tool's.
+        self._is_asking = False
+        # The numbers of what an earlier run said, that nobody has answered, and that this one says again.
+        self._again: tuple[int, ...] = ()
 
     # ------------------------------------------------------------ moments of a run
 
@@ -75,6 +81,8 @@ class MemoryRun:
         try:
             if self.is_stopped or is_guarded:
                 await self.discard()
+            elif error is not None and self._is_asking and is_refusal(error):
+                await take_back(self.turn, self._again, strict=self.place.memory.config.strict)
             else:
                 await self.keep()
         finally:
@@ -88,15 +96,21 @@ class MemoryRun:
         """Save what is new and return what the model should see."""
         self.look(history)
         self._model = model
-        if not self._has_begun:
+        is_first = not self._has_begun
+        if is_first:
             await self._begin()
         new = list(self._new())
         asked = new.pop().messages if new and new[-1].usage is None else ()
         await self._record(new)
+        if is_first and asked and not new and not self.place.read_only:
+            asked, again = await news_of(self.place.memory, self.place.resource, self.place.thread, asked)
+            self._again += tuple(row.seq for row in again)
+        self._is_asking = True
         return await self.turn.prepare(*asked, model=model)
 
     async def keep(self) -> None:
         """Save what is new, without asking for a context; of a run that a guard has stopped nothing more is saved."""
+        self._is_asking = False
         if self.is_stopped:
             return
         if not self._has_begun and self._first() < len(self._history):
@@ -145,9 +159,14 @@ class MemoryRun:
     async def _is_known(self, messages: Sequence[NewMessage]) -> bool:
         with contextlib.suppress(MemologError):
             kit = await self.place.memory.open()
-            for message in messages:
-                await kit.store.messages.get(self.place.resource, message.id or "", thread=self.place.thread)
-            return True
+            rows = [
+                row
+                for message in messages
+                for row in await kit.store.messages.get(self.place.resource, message.id or "", thread=self.place.thread)
+            ]
+            self._again += tuple(row.seq for row in rows)
+            # What was taken back may be said again.
+            return any(row.state != "withdrawn" for row in rows)
         return False
 
     async def _is_empty(self) -> bool:

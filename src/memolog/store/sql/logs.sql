@@ -50,7 +50,8 @@ WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND seq = :first_seq - 1
 
 -- other_tails --
 -- The rows of other threads that the log does not cover: small columns only, oldest threads first.
-SELECT t.id, COALESCE(c.seq, 0), t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs, COALESCE(c.alias, 0)
+SELECT t.id, COALESCE(c.seq, 0), t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs, COALESCE(c.alias, 0),
+  m.turn
 FROM threads t
 LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0)
@@ -324,6 +325,10 @@ WHERE log_pk = :log_pk AND kind = 'reflect' AND status IN ('running', 'failed')
 -- withdraw --
 UPDATE messages SET state = 'withdrawn' WHERE thread_pk = :thread_pk AND turn = :turn AND state = 'live' AND seq > :after
 RETURNING seq
+
+-- last_answer --
+SELECT COALESCE(MAX(seq), 0) FROM messages
+WHERE thread_pk = :thread_pk AND turn = :turn AND role = 'assistant' AND state = 'live'
 
 -- withdraw_unanswered --
 UPDATE messages SET state = 'withdrawn'
