@@ -235,7 +235,12 @@ def _details(drafted: Draft) -> Script[dict[int, Detail]]:
     if not places:
         return {}
     rows = yield q.details(places=places)
-    return {doc: Detail(at, traits, speaker) for doc, at, traits, speaker in rows}
+    details = {doc: Detail(at, traits, speaker) for doc, at, traits, speaker in rows}
+    lines = [doc for doc in details if doc < 0]
+    if len(lines) > 1:
+        rows = yield q.threads_of_lines(docs=lines)
+        details |= {doc: details[doc]._replace(thread=thread) for doc, thread in rows}
+    return details
 
 
 def _thread_lengths(drafted: Draft) -> Script[dict[int, tuple[int, int]]]:

@@ -132,6 +132,10 @@ SELECT wanted.column1, (
 -- Of the documents at some places.
 SELECT doc, at, traits, speaker FROM search_docs WHERE doc >> 8 IN (:places[])
 
+-- threads_of_lines --
+-- Which conversation each of some lines of the log is from.
+SELECT doc, thread_pk FROM search_docs WHERE doc IN (:docs[]) AND source IN ('observation', 'reflection')
+
 -- thread_lengths --
 SELECT thread_pk, user_length, other_length FROM search_threads WHERE thread_pk IN (:threads[])
 
