@@ -32,8 +32,7 @@ _MOST_TERMS = 16_000
 _OFTEN, _VERY_OFTEN = 2, 4
 _SENTENCE: Final = re.compile(r"[.!?。!?…]+(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
-_CHANGES: Final = frozenset(
-    """
+_WORDS_OF_CHANGE: Final = """
     actually anymore change changed changes changing correction corrected instead longer lowered moved moves moving outdated
     postponed raised renamed replaced replaces rescheduled reverted switched switching update updated upgraded
     aktualisiert geandert gewechselt stattdessen umbenannt umgezogen verlegt verschoben
@@ -41,9 +40,9 @@ _CHANGES: Final = frozenset(
     changee changees demenage desormais remplace
     alterado cambiato mudou spostato
     gewijzigd veranderd verhuisd verplaatst
-    """.split()
-)
-"""Words that tell that something is no longer as it was, folded: English, German, Spanish, French, Portuguese and Italian, Dutch."""
+    """
+_CHANGES: Final = frozenset(_WORDS_OF_CHANGE.split())
+"""Folded; English, German, Spanish, French, Portuguese and Italian, Dutch."""
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
 
