@@ -30,6 +30,8 @@ class SearchResult:
     snippet: str
     """The part of the content around the hits, each of them between « and »."""
     at: datetime
+    exact: str = ""
+    """The same part as it was written: whole lines, without marks, to be copied."""
     zone: str | None = None
     """Where whoever said it was then, if that is known."""
     thread: str | None = None

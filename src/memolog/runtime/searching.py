@@ -246,13 +246,15 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
         return _of_message(one, message_from_row(row), rank, score, marker)
     text = _other_text(one.key, row)
     is_task = place_of(one.key).kind == TASK
+    snippet, exact = marker.both(text)
     return SearchResult(
         id=row[0],
         source="task" if is_task else row[1],
         rank=rank,
         score=score,
         content=text,
-        snippet=marker.snippet(text),
+        snippet=snippet,
+        exact=exact,
         at=from_micros(row[2]),
         zone=None if is_task else row[7],
         state=row[3],
@@ -265,13 +267,16 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
 
 def _of_message(one: Scored, message: Message, rank: int, score: float, marker: Marker) -> SearchResult:
     content, searched = _texts_of(message)
+    snippet, exact = marker.both(searched)
     return SearchResult(
         id=message.id,
         source="compacted" if message.level else "raw",
         rank=rank,
         score=score,
         content=content,
-        snippet=marker.snippet(searched),
+        snippet=snippet,
+        # Of a compacted message the words were found in its summary; what was written is what is copied.
+        exact=exact if content == searched else marker.exact(content),
         at=message.created_at,
         zone=message.zone,
         thread=message.thread,

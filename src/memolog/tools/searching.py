@@ -84,6 +84,8 @@ def _hit(result: SearchResult) -> dict[str, Any]:
         "role": result.role,
         "task": result.task,
         "text": clip(result.snippet or result.content, _SNIPPET),
+        # Marks inside code make it useless to copy.
+        "exact": clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
     }
     return {name: value for name, value in told.items() if value is not None}
 
