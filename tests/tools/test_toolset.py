@@ -118,7 +118,8 @@ async def test_code_can_be_copied_from_a_hit() -> None:
         assert code in hit["exact"]
         assert not [hit for hit in found["results"] if "«" in hit.get("exact", "")]
         call = {"action": "search", "query": "compute_login", "limit": 50, "sources": ["raw"]}
-        assert len({hit["id"] for hit in await through(tools, "memory-search", call, "results")}) == 30
+        seen = {hit["id"] for hit in await through(tools, "memory-search", call, "results")}
+        assert seen >= {f"n{number}" for number in range(30)}
 
 
 # ---------------------------------------------------------------- errors

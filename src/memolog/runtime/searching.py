@@ -67,8 +67,10 @@ async def search_memory(
     found = await _found(store, config, resource, query, explain=wanted.explain)
     scored: Sequence[Scored] = found.scored
     unread: tuple[str, ...] = ()
+    relaxed = found.relaxed
     if query.named:
-        scored = await _favouring(store, config, resource, found.scored, query)
+        scored, missed = await _favouring(store, config, resource, found.scored, query)
+        relaxed = (*relaxed, *missed)
     if query.phrases or query.without_phrases:
         scored, unread = await _with_phrases(store, config, resource, scored, query)
     if wanted.by == "thread":
@@ -82,6 +84,7 @@ async def search_memory(
         terms=tuple(found.terms),
         rarity=found.terms,
         left_out=(*found.left_out, *unread),
+        relaxed=relaxed if scored else (),
         behind=found.behind,
     )
 
@@ -155,12 +158,17 @@ def _narrowed(query: Query, wanted: Wanted) -> Query | None:
 # ---------------------------------------------------------------- phrases
 
 
-async def _favouring(store: Store, config: Config, resource: str, scored: Ranked, query: Query) -> Ranked:
-    """Raise those of the best hits that hold what a question quotes."""
+async def _favouring(
+    store: Store, config: Config, resource: str, scored: Ranked, query: Query
+) -> tuple[Ranked, tuple[str, ...]]:
+    """Raise those of the best hits that hold what a question quotes; return also what none of them holds."""
     redact = for_the_index(config)
     keys = [one.key for one in scored[:_READ_AT_ONCE]]
     rows = await store.searching.rows(resource, keys)
-    return scored.favouring({key for key, row in rows.items() if _holds(_searched(key, row), query.named, redact)})
+    texts = {key: _searched(key, row) for key, row in rows.items()}
+    missed = [name for name in query.named if not any(_holds(text, (name,), redact) for text in texts.values())]
+    holding = {key for key, text in texts.items() if _holds(text, query.named, redact)}
+    return scored.favouring(holding), tuple(f'"{name.strip()}"' for name in missed)
 
 
 async def _with_phrases(

@@ -120,6 +120,13 @@ GROUP BY word HAVING COUNT(*) >= :count
 ORDER BY word
 LIMIT :limit
 
+-- words_sharing_grams --
+-- The words that hold some of these trigrams, those with the most first.
+SELECT word, COUNT(*) FROM search_grams WHERE scope_pk = :scope_pk AND gram IN (:grams[])
+GROUP BY word HAVING COUNT(*) >= :count
+ORDER BY COUNT(*) DESC, word
+LIMIT :limit
+
 -- hits --
 -- Where some terms occur; the newest first, should there be too many. A list of a thousand keys in one text is read several times as
 -- fast as a thousand rows.
