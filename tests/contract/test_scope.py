@@ -521,6 +521,7 @@ GOOD: Final[dict[str, object]] = {
     "lines": Taken(),
     "arrival": Arrival(resource="alice", is_fresh=False),
     "created_at": NOW,
+    "hints": Hints(),
     "updated_at": NOW,
 }
 # Where no thread is meant, it is the log that all threads share.

@@ -379,7 +379,7 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
         "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
         *(
             "SELECT doc FROM search_docs ORDER BY doc",
-            "SELECT indexed_seq, created_at FROM threads",
+            "SELECT indexed_seq, created_at, current_task FROM threads",
             "SELECT kind FROM events",
             "SELECT word FROM search_words",
         ),

@@ -112,10 +112,11 @@ async def _records(
         # Where there is a log already, its hints are newer, too.
         for name in [thread] if thread else known if log is None else log.ends:
             hinted.pop((owner, name), None)
-        for name, end in () if log is None else log.ends.items():
-            own = known.get(name, Told())
-            await _hint(kit.store, owner, name, own if _says(own) else log.hints.get(name), log.messages[name], end)
-    for (owner, name), one in {} if tally.dry_run else hinted.items():
+        if log is not None:
+            await _hint_all(kit.store, log)
+    if tally.dry_run:
+        return
+    for (owner, name), one in hinted.items():
         rows = await kit.store.messages.after(owner, name)
         seen = [row.seq for row in rows if one.observed_at is None or row.created_at <= one.observed_at]
         await _hint(kit.store, owner, name, one, rows, max(seen, default=0))
@@ -151,6 +152,13 @@ async def _log(kit: Kit, owner: str, thread: str | None, chain: Sequence[Record]
     return _Log(
         owner=owner, thread=thread, counter=kit.core.counter, messages=messages, told=told, observed=frozenset(named)
     )
+
+
+async def _hint_all(store: Store, log: "_Log") -> None:
+    """Let the threads of a log have the hints that their metadata tell, else those in its texts."""
+    for name, end in log.ends.items():
+        own = log.told.get(name, Told())
+        await _hint(store, log.owner, name, own if _says(own) else log.hints.get(name), log.messages[name], end)
 
 
 async def _hint(store: Store, owner: str, thread: str, told: Told | None, rows: Sequence[Message], end: int) -> None:
