@@ -4,6 +4,10 @@
 
 Beside each figure stands the best plain retriever on the same texts, computed in the same run: FTS5's own BM25 with its
 stemmer and without stop words. The data lies outside the project; `--data` says where.
+
+The questions about changed facts are our own, in `facts/`: each is about something that was said two or three times in one
+thread, with other values, and only the newest statement is right. Those in `changed_held_back.txt` were written before the
+ranking was changed and were not looked at while it was.
 """
 
 import argparse
@@ -11,6 +15,7 @@ import asyncio
 import gzip
 import json
 import math
+import random
 import re
 import sqlite3
 import tempfile
@@ -38,7 +43,9 @@ GRAMMAR = """
     where which while who whom why will with would you your yours yourself s t d ll m re ve
     """
 STOP_WORDS = frozenset(GRAMMAR.split())
-SETS = ("locomo_turns", "longmemeval_turns", "longmemeval_user_turns", "longmemeval_sessions")
+CHANGED = ("changed_facts", "changed_facts_held_back")
+SETS = ("locomo_turns", "longmemeval_turns", "longmemeval_user_turns", "longmemeval_sessions", *CHANGED)
+FACTS = Path(__file__).resolve().parent / "facts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ class Corpus:
     name: str
     turns: list[Turn]
     questions: list[Question] = field(default_factory=list[Question])
+    turns_set: str = "locomo_turns"
+    """The set that its questions count for, where they have no sessions."""
 
     def ends(self) -> datetime:
         """Return a moment after everything that was said."""
@@ -159,6 +168,34 @@ def moment(text: str) -> datetime:
     return datetime.strptime(text[:10] + text[-6:], "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
 
 
+def changed_facts() -> list[Corpus]:
+    """Return the questions about changed facts: all conversations are searched together, a thread for each."""
+    talk = [line.split(" ", 1) for line in (FACTS / "talk.txt").read_text("utf-8").splitlines()]
+    chance, turns = random.Random(13), list[Turn]()
+    corpora = [Corpus(name=name, turns=turns, turns_set=name) for name in CHANGED]
+    for corpus, file in zip(corpora, ("changed.txt", "changed_held_back.txt"), strict=True):
+        for number, story in enumerate((FACTS / file).read_text("utf-8").strip().split("\n\n")):
+            asked, *lines = story.splitlines()
+            session = f"{corpus.name}-{number}"
+            said: list[list[str]] = []
+            for line in lines:
+                said += _exchanges(talk, chance) if line == "..." else [line.split(" ", 1)]
+            gold = {place for place, (mark, _) in enumerate(said) if mark == "!"}
+            for place, (mark, text) in enumerate(said):
+                at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number, minutes=place)
+                role = "assistant" if mark == "<" else "user"
+                turns.append(Turn(session=session, name=f"{session}#{place}", role=role, text=text, at=at))
+            names = frozenset(f"{session}#{place}" for place in gold)
+            corpus.questions.append(Question(text=asked.removeprefix("Q: "), turns=names))
+    return corpora
+
+
+def _exchanges(talk: Sequence[list[str]], chance: random.Random) -> list[list[str]]:
+    """Return one to three exchanges about something else."""
+    starts = chance.sample(range(0, len(talk), 2), chance.randint(1, 3))
+    return [line for start in starts for line in talk[start : start + 2]]
+
+
 # ---------------------------------------------------------------- scores
 
 
@@ -228,7 +265,7 @@ async def ask(memory: Memory, corpus: Corpus, question: Question, sheets: dict[s
     answer = await memory.search(question.text, corpus.name, limit=DEPTH)
     names = [result.id for result in answer.results]
     if not question.sessions:
-        sheets["locomo_turns"].add(names, question.turns)
+        sheets[corpus.turns_set].add(names, question.turns)
         return
     sheets["longmemeval_turns"].add(names, question.turns)
     users = frozenset(turn.name for turn in corpus.turns if turn.role == "user")
@@ -266,7 +303,7 @@ def run_plain(corpus: Corpus, sheets: dict[str, Sheet]) -> None:
     turns = Plain((turn.name, turn.text) for turn in corpus.turns)
     if not any(question.sessions for question in corpus.questions):
         for question in corpus.questions:
-            sheets["locomo_turns"].add(turns.search(question.text), question.turns)
+            sheets[corpus.turns_set].add(turns.search(question.text), question.turns)
         return
     said = [turn for turn in corpus.turns if turn.role == "user"]
     users = Plain((turn.name, turn.text) for turn in said)
@@ -309,7 +346,7 @@ async def measure(folder: Path, engine: str) -> tuple[dict[str, Sheet], dict[str
     """Return the sheets of ours and of the baseline."""
     ours, plain = {name: Sheet() for name in SETS}, {name: Sheet() for name in SETS}
     with database(engine) as address:
-        for corpus in (*locomo(folder), longmemeval(folder)):
+        for corpus in (*locomo(folder), longmemeval(folder), *changed_facts()):
             await run_ours(address(corpus.name), corpus, ours)
             run_plain(corpus, plain)
     return ours, plain

@@ -20,6 +20,7 @@ from memolog.domain.message import NewMessage, UserMessage
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import Calibration, Lease, RunKind, Usage
 from memolog.domain.task import NewTask
+from memolog.domain.thread import Hints
 from memolog.search.keys import TASK, key_of_message, key_of_other
 from memolog.search.query import parse
 from memolog.store import Store
@@ -354,6 +355,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "transfers.begin": [lambda s, r, _: s.transfers.begin(r)],
     "transfers.put": [lambda s, r, _: s.transfers.put(r, Arrival(resource=r, is_fresh=False), HERS)],
     "transfers.date": [lambda s, r, _: s.transfers.date(r, "secret", created_at=NOW, updated_at=NOW)],
+    "transfers.hint": [lambda s, r, _: s.transfers.hint(r, "secret", Hints(current_task="x", last_seq=1_000))],
     "searching.rows": [lambda s, r, _: s.searching.rows(r, [key_of_message(1, 1, 1, 0), key_of_other(1, 1, TASK)])],
     **TASK_CASES,
 }
@@ -545,6 +547,7 @@ GOOD: Final[dict[str, object]] = {
     "lines": Taken(),
     "arrival": Arrival(resource="alice", is_fresh=False),
     "created_at": NOW,
+    "hints": Hints(),
     "updated_at": NOW,
 }
 # Where no thread is meant, it is the log that all threads share.

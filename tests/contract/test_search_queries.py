@@ -260,3 +260,69 @@ async def test_a_phrase_stands_in_an_identifier(memory: Memory) -> None:
     await say(memory, "t", "the login_schema is new", "login and schema")
     assert await found(memory, '"login schema"') == {"the login_schema is new"}
     assert await found(memory, 'login -"login schema"') == {"login and schema"}
+
+
+# ---------------------------------------------------------------- nothing as it was written
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "relaxed"),
+    [
+        ("What about the databse?", "the database is full", ("databse",)),
+        ("Wie heißen die Katzen?", "meine Katze schläft", ("Katzen",)),
+        ("authentication", "we put auth behind the proxy", ("authentication",)),
+        ("Wann ist der Zahnarzttermin?", "am Montag Zahnarzt", ("Zahnarzttermin",)),
+        ("redeployments", "do not deploy on Fridays", ("redeployments",)),
+        ("ginSch", "see the LoginSchema there", ("ginSch",)),
+        ("getUsrByName", "call getUserByName first", ()),
+        ("東雲", "東に行きます", ("東雲",)),
+    ],
+)
+async def test_words_that_nobody_wrote_find_those_that_look_like_them(
+    memory: Memory, query: str, text: str, relaxed: tuple[str, ...]
+) -> None:
+    """Parts, forms and slips of the pen are found where the word itself stands nowhere, and the answer says so."""
+    await say(memory, "t", "nothing to do with it", "Xylophon 12345", text, "thank you very much")
+    answer = await memory.search(query, RESOURCE)
+    assert answer.results[0].id == text
+    assert answer.relaxed == relaxed
+
+
+async def test_nothing_is_relaxed_where_a_word_is_found(memory: Memory) -> None:
+    """A word that stands there is enough: nothing that only looks like another joins it."""
+    await say(memory, "t", "the database is full", "the server sleeps")
+    answer = await memory.search("databse server", RESOURCE, sources=["raw"])
+    assert [result.id for result in answer.results] == ["the server sleeps"]
+    assert answer.relaxed == ()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "databse -full",
+        "databse role:assistant",
+        "databse thread:other",
+        "databse before:2001",
+        '"databse"',
+        '"full database"',
+        "databse*",
+        "*databse*",
+        '"database full" server',
+    ],
+)
+async def test_what_was_said_precisely_is_not_relaxed(memory: Memory, query: str) -> None:
+    """Exclusions, filters, quotes and stars mean what they say, also where nothing is left."""
+    await say(memory, "t", "the database is full", "the server sleeps")
+    answer = await memory.search(query, RESOURCE)
+    assert answer.results == ()
+    assert answer.relaxed == ()
+
+
+async def test_a_question_says_that_its_quote_stands_nowhere(memory: Memory) -> None:
+    """The words are found, and the answer says that they do not stand there as they were quoted."""
+    await say(memory, "t", "I read The Startup Way, it is lean", "We met Jon")
+    answer = await memory.search('When did I read "The Lean Startup"?', RESOURCE)
+    assert answer.results[0].id == "I read The Startup Way, it is lean"
+    assert answer.relaxed == ('"the lean startup"',)
+    answer = await memory.search('When did I read "The Startup Way"?', RESOURCE)
+    assert answer.relaxed == ()

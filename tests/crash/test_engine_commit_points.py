@@ -22,6 +22,7 @@ from crash.survivors import check_sound, select
 from crash.writer_child import OPERATIONS, open_fixed
 from memolog.domain.message import UserMessage
 from memolog.domain.observation import Observation, Span
+from memolog.domain.thread import Hints
 from memolog.store import Store
 from memolog.store.compactions import RowTexts
 from memolog.store.logs import Rendered
@@ -46,7 +47,7 @@ FORGETTING: Final = (
     *("forgetting.message", "forgetting.thread", "forgetting.resource", "forgetting.older"),
     *("line_edits.edit", "line_edits.retract", "line_edits.reinstate", "line_edits.delete", "doctor.repair"),
 )
-TRANSFERS: Final = ("transfers.put", "transfers.date")
+TRANSFERS: Final = ("transfers.put", "transfers.date", "transfers.hint")
 ALONE: Final = (
     *("copies.merge", "runs.abandon", "runs.give_back", "runs.keep_prompt", "search.index"),
     *(*COMPACTIONS, *FORGETTING, *TRANSFERS),
@@ -322,6 +323,8 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
         case "transfers.date":
             long_ago = store.clock.now() - timedelta(days=9)
             await store.transfers.date(RESOURCE, THREAD, created_at=long_ago, updated_at=long_ago)
+        case "transfers.hint":
+            await store.transfers.hint(RESOURCE, THREAD, Hints(current_task="imported", last_seq=1_000))
         case "search.index":
             await store.indexing.catch_up(RESOURCE, str)
         case _:
@@ -376,7 +379,7 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
         "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
         *(
             "SELECT doc FROM search_docs ORDER BY doc",
-            "SELECT indexed_seq, created_at FROM threads",
+            "SELECT indexed_seq, created_at, current_task FROM threads",
             "SELECT kind FROM events",
             "SELECT word FROM search_words",
         ),

@@ -100,6 +100,28 @@ async def test_a_long_message_is_recalled_in_pages() -> None:
         assert all(f"value{number} = compute({number})" in seen for number in range(0, 800, 50))
 
 
+async def test_code_can_be_copied_from_a_hit() -> None:
+    """Beside the marked snippet stands what was written, with its spaces and line breaks; the answer stays bounded."""
+    code = "class LoginSchema:\n    email: str\n\n    def check(self) -> bool:\n        return '@' in self.email"
+    noise = "\n".join(f"value_{number} = compute_login({number})  # " + "x" * 80 for number in range(200))
+    async with Memory(":memory:", clock=FakeClock()) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("Write it, please."))
+            await turn.record(AssistantMessage(f"Here it is:\n{code}\nDone.", id="code"))
+        for number in range(30):
+            async with memory.turn("t1", "alice") as turn:
+                await turn.prepare(UserMessage(f"{number} {noise}", id=f"n{number}"))
+        tools = memory.tools("alice", thread="t1")
+        found = await tools.call("memory-search", {"action": "search", "query": "LoginSchema email"})
+        hit = next(hit for hit in found["results"] if hit["id"] == "code")
+        assert "«LoginSchema»" in hit["text"]
+        assert code in hit["exact"]
+        assert not [hit for hit in found["results"] if "«" in hit.get("exact", "")]
+        call = {"action": "search", "query": "compute_login", "limit": 50, "sources": ["raw"]}
+        seen = {hit["id"] for hit in await through(tools, "memory-search", call, "results")}
+        assert seen >= {f"n{number}" for number in range(30)}
+
+
 # ---------------------------------------------------------------- errors
 
 

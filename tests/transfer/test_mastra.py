@@ -2,12 +2,14 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from conftest import FakeClock
+from memolog import Config
 from memolog.domain.errors import InputError
 from memolog.domain.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart, UserMessage
 from memolog.runtime.memory import Memory
@@ -77,7 +79,8 @@ async def test_all_of_it_is_accounted_for(address: str, clock: FakeClock, tmp_pa
                 assert words in lines, words
     generations = source("SELECT COUNT(*) FROM mastra_observational_memory")[0][0]
     assert len(of("generation")) == generations
-    assert [s.why[:21] for s in report.skipped] == ["buffered observations"]
+    # Its chunk ends at a call that waits for its result.
+    assert [(s.where[:14], s.why) for s in report.skipped] == [("buffered chunk", "its messages are observed again")]
 
 
 async def test_messages_in_both_formats(address: str, clock: FakeClock) -> None:
@@ -129,6 +132,249 @@ async def test_what_the_model_sees_afterwards(address: str, clock: FakeClock) ->
         assert "Assistant read the file" in "\n".join(block.text for block in context.blocks)
         page = await memory.recall("g1", "user-1", thread="thread-1")
         assert "Please write the parser" in page.text
+
+
+# ---------------------------------------------------------------- what it notes for itself
+
+
+def said(*parts: dict[str, Any] | str) -> str:
+    """Return the content of a message in its newer format."""
+    listed = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+    return json.dumps({"format": 2, "parts": listed, "content": "".join(p for p in parts if isinstance(p, str))})
+
+
+def note(kind: str) -> dict[str, Any]:
+    """Return what its memory writes into a message."""
+    return {"type": f"data-om-{kind}", "data": {"cycleId": "c", "observations": "zebra notes", "currentTask": "zebra"}}
+
+
+class Source:
+    """A database of Mastra in the making: a copy of the real one, without its rows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.write_bytes(MADE.read_bytes())
+        self._connection = sqlite3.connect(path)
+        for table in ("threads", "messages", "resources", "observational_memory"):
+            self._connection.execute(f"DELETE FROM mastra_{table}")
+
+    def thread(self, name: str, *contents: str, om: dict[str, Any] | None = None) -> None:
+        """Add a thread; users and assistants take turns, a minute each, from 9:01 on."""
+        metadata = json.dumps({"mastra": {"om": om}} if om else {"kept": 1})
+        at = "2026-02-03T09:00:00.000Z"
+        self._connection.execute("INSERT INTO mastra_threads VALUES (?, 'u', '', ?, ?, ?)", (name, metadata, at, at))
+        for number, content in enumerate(contents, start=1):
+            row = (f"{name}-{number}", name, content, "user" if number % 2 else "assistant", moment(number))
+            self._connection.execute("INSERT INTO mastra_messages VALUES (?, ?, ?, ?, 'v2', ?, 'u')", row)
+
+    def record(self, thread: str | None, text: str, until: int, chunks: list[dict[str, Any]] | None = None) -> None:
+        """Add a record of observations up to a message."""
+        row: dict[str, Any] = dict(zip(*columns_of("mastra_observational_memory", "user-2"), strict=True)) | {
+            "id": f"record-{thread}",
+            "resourceId": "u",
+            "threadId": thread,
+            "scope": "thread" if thread else "resource",
+            "activeObservations": text,
+            "lastObservedAt": moment(until),
+            "bufferedObservationChunks": json.dumps(chunks) if chunks else None,
+        }
+        marks = ", ".join("?" for _ in row)
+        self._connection.execute(f"INSERT INTO mastra_observational_memory VALUES ({marks})", tuple(row.values()))
+
+    def done(self) -> Path:
+        """Write it."""
+        self._connection.commit()
+        self._connection.close()
+        return self.path
+
+
+def moment(number: int) -> str:
+    """Return when the messages with this number were said."""
+    return f"2026-02-03T09:{number:02}:00.000Z"
+
+
+def columns_of(table: str, resource: str) -> tuple[list[str], Any]:
+    """Return the columns of a table of the real database, and one row of it."""
+    names = [row[1] for row in source(f"SELECT * FROM pragma_table_info('{table}')")]
+    return names, source(f"SELECT * FROM {table} WHERE \"resourceId\" = '{resource}'")[0]
+
+
+def chunk(name: str, text: str, *messages: str, **told: str) -> dict[str, Any]:
+    """Return observations that wait."""
+    return {"id": name, "cycleId": name, "observations": text, "messageIds": list(messages), **told}
+
+
+async def seen(memory: Memory, thread: str) -> tuple[str, str, str]:
+    """Return what a model is shown before, in and after the messages, without changing anything."""
+    config = replace(memory.config, read_only=True, keep_prompts=False)
+    async with Memory(memory.address, config=config, clock=memory.clock) as looking, looking.turn(thread, "u") as turn:
+        context = await turn.prepare()
+    return context.system, "\n".join(message.text for message in context.tail), context.edge_text
+
+
+async def check(memory: Memory) -> None:
+    """Nothing is lost, doubled or astray."""
+    report = await memory.doctor()
+    assert report.findings == ()
+
+
+async def test_task_hints_become_hints(address: str, clock: FakeClock, tmp_path: Path) -> None:
+    """Those of the thread's own record and, where it has none, those that stand in the text."""
+    made = Source(tmp_path / "made.db")
+    made.thread(
+        "own", said("Write it"), said("Done"), om={"currentTask": "write the parser", "suggestedResponse": "Go on"}
+    )
+    made.record("own", "* 🔴 (09:01) User wants it\n<current-task>\nan older one\n</current-task>", 2)
+    made.thread("text", said("Test it"), said("Done"))
+    tags = "<current-task>\ntest the parser\n</current-task>\n<suggested-response>\nAll green\n</suggested-response>"
+    made.record("text", f"* 🔴 (09:01) User wants tests\n{tags}", 2)
+    made.thread("bare", said("Ship it"), said("Done"), om={"currentTask": "ship the parser"})
+    path = made.done()
+    async with memory_at(address, clock) as memory:
+        await memory.import_from(path)
+        assert (await memory.import_from(path)).has_changed_nothing
+        threads = (await memory.open()).store.threads
+        hints = {name: (await threads.get("u", name)).hints for name in ("own", "text", "bare")}
+        stable, _, edge = await seen(memory, "text")
+        await check(memory)
+    assert (hints["own"].current_task, hints["own"].suggested_response) == ("write the parser", "Go on")
+    assert (hints["text"].current_task, hints["text"].suggested_response) == ("test the parser", "All green")
+    assert hints["bare"].current_task == "ship the parser"
+    assert hints["own"].at is not None
+    assert hints["own"].at.isoformat() == "2026-02-03T09:02:00+00:00"
+    assert "User wants tests" in stable
+    assert "test the parser" in edge
+    assert "test the parser" not in stable
+    assert "All green" not in stable
+
+
+async def test_notes_of_its_memory_are_no_parts(address: str, clock: FakeClock, tmp_path: Path) -> None:
+    """They are neither shown nor found; a message of nothing else is left out; other unknown parts stay."""
+    made = Source(tmp_path / "made.db")
+    other = {"type": "data-weather", "data": {"sky": "clear"}}
+    made.thread(
+        "t",
+        said("Hello"),
+        said(note("observation-start"), "Hi", other, note("status")),
+        said(note("activation")),
+        said("Yes"),
+    )
+    async with memory_at(address, clock) as memory:
+        report = await memory.import_from(made.done())
+        rows = await (await memory.open()).store.messages.after("u", "t")
+        answer = await memory.search("zebra", "u")
+        shown = await seen(memory, "t")
+        await check(memory)
+    assert [row.text for row in rows] == ["Hello", "Hi", "Yes"]
+    assert [len(row.parts) for row in rows] == [1, 2, 1]
+    assert [skipped.where for skipped in report.skipped] == ["t, message t-3"]
+    assert not [result for result in answer.results if "zebra" in result.content]
+    assert "zebra" not in "".join(shown)
+
+
+async def test_what_was_said_after_it_was_observed_is_seen(address: str, clock: FakeClock, tmp_path: Path) -> None:
+    """A message that grew after it was observed or buffered: the rest is in the tail."""
+    made = Source(tmp_path / "made.db")
+    made.thread("t", said("Begin"), said("first step", note("observation-end"), "second step"))
+    made.record("t", "* 🟡 (09:02) Assistant made the first step", 2)
+    made.thread(
+        "b", said("Begin"), said("third step"), said("And"), said("fourth step", note("buffering-end"), "fifth step")
+    )
+    made.record(
+        "b", "* 🟡 (09:02) It made the third step", 2, [chunk("c", "* 🟡 (09:04) It made the fourth", "b-3", "b-4")]
+    )
+    async with memory_at(address, clock) as memory:
+        await memory.import_from(made.done())
+        stable, tail, _ = await seen(memory, "t")
+        assert "Assistant made the first step" in stable
+        assert "first step" not in tail
+        assert "second step" in tail
+        await memory.activate("b", "u")
+        stable, tail, _ = await seen(memory, "b")
+        assert "It made the fourth" in stable
+        assert "fourth step" not in tail
+        assert "fifth step" in tail
+        await check(memory)
+
+
+async def test_buffered_chunks_become_buffered_groups(address: str, clock: FakeClock, tmp_path: Path) -> None:
+    """Out of sight with their hints until they are activated; nothing is seen twice."""
+    made = Source(tmp_path / "made.db")
+    texts = ("one", "two", "three", "four", "five", "six", "seven")
+    made.thread("t", *(said(f"message {text}") for text in texts), om={"currentTask": "count"})
+    chunks = [
+        chunk("c1", "* 🟡 (09:03) It came to three and four", "t-3", "t-4", currentTask="count on"),
+        chunk("c2", "* 🟡 (09:05) It came to five", "t-5", "t-6", suggestedContinuation="Say six"),
+    ]
+    made.record("t", "* 🟡 (09:01) It came to two", 2, chunks)
+    path = made.done()
+    async with memory_at(address, clock) as memory:
+        report = await memory.import_from(path)
+        assert report.skipped == ()
+        assert (await memory.import_from(path)).has_changed_nothing
+        stable, tail, edge = await seen(memory, "t")
+        assert "It came to two" in stable
+        assert "It came to three" not in stable
+        assert [text in tail for text in texts] == [False, False, True, True, True, True, True]
+        assert "count on" not in edge
+        assert not [r for r in (await memory.search("came", "u")).results if "three" in r.content]
+        await check(memory)
+        await memory.activate("t", "u")
+        stable, tail, edge = await seen(memory, "t")
+        assert "It came to three and four" in stable
+        assert "It came to five" in stable
+        assert [text in tail for text in texts] == [False, False, False, False, False, False, True]
+        assert "Say six" in edge
+        await check(memory)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [chunk("gap", "* 🟡 (09:04) Later", "t-4")],
+        [chunk("unknown", "* 🟡 (09:04) Later", "t-3", "t-5"), chunk("after", "* 🟡 (09:06) After", "t-6")],
+    ],
+)
+async def test_a_chunk_whose_place_is_unknown_is_observed_again(
+    address: str, clock: FakeClock, tmp_path: Path, chunks: list[dict[str, Any]]
+) -> None:
+    """Its messages stay in the tail, and so does what comes after it."""
+    made = Source(tmp_path / "made.db")
+    texts = ("one", "two", "three", "four", "five", "six")
+    made.thread("t", *(said(f"message {text}") for text in texts))
+    made.record("t", "* 🟡 (09:01) It came to two", 2, chunks)
+    async with memory_at(address, clock) as memory:
+        report = await memory.import_from(made.done())
+        assert [skipped.why for skipped in report.skipped] == ["its messages are observed again"] * len(chunks)
+        await memory.activate("t", "u")
+        _, tail, _ = await seen(memory, "t")
+        assert [text in tail for text in texts] == [False, False, True, True, True, True]
+        await memory.observe("t", "u")
+        await check(memory)
+
+
+async def test_a_shared_log_covers_each_thread_as_far_as_it_was_observed(
+    address: str, clock: FakeClock, tmp_path: Path
+) -> None:
+    """What one thread said before another was observed is still to be observed."""
+    made = Source(tmp_path / "made.db")
+    made.thread("a", said("alpha"), said("beta"), said("gamma"), said("delta"), om={"lastObservedAt": moment(4)})
+    texts = ("one", "two", "three", "four", "five")
+    made.thread("b", *map(said, texts), om={"lastObservedAt": moment(2), "currentTask": "count"})
+    sections_ = "".join(f'<thread id="{name}">\n* 🟡 (09:01) {name} began\n</thread>\n' for name in "ab")
+    made.record(None, sections_, 4, [chunk("c", '<thread id="b">\n* 🟡 (09:03) b counts\n</thread>', "b-3", "b-4")])
+    async with memory_at(address, clock, config=Config(scope="resource")) as memory:
+        await memory.import_from(made.done())
+        stable, tail, edge = await seen(memory, "b")
+        assert "b began" in stable
+        assert "b counts" not in stable
+        assert [text in tail for text in texts] == [False, False, True, True, True]
+        assert "count" in edge
+        await memory.activate("b", "u")
+        stable, tail, _ = await seen(memory, "b")
+        assert "b counts" in stable
+        assert [text in tail for text in texts] == [False, False, False, False, True]
+        await check(memory)
 
 
 async def test_from_postgres_tables(postgres_url: str, clock: FakeClock, tmp_path: Path) -> None:

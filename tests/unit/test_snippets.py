@@ -93,3 +93,14 @@ def test_a_snippet_stands_in_its_text(times: int) -> None:
         place = marker.place(text, length)
         assert (place is None) or (0 <= place[0] < place[1] <= len(text))
         assert ("«" in shown) <= (place is not None)
+
+
+def test_what_is_copied_is_what_was_written() -> None:
+    """Whole lines around the hits, without marks; where it had to be cut, it says so."""
+    marker = Marker({"rare": 3.0})
+    assert marker.both("if x:\n    rare()") == ("if x: «rare»()", "if x:\n    rare()")
+    lines = "\n".join(f"line {number}" for number in range(100))
+    exact = marker.exact(f"{lines}\n  rare()\n{lines}")
+    assert "\n  rare()\n" in exact
+    assert set(exact.splitlines()) <= {*lines.splitlines(), "  rare()"}
+    assert marker.exact(f"{'x' * 1_000} rare {'y' * 1_000}").strip("…xy") == " rare "

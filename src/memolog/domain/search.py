@@ -30,6 +30,8 @@ class SearchResult:
     snippet: str
     """The part of the content around the hits, each of them between « and »."""
     at: datetime
+    exact: str = ""
+    """The same part as it was written: whole lines, without marks, to be copied."""
     zone: str | None = None
     """Where whoever said it was then, if that is known."""
     thread: str | None = None
@@ -62,5 +64,8 @@ class SearchAnswer:
     """How much each of the terms counts for being rare."""
     left_out: tuple[str, ...] = ()
     """What was too common or too much to be looked for, or to be looked for everywhere."""
+    relaxed: tuple[str, ...] = ()
+    """What stands nowhere as it was asked for: words, where others that hold them or look like them were found instead, and what
+    a question quotes."""
     behind: int = 0
     """How many threads have messages that could not be indexed, since the memory is read-only or others go on writing."""

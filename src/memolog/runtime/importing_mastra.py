@@ -1,23 +1,24 @@
-"""Imports from Mastra: threads, messages, working memory, and its observations with their generations.
+"""Imports from Mastra: threads, messages, working memory, task hints, and its observations with their generations.
 
 Knows how its records become a log of ours: the first generation's text is what was observed, each later one is a reflection
-over what was there before. Knows neither its tables nor its message formats.
+over what was there before, and chunks that wait become buffered groups. Knows neither its tables nor its message formats.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from memolog.context.render import render_group
-from memolog.domain.codec import dumps, pack
+from memolog.domain.codec import dumps, encode, pack
 from memolog.domain.errors import MemologError, StoreCorrupt
-from memolog.domain.message import Message
+from memolog.domain.message import Message, ToolCallPart, ToolResultPart
 from memolog.domain.moments import to_micros
 from memolog.domain.observation import Observation
+from memolog.domain.thread import Hints
 from memolog.domain.transfer import ImportReport
-from memolog.prompt import parse_observations
+from memolog.prompt import Parsed, parse_observations
 from memolog.runtime.importing_elsewhere import Tally, save_conversation, save_document
 from memolog.runtime.kit import Kit
 from memolog.store import Store
@@ -26,7 +27,18 @@ from memolog.store.transfer_lines import Values
 from memolog.store.transfer_tables import BY_KIND, Table
 from memolog.tokens import TokenCounter
 from memolog.transfer import Conversation
-from memolog.transfer.mastra import at_of, metadata_of, read_messages, sections
+from memolog.transfer.mastra import (
+    LAST,
+    Chunk,
+    Told,
+    at_of,
+    chunks_of,
+    metadata_of,
+    read_messages,
+    sections,
+    source_of,
+    told_of,
+)
 from memolog.transfer.values import stable_id
 
 __all__ = ["import_mastra"]
@@ -39,18 +51,22 @@ async def import_mastra(kit: Kit, address: str, resource: str | None, tally: Tal
     """Take in all of a Mastra database, or one resource of it."""
     tables = await open_mastra(address)
     try:
-        await _threads(kit.store, tables, resource, tally)
+        told = await _threads(kit.store, tables, resource, tally)
         for row in await tables.resources():
             if row["working_memory"] and resource in {None, row["id"]}:
                 tally.resources[row["id"]] = None
                 await save_document(kit.store, row["id"], None, row["working_memory"], _WHO, tally)
-        await _records(kit, tables, resource, tally)
+        await _records(kit, tables, resource, tally, told)
     finally:
         await tables.close()
     return tally.report()
 
 
-async def _threads(store: Store, tables: MastraTables, resource: str | None, tally: Tally) -> None:
+async def _threads(
+    store: Store, tables: MastraTables, resource: str | None, tally: Tally
+) -> dict[tuple[str, str], Told]:
+    """Take in the conversations; return what is told of each, by resource and thread."""
+    told: dict[tuple[str, str], Told] = {}
     for row in await tables.threads():
         if resource not in {None, row["resource"]}:
             continue
@@ -66,51 +82,104 @@ async def _threads(store: Store, tables: MastraTables, resource: str | None, tal
         )
         for one, some in read:
             if not some:
-                tally.skip(f"{row['id']}, message {one['id']}", "it is empty")
+                tally.skip(f"{row['id']}, message {one['id']}", "it is empty, or holds nothing but notes of its memory")
         await save_conversation(store, conversation, row["resource"], tally)
         if isinstance(document, str) and document:
             await save_document(store, row["resource"], row["id"], document, _WHO, tally)
+        told[row["resource"], row["id"]] = told_of(metadata)
+    return told
 
 
 # ---------------------------------------------------------------- observations
 
 
-async def _records(kit: Kit, tables: MastraTables, resource: str | None, tally: Tally) -> None:
+async def _records(
+    kit: Kit, tables: MastraTables, resource: str | None, tally: Tally, told: Mapping[tuple[str, str], Told]
+) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
     for record in await tables.records():
         if resource in {None, record["resource"]}:
             chains[record["resource"], record["thread"]].append(record)
+    hinted = dict(told)
     for (owner, thread), chain in chains.items():
-        for record in chain:
-            _tell_buffered(record, tally)
+        if chain[-1]["reflection"]:
+            tally.skip(f"record {chain[-1]['id']}", "a buffered reflection: its log is reflected again when it is long")
         if tally.dry_run:
             tally.added["generation"] += len(chain)
             continue
-        threads = (
-            [thread] if thread else sorted({name for r in chain for name, _ in sections(r["observations"]) if name})
-        )
-        try:
-            messages = {name: await kit.store.messages.after(owner, name) for name in threads}
-            rows = _Log(owner=owner, thread=thread, counter=kit.core.counter, messages=messages).build(chain)
-            arrival = await kit.store.transfers.begin(owner)
-            arrived = await kit.store.transfers.put(owner, arrival, rows)
-        except StoreCorrupt:
-            tally.skip(
-                f"observations of {thread or owner}", "there is a log already; what Mastra observed stays out of it"
-            )
-            continue
-        except MemologError as error:
-            tally.skip(f"observations of {thread or owner}", f"{error.what} {error.why}".strip())
-            continue
-        for name in ("added", "same", "kept", "left"):
-            getattr(tally, name).update(getattr(arrived, name))
+        known = {name: one for (of, name), one in told.items() if of == owner}
+        log = await _chain(kit, owner, thread, chain, known, tally)
+        # Where there is a log already, its hints are newer, too.
+        for name in [thread] if thread else known if log is None else log.ends:
+            hinted.pop((owner, name), None)
+        if log is not None:
+            await _hint_all(kit.store, log)
+    if tally.dry_run:
+        return
+    for (owner, name), one in hinted.items():
+        rows = await kit.store.messages.after(owner, name)
+        seen = [row.seq for row in rows if one.observed_at is None or row.created_at <= one.observed_at]
+        await _hint(kit.store, owner, name, one, rows, max(seen, default=0))
 
 
-def _tell_buffered(record: Record, tally: Tally) -> None:
-    for column, what in (("chunks", "observations"), ("reflection", "a reflection")):
-        if record[column]:
-            why = f"buffered {what}: not in its log yet, and the messages are still seen as they are"
-            tally.skip(f"record {record['id']}", why)
+async def _chain(
+    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told], tally: Tally
+) -> "_Log | None":
+    """Put the log of a chain of generations in; None if it could not be."""
+    try:
+        log = await _log(kit, owner, thread, chain, told)
+        rows = log.build(chain)
+        arrival = await kit.store.transfers.begin(owner)
+        arrived = await kit.store.transfers.put(owner, arrival, rows)
+    except MemologError as error:
+        there_is = "there is a log already; what Mastra observed stays out of it"
+        why = there_is if isinstance(error, StoreCorrupt) else f"{error.what} {error.why}".strip()
+        tally.skip(f"observations of {thread or owner}", why)
+        return None
+    for name in ("added", "same", "kept", "left"):
+        getattr(tally, name).update(getattr(arrived, name))
+    for where, why in log.left_out:
+        tally.skip(where, why)
+    return log
+
+
+async def _log(kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told]) -> "_Log":
+    """Return a log to be built, with the messages of the threads that it may be about."""
+    named = {name for record in chain for name, _ in sections(record["observations"]) if name}
+    # A chunk names messages, and not the thread that they are of.
+    threads = [thread] if thread else sorted(set(told) if chain[-1]["chunks"] else named)
+    messages = {name: await kit.store.messages.after(owner, name) for name in threads}
+    return _Log(
+        owner=owner, thread=thread, counter=kit.core.counter, messages=messages, told=told, observed=frozenset(named)
+    )
+
+
+async def _hint_all(store: Store, log: "_Log") -> None:
+    """Let the threads of a log have the hints that their metadata tell, else those in its texts."""
+    for name, end in log.ends.items():
+        own = log.told.get(name, Told())
+        await _hint(store, log.owner, name, own if _says(own) else log.hints.get(name), log.messages[name], end)
+
+
+async def _hint(store: Store, owner: str, thread: str, told: Told | None, rows: Sequence[Message], end: int) -> None:
+    """Let what was told of a thread be its hints, unless it has newer ones."""
+    last = next((row for row in reversed(rows) if row.seq <= end), None)
+    if told is not None and last is not None and _says(told):
+        await store.transfers.hint(owner, thread, _hints(told, last))
+
+
+def _says(told: Told) -> bool:
+    return bool(told.current_task or told.suggested_response)
+
+
+def _hints(told: Told, last: Message) -> Hints:
+    return Hints(
+        current_task=told.current_task,
+        suggested_response=told.suggested_response,
+        title=told.title,
+        at=last.created_at,
+        last_seq=last.seq,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,6 +190,15 @@ class _Log:
     thread: str | None
     counter: TokenCounter
     messages: Mapping[str, Sequence[Message]]
+    told: Mapping[str, Told]
+    """By thread, what its metadata tells of it."""
+    observed: frozenset[str]
+    """The threads that the text of a shared log names."""
+    spoken: Told = field(default_factory=Told)
+    """What the text of the last group told beside its observations."""
+    hints: dict[str, Told] = field(default_factory=dict[str, Told])
+    """By thread, what the texts of its log told last."""
+    left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
     ends: dict[str, int] = field(default_factory=dict[str, int])
     active: list[str] = field(default_factory=list[str])
@@ -136,6 +214,7 @@ class _Log:
         for number, record in enumerate(chain):
             self._generation(number, record)
         states = set(self.active)
+        buffered = set(self._chunks(chain[-1]))
         log = {"thread": self.thread, "version": 1, "generation": len(chain) - 1, "next_handle": self.handles + 1}
         self._add(
             "log", id=self.id, **log, next_alias=len(self.ends) + 1, created_at=started, failures=0, metadata="{}"
@@ -144,7 +223,8 @@ class _Log:
             self._add("cursor", log=self.id, thread=name, seq=seq, alias=alias)
         for table, values in self.rows:
             if table.kind == "group":
-                values["state"] = "active" if values["id"] in states else "covered"
+                is_active, is_buffered = values["id"] in states, values["id"] in buffered
+                values["state"] = "buffered" if is_buffered else "active" if is_active else "covered"
         order = list(BY_KIND)
         return sorted(self.rows, key=lambda row: order.index(row[0].kind))
 
@@ -156,10 +236,10 @@ class _Log:
         run = None
         if number == 0:
             by_thread = {name or self.thread: text for name, text in told}
-            made = [
-                self._group(record, f"{name}", "observer", by_thread.get(name, ""), at, {name: span})
-                for name, span in fresh.items()
-            ]
+            made: list[str] = []
+            for name, span in fresh.items():
+                made.append(self._group(record, f"{name}", "observer", by_thread.get(name, ""), at, {name: span}))
+                self.hints[name] = self.spoken
             loose = [text for name, text in by_thread.items() if name not in fresh and text]
             made += [self._group(record, "rest", "edit", text, at, {}) for text in loose]
         else:
@@ -169,6 +249,8 @@ class _Log:
             spans = {name: (1, end) for name, end in self.ends.items() if end}
             text = "\n".join(body for _, body in told)
             made = [self._group(record, "reflection", "reflection", text, at, spans, run=run)]
+            if self.thread is not None and _says(self.spoken):
+                self.hints[self.thread] = self.spoken
         self.active = made
         kind = "start" if number == 0 else "reflection"
         counts = {"tokens_before": 0, "tokens_after": 0, "dropped": "[]"}
@@ -182,12 +264,56 @@ class _Log:
         until = at_of(record["observed_at"])
         found: dict[str, tuple[int, int]] = {}
         for name, rows in self.messages.items():
+            if self.thread is None and name not in self.observed:
+                continue
             start = self.ends.setdefault(name, 0)
-            seqs = [row.seq for row in rows if until is not None and row.created_at <= until and row.seq > start]
+            own = self.told[name].observed_at if self.thread is None and name in self.told else None
+            # A shared log is observed thread by thread: another one may have been observed later than this one.
+            last = min(filter(None, (until, own)), default=None)
+            seqs = [row.seq for row in rows if last is not None and row.seq > start and _is_observed(row, last)]
             if seqs:
                 self.ends[name] = max(seqs)
                 found[name] = (start + 1, max(seqs))
         return found
+
+    def _chunks(self, record: Record) -> Iterator[str]:
+        """Yield the buffered groups. What does not continue the log, or cuts through a call, is observed again."""
+        ends, stopped = dict(self.ends), set[str]()
+        for chunk in chunks_of(record["chunks"]):
+            spans = {name: self._span(chunk, rows, ends.get(name, 0)) for name, rows in self.messages.items()}
+            ahead = {name: span for name, span in spans.items() if span != (0, 0)}
+            name, span = next(iter(ahead.items()), ("", None))
+            if len(ahead) != 1 or span is None or name in stopped:
+                # What was observed since needs nothing more; what comes after a gap waits for it.
+                stopped.update(ahead)
+                if ahead:
+                    self.left_out.append((f"buffered chunk {chunk.id}", "its messages are observed again"))
+                continue
+            ends[name] = span[1]
+            self.ends.setdefault(name, 0)
+            text = next((body for of, body in sections(chunk.text) if of in {None, name}), chunk.text)
+            yield self._group(record, chunk.id, "observer", text, _micros(record), {name: span})
+            told = chunk.told if _says(chunk.told) else self.spoken
+            last = next(row for row in self.messages[name] if row.seq == span[1])
+            self._hold_back(_hints(told, last) if _says(told) else None)
+
+    def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
+        """Return what a chunk covers of a thread after a place: (0, 0) if nothing, None if it cannot be told."""
+        sources = {
+            row.seq: source_of(row.id) for row in rows if not chunk.messages.isdisjoint((row.id, source_of(row.id)[0]))
+        }
+        # Of its last message, what was said after it was buffered is not in it.
+        end = (sources[max(sources)][0], LAST) if sources else None
+        seqs = [seq for seq, source in sources.items() if seq > start and source != end]
+        if not seqs:
+            return 0, 0
+        is_whole = seqs == list(range(start + 1, seqs[-1] + 1)) and _is_closed(rows, seqs[-1])
+        return (start + 1, seqs[-1]) if is_whole else None
+
+    def _hold_back(self, hints: Hints | None) -> None:
+        """Let the last group wait: it is rendered, and its hints hold, once it is activated."""
+        values = next(values for table, values in reversed(self.rows) if table.kind == "group")
+        values |= {"activated_at": None, "text": "", "hints": dumps(encode(hints)) if hints else None}
 
     def _group(
         self,
@@ -239,7 +365,13 @@ class _Log:
 
     def _observations(self, record: Record, group: str, text: str) -> list[Observation]:
         base = at_of(record["observed_at"]) or at_of(record["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC)
-        drafts = parse_observations(text, (), base=base, zone=UTC).observations if text.strip() else ()
+        parsed = parse_observations(text, (), base=base, zone=UTC) if text.strip() else Parsed()
+        drafts = parsed.observations
+        self.spoken = Told(
+            current_task=parsed.hints.current_task,
+            suggested_response=parsed.hints.suggested_response,
+            title=parsed.hints.title,
+        )
         return [
             Observation(
                 id=stable_id(group, ordinal),
@@ -310,6 +442,26 @@ class _Log:
     def _add(self, kind: str, **values: Any) -> None:
         table = BY_KIND[kind]
         self.rows.append((table, dict.fromkeys(table.columns) | values))
+
+
+def _is_observed(row: Message, until: datetime) -> bool:
+    """Tell whether a message was observed up to a moment; of the last one, what it said afterwards was not."""
+    if row.created_at == until:
+        return not source_of(row.id)[1]
+    return row.created_at < until
+
+
+def _is_closed(rows: Sequence[Message], last: int) -> bool:
+    """Tell whether no call waits for its result at the end of a span, nor may a message still grow."""
+    waiting: set[str] = set()
+    for row in rows:
+        if row.seq > last:
+            break
+        if row.role == "user":
+            waiting.clear()
+        waiting |= {part.id for part in row.parts if isinstance(part, ToolCallPart)}
+        waiting -= {part.call_id for part in row.parts if isinstance(part, ToolResultPart)}
+    return not waiting
 
 
 def _micros(record: Record) -> int:

@@ -67,8 +67,10 @@ async def search_memory(
     found = await _found(store, config, resource, query, explain=wanted.explain)
     scored: Sequence[Scored] = found.scored
     unread: tuple[str, ...] = ()
+    relaxed = found.relaxed
     if query.named:
-        scored = await _favouring(store, config, resource, found.scored, query)
+        scored, missed = await _favouring(store, config, resource, found.scored, query)
+        relaxed = (*relaxed, *missed)
     if query.phrases or query.without_phrases:
         scored, unread = await _with_phrases(store, config, resource, scored, query)
     if wanted.by == "thread":
@@ -82,6 +84,7 @@ async def search_memory(
         terms=tuple(found.terms),
         rarity=found.terms,
         left_out=(*found.left_out, *unread),
+        relaxed=relaxed if scored else (),
         behind=found.behind,
     )
 
@@ -155,12 +158,17 @@ def _narrowed(query: Query, wanted: Wanted) -> Query | None:
 # ---------------------------------------------------------------- phrases
 
 
-async def _favouring(store: Store, config: Config, resource: str, scored: Ranked, query: Query) -> Ranked:
-    """Raise those of the best hits that hold what a question quotes."""
+async def _favouring(
+    store: Store, config: Config, resource: str, scored: Ranked, query: Query
+) -> tuple[Ranked, tuple[str, ...]]:
+    """Raise those of the best hits that hold what a question quotes; return also what none of them holds."""
     redact = for_the_index(config)
     keys = [one.key for one in scored[:_READ_AT_ONCE]]
     rows = await store.searching.rows(resource, keys)
-    return scored.favouring({key for key, row in rows.items() if _holds(_searched(key, row), query.named, redact)})
+    texts = {key: _searched(key, row) for key, row in rows.items()}
+    missed = [name for name in query.named if not any(_holds(text, (name,), redact) for text in texts.values())]
+    holding = {key for key, text in texts.items() if _holds(text, query.named, redact)}
+    return scored.favouring(holding), tuple(f'"{name.strip()}"' for name in missed)
 
 
 async def _with_phrases(
@@ -246,13 +254,15 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
         return _of_message(one, message_from_row(row), rank, score, marker)
     text = _other_text(one.key, row)
     is_task = place_of(one.key).kind == TASK
+    snippet, exact = marker.both(text)
     return SearchResult(
         id=row[0],
         source="task" if is_task else row[1],
         rank=rank,
         score=score,
         content=text,
-        snippet=marker.snippet(text),
+        snippet=snippet,
+        exact=exact,
         at=from_micros(row[2]),
         zone=None if is_task else row[7],
         state=row[3],
@@ -265,13 +275,16 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
 
 def _of_message(one: Scored, message: Message, rank: int, score: float, marker: Marker) -> SearchResult:
     content, searched = _texts_of(message)
+    snippet, exact = marker.both(searched)
     return SearchResult(
         id=message.id,
         source="compacted" if message.level else "raw",
         rank=rank,
         score=score,
         content=content,
-        snippet=marker.snippet(searched),
+        snippet=snippet,
+        # Of a compacted message the words were found in its summary; what was written is what is copied.
+        exact=exact if content == searched else marker.exact(content),
         at=message.created_at,
         zone=message.zone,
         thread=message.thread,

@@ -99,6 +99,8 @@ class Query:
     before: datetime | None = None
     windows: tuple[Window, ...] = ()
     is_question: bool = False
+    names_code: bool = False
+    """Whether it names a function, a file or the like."""
     asks_assistant: bool = False
     asks_number: bool = False
     asks_time: bool = False
@@ -125,6 +127,7 @@ def parse(text: str, now: datetime) -> Query:
     phrases = tuple(found.phrases[:_MOST_SPECIAL])
     asks_about_phrases = bool(phrases) and bool(_QUESTION.search(" ".join(found.unquoted)[:_LOOKED_AT]))
     chosen, left = _chosen(found, plain)
+    names_code = bool(_CODE.search(plain))
     return Query(
         wishes=(*map(_wish, chosen), *_starred(found.prefixes, found.insides)),
         unread=(*left, *_too_many(found), *_skipped(text)),
@@ -144,7 +147,8 @@ def parse(text: str, now: datetime) -> Query:
         after=max(found.after, default=None),
         before=min(found.before, default=None),
         windows=windows_in(plain, now),
-        is_question=bool(_QUESTION.search(plain)) and not _CODE.search(plain),
+        is_question=bool(_QUESTION.search(plain)) and not names_code,
+        names_code=names_code,
         asks_assistant=bool(_ASKS_ASSISTANT.search(plain)),
         asks_number=bool(_ASKS_NUMBER.search(plain)),
         asks_time=bool(_ASKS_TIME.search(plain)),

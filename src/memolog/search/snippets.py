@@ -40,6 +40,8 @@ _NAME: Final = re.compile(r"\W")
 _SHADE, _MOST_SHADES = 1e-6, 10
 _OPEN, _CLOSE = "«", "»"
 _BEFORE = 40
+_MORE = 160
+"""How far a stretch may grow at each end, to begin and end with a line."""
 _SAME = 1e-9
 """Sums of the same numbers in another order differ by less."""
 
@@ -62,7 +64,18 @@ class Marker:
 
     def snippet(self, text: str, length: int = _LENGTH) -> str:
         """Return the stretch of a text where the rarest terms stand closest together, each hit between « and »."""
+        return self._with_marks(text, *self._best(text, length), length)
+
+    def both(self, text: str, length: int = _LENGTH) -> tuple[str, str]:
+        """Return the snippet, and the same stretch as it is written: without marks, with its spaces, in whole lines."""
         start, hits = self._best(text, length)
+        return self._with_marks(text, start, hits, length), _whole_lines(text, start, min(len(text), start + length))
+
+    def exact(self, text: str, length: int = _LENGTH) -> str:
+        """Return the same stretch as it is written: without marks, with its spaces, in whole lines."""
+        return self.both(text, length)[1]
+
+    def _with_marks(self, text: str, start: int, hits: Sequence[_Hit], length: int) -> str:
         end = min(len(text), start + length)
         pieces = ["…" if start else ""]
         at = start
@@ -208,6 +221,18 @@ def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> 
             found.append((at, word))
         at += len(word)
     return found
+
+
+def _whole_lines(text: str, start: int, end: int) -> str:
+    """Return a stretch of a text, longer by what makes its first and its last line whole; … stands for what is cut off."""
+    first = text.rfind("\n", max(0, start - _MORE), start) + 1
+    if not first:
+        first = 0 if start <= _MORE else start
+    last = text.find("\n", end, end + _MORE)
+    if last < 0:
+        last = len(text) if len(text) <= end + _MORE else end
+    is_cut = first == start and start and text[start - 1] != "\n", last == end < len(text) and text[end] != "\n"
+    return f"{'…' if is_cut[0] else ''}{text[first:last]}{'…' if is_cut[1] else ''}"
 
 
 def _sieve(terms: Collection[str]) -> re.Pattern[str]:

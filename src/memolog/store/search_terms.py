@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from memolog.search.drafting import Posting
 from memolog.search.query import Wish
-from memolog.search.words import grams, is_unspaced, terms_of_word, whole_of
+from memolog.search.words import grams, is_unspaced, plain_of, terms_of_word, whole_of
 from memolog.store.scope import FIRST, LAST
 from memolog.store.sql import Script, load_queries
 
@@ -41,6 +41,11 @@ _MOST_UNWANTED = 2_000
 # So many words that do not occur are looked for inside others: in a long text most of those that do not occur never will.
 _MOST_INSIDE = 8
 _SHORTEST_INSIDE = 3
+# Where nothing is found at all: so many words are looked for loosely, each by so many that look like it.
+_MOST_LOOSELY = 16
+_MOST_ALIKE = 8
+_ALIKE = 0.5
+_SHORTEST_PART = 4
 # A path or an identifier says more than a word of prose. Where it stands whole, no sum of its parts may outweigh it: it has up
 # to a dozen of them, and they occur everywhere.
 _WHOLE: Final = 3.0
@@ -66,6 +71,8 @@ class Terms:
         self._scope_pk, self._bounds, self._is_narrow = scope_pk, bounds, is_narrow
         self._insides = _MOST_INSIDE
         self._cut: list[str] = []
+        self.relaxed: list[str] = []
+        """The words that occur nowhere, and for which others that hold them or look like them were found."""
 
     def reading(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
         """Return where the terms occur, rarest first, as many as the budget allows, and what was left out."""
@@ -80,7 +87,38 @@ class Terms:
                 known = found.get(listed.term)
                 if known is None or known.weight < listed.weight:
                     found[listed.term] = listed
-        if self._is_narrow or len(wishes) == 1:
+        return (yield from self._chosen(found, is_one=len(wishes) == 1))
+
+    def reading_loosely(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
+        """Return the same for words that look like those that are wanted; what is starred means what it says."""
+        found: dict[str, _Listed] = {}
+        plain = [wish for wish in wishes if wish.prefix is wish.inside is None]
+        for wish in plain[:_MOST_LOOSELY]:
+            alike = yield from self._alike(wish)
+            if alike:
+                self.relaxed.append(wish.word)
+            found |= {listed.term: listed for listed in alike if listed.term not in found}
+        return (yield from self._chosen(found, is_one=False))
+
+    def _alike(self, wish: Wish) -> Script[list[_Listed]]:
+        """Return the terms of words that share most of their trigrams with a word, or are a part of it."""
+        if is_unspaced(wish.word):
+            characters = dict.fromkeys((term for term in wish.terms if len(term) == 1), _PART)
+            return _listed((yield from self._lists(characters)), characters)
+        piece = plain_of(wish.word)
+        wanted = sorted(grams(piece))
+        if not wanted:
+            return []
+        # The shortest word that may be a part has so many trigrams.
+        least = min(_SHORTEST_PART - 2, len(wanted))
+        rows = yield q.words_sharing_grams(scope_pk=self._scope_pk, grams=wanted, count=least, limit=_MOST_EXPANDED)
+        alike = {word: _likeness(piece, len(wanted), word, shared) for word, shared in rows}
+        words = sorted((word for word in alike if alike[word] >= _ALIKE), key=lambda word: (-alike[word], word))
+        return (yield from self._expanded(words[:_MOST_ALIKE], _PART, wish.word))
+
+    def _chosen(self, found: Mapping[str, _Listed], *, is_one: bool) -> Script[tuple[list[Posting], tuple[str, ...]]]:
+        """Return the postings of the terms that can be afforded, and what was left out."""
+        if self._is_narrow or is_one:
             chosen = yield from self._read_further(found.values())
         else:
             chosen = _affordable(found.values(), _MOST_ROWS)
@@ -108,6 +146,8 @@ class Terms:
         if not terms and self._insides and len(wish.word) >= _SHORTEST_INSIDE:
             self._insides -= 1
             terms = yield from self._inside(wish.word.lower())
+            if terms:
+                self.relaxed.append(wish.word)
         elif not any(term.term.startswith("=") for term in terms):
             # Nobody wrote it as one word: then its parts are the words that are meant.
             terms = [term._replace(weight=1.0) for term in terms]
@@ -258,6 +298,13 @@ def _affordable(found: Iterable[_Listed], left: int) -> list[_Listed]:
         chosen.append(listed)
         left -= listed.occurs
     return chosen
+
+
+def _likeness(piece: str, size: int, word: str, shared: int) -> float:
+    """Return how much a known word is like what was asked for: 1 if it is a part of it, else their share of common trigrams."""
+    if len(word) >= _SHORTEST_PART and word in piece:
+        return 1.0
+    return 2 * shared / (size + max(1, len(word) - 2))
 
 
 def _rarest_first(listed: _Listed) -> tuple[int, str]:

@@ -45,6 +45,8 @@ class Found:
     terms: dict[str, float] = field(default_factory=dict[str, float])
     """What was looked for, rarest first, and how rare it is."""
     left_out: tuple[str, ...] = ()
+    relaxed: tuple[str, ...] = ()
+    """The words that occur nowhere, where others that hold them or look like them were found instead."""
     behind: int = 0
     """How many threads have messages that are not indexed yet."""
 
@@ -99,15 +101,20 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
     stats = Stats(documents={row[0]: row[1] for row in rows}, lengths={row[0]: row[2] for row in rows})
     speakers = yield from _named_speakers(scope_pk, query)
     terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
-    postings, left_out = yield from terms.reading(_without_names(query, speakers))
     unwanted, too_many = yield from reading_unwanted(scope_pk, query.without)
-    allowed = None
-    if query.sources == _TASKS and stats.documents.get(OBSERVATION):
-        postings = [_of_tasks(posting) for posting in postings]
-    if _filters(query):
-        hits = set[int]().union(*(posting.keys for posting in postings))
-        allowed = yield from _passing(resource, scope_pk, query, hits, unwanted)
-    found = drafted(postings, stats, query, allowed)
+    wishes = _without_names(query, speakers)
+    for reading in (terms.reading, terms.reading_loosely):
+        postings, left_out = yield from reading(wishes)
+        if query.sources == _TASKS and stats.documents.get(OBSERVATION):
+            postings = [_of_tasks(posting) for posting in postings]
+        allowed = None
+        if _filters(query):
+            hits = set[int]().union(*(posting.keys for posting in postings))
+            allowed = yield from _passing(resource, scope_pk, query, hits, unwanted)
+        found = drafted(postings, stats, query, allowed)
+        # Words that look like those of the query are better than nothing, and than nothing else.
+        if found.own:
+            break
     details = yield from _details(found)
     if allowed is not None:
         around = details.keys() - allowed
@@ -115,7 +122,12 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
     threads = yield from _thread_lengths(found)
     scored = rank(found, query, details, threads, speakers, explain=explain)
-    return Found(scored=scored, terms=found.idf, left_out=(*left_out, *too_many, *query.unread))
+    return Found(
+        scored=scored,
+        terms=found.idf,
+        left_out=(*left_out, *too_many, *query.unread),
+        relaxed=tuple(dict.fromkeys(terms.relaxed)) if found.own else (),
+    )
 
 
 # ---------------------------------------------------------------- terms
@@ -235,7 +247,12 @@ def _details(drafted: Draft) -> Script[dict[int, Detail]]:
     if not places:
         return {}
     rows = yield q.details(places=places)
-    return {doc: Detail(at, traits, speaker) for doc, at, traits, speaker in rows}
+    details = {doc: Detail(at, traits, speaker) for doc, at, traits, speaker in rows}
+    lines = [doc for doc in details if doc < 0]
+    if len(lines) > 1:
+        rows = yield q.threads_of_lines(docs=lines)
+        details |= {doc: details[doc]._replace(thread=thread) for doc, thread in rows}
+    return details
 
 
 def _thread_lengths(drafted: Draft) -> Script[dict[int, tuple[int, int]]]:

@@ -13,9 +13,10 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Protocol
 
-from memolog.domain.codec import dumps, loads
+from memolog.domain.codec import dumps, loads, pack
 from memolog.domain.errors import ImportConflict, ThreadNotFound
 from memolog.domain.moments import to_micros
+from memolog.domain.thread import Hints
 from memolog.store.engine import Engine
 from memolog.store.scope import check_id
 from memolog.store.sql import Row, Script, load_queries
@@ -26,6 +27,7 @@ __all__ = ["Arrival", "Arrived", "Lines", "Transfers"]
 
 q = load_queries("transfer")
 threads = load_queries("threads")
+logs = load_queries("logs")
 
 _PAGE = 400
 _ALL = 1_000_000
@@ -130,6 +132,26 @@ class Transfers:
             yield q.set_times(resource=resource, thread=thread, **times)
 
         await self._engine.write(script, name="transfers.date")
+
+    async def hint(self, resource: str, thread: str, hints: Hints) -> None:
+        """Let a thread have these hints, unless it has newer ones; raises ThreadNotFound."""
+        check_id("resource", resource)
+        check_id("thread", thread)
+
+        def script() -> Script[None]:
+            rows = yield threads.lock_thread(resource=resource, thread=thread)
+            if not rows:
+                raise ThreadNotFound(thread)
+            yield logs.apply_hints(
+                thread_pk=rows[0][0],
+                current_task=pack(hints.current_task),
+                suggested_response=pack(hints.suggested_response),
+                title=pack(hints.title),
+                now=None if hints.at is None else to_micros(hints.at),
+                last_seq=hints.last_seq,
+            )
+
+        await self._engine.write(script, name="transfers.hint")
 
     async def _without_repetitions(
         self, arrival: Arrival, rows: Sequence[tuple[Table, Values]]

@@ -19,6 +19,7 @@ __all__ = ["search_memory"]
 _ROOM: Final = MOST_CHARACTERS - 1_000
 _PAGE_TOKENS: Final = 1_700
 _SNIPPET: Final = 600
+_MOST_RELAXED: Final = 8
 # Numbers and groups are those of this thread, unless another is named; ids are found wherever they are.
 _OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+(?:\.\d+)?)\s*", re.IGNORECASE)
 _HERE: Final = frozenset({"this", "current", "here"})
@@ -56,8 +57,11 @@ async def _search(scope: Scope, action: Search) -> dict[str, Any]:
         found = await page(len(shown))
         shown = [_hit(result) for result in found.results]
     answer: dict[str, Any] = {"results": shown, "total": found.total}
+    if found.relaxed:
+        answer["not_found_as_written"] = list(found.relaxed)[:_MOST_RELAXED]
     if not shown:
-        answer["hint"] = "Nothing was found. Try fewer or other words, or a part of a name with *."
+        quoted = "leave out the quotes, or " if '"' in action.query else ""
+        answer["hint"] = f"Nothing was found. To find more, {quoted}try other words, or a part of a name with *."
     if found.next is not None:
         answer["cursor"] = found.next
     return answer
@@ -84,6 +88,8 @@ def _hit(result: SearchResult) -> dict[str, Any]:
         "role": result.role,
         "task": result.task,
         "text": clip(result.snippet or result.content, _SNIPPET),
+        # Marks inside code make it useless to copy.
+        "exact": clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
     }
     return {name: value for name, value in told.items() if value is not None}
 

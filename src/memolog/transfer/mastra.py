@@ -1,4 +1,4 @@
-"""What Mastra keeps: messages in its two formats, metadata, and the text of its observations.
+"""What Mastra keeps: messages in its two formats, metadata, the text of its observations, hints and buffered chunks.
 
 Knows the contents of its columns. Knows neither its tables nor where our log puts what is read here.
 """
@@ -6,8 +6,9 @@ Knows the contents of its columns. Knows neither its tables nor where our log pu
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from memolog.domain.message import (
     NewMessage,
@@ -22,7 +23,29 @@ from memolog.domain.message import (
 from memolog.transfer.jsonb import read_jsonb
 from memolog.transfer.values import Data, as_data, as_list, data_file, message, moment, plain_text
 
-__all__ = ["at_of", "metadata_of", "read_messages", "sections"]
+__all__ = [
+    "LAST",
+    "LATER",
+    "Chunk",
+    "Told",
+    "at_of",
+    "chunks_of",
+    "metadata_of",
+    "read_messages",
+    "sections",
+    "source_of",
+    "told_of",
+]
+
+LATER: Final = "-later"
+"""Ends the id of what a message said after it was last observed."""
+LAST: Final = "-last"
+"""Ends the id of what it said after that was buffered, too."""
+_RESULTS: Final = "-results"
+_MARKER: Final = "data-om-"
+"""Begins the type of what its memory notes inside messages: where it observed and buffered, and what came of it."""
+_OBSERVED: Final = "data-om-observation-end"
+_BUFFERED: Final = "data-om-buffering-end"
 
 _SECTION = re.compile(r'<thread id="([^"]*)">\n?(.*?)\n?</thread>', re.DOTALL)
 _ROLES: dict[str, Role] = {
@@ -58,22 +81,106 @@ def sections(text: str) -> list[tuple[str | None, str]]:
     return [*([(None, rest)] if rest else []), *found]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What its observer last said of a thread, and when the last message was said that it had seen."""
+
+    current_task: str | None = None
+    suggested_response: str | None = None
+    title: str | None = None
+    observed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Observations that wait to be moved into the log."""
+
+    id: str
+    text: str
+    messages: frozenset[str]
+    told: Told
+
+
+def told_of(metadata: Data) -> Told:
+    """Return what a thread's metadata tells of its memory."""
+    return _told(as_data(as_data(metadata.get("mastra")).get("om")), "suggestedResponse")
+
+
+def chunks_of(value: object) -> list[Chunk]:
+    """Return the chunks of a record, oldest first."""
+    items = [as_data(item) for item in as_list(_json(value) if isinstance(value, str) else value)]
+    return [
+        Chunk(
+            id=str(item.get("id") or number),
+            text=str(item.get("observations") or ""),
+            messages=frozenset(map(str, as_list(item.get("messageIds")))),
+            told=_told(item, "suggestedContinuation"),
+        )
+        for number, item in enumerate(items)
+    ]
+
+
+def _told(data: Data, response: str) -> Told:
+    return Told(
+        current_task=_text(data.get("currentTask")),
+        suggested_response=_text(data.get(response)),
+        title=_text(data.get("threadTitle")),
+        observed_at=at_of(data.get("lastObservedAt")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def source_of(name: str) -> tuple[str, str]:
+    """Return the id that a message has there, from the one that it has here, and which piece of it this is."""
+    name = name.removesuffix(_RESULTS)
+    return next(((name.removesuffix(end), end) for end in (LATER, LAST) if name.endswith(end)), (name, ""))
+
+
 def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
-    """Return the messages of one row: results that stand with their calls become a message of the tools."""
+    """Return the messages of one row: results that stand with their calls become a message of the tools.
+
+    A row that grew after it was observed or buffered becomes several: what was observed, what was buffered, and the rest.
+    """
     content: Any = row["content"]
     content = _json(content) if isinstance(content, str) else content
-    if as_data(content).get("format") in {2, 3}:
-        said, results = _v2(as_data(content))
-    else:
-        said, results = _v1(content)
     role = _ROLES.get(str(row["role"]), "user")
     at, name = at_of(row["created_at"]), str(row["id"])
     made: list[NewMessage] = []
-    if said:
-        made.append(message(role, said, id=name, at=at))
-    if results:
-        made.append(message("tool", results, id=f"{name}-results" if said else name, at=at))
+    for end, (said, results) in zip(("", LATER, LAST), _pieces(content), strict=True):
+        if said:
+            made.append(message(role, said, id=f"{name}{end}", at=at))
+        if results:
+            made.append(message("tool", results, id=f"{name}{end}{_RESULTS}" if said else f"{name}{end}", at=at))
     return tuple(made)
+
+
+def _pieces(content: Any) -> list[tuple[list[Part], list[Part]]]:
+    """Return what was said and what tools answered: up to where it was observed, up to where it was buffered, and after."""
+    nothing: tuple[list[Part], list[Part]] = [], []
+    if as_data(content).get("format") not in {2, 3}:
+        return [_v1(content), nothing, nothing]
+    parts = as_list(as_data(content).get("parts"))
+    types = [as_data(part).get("type") for part in parts]
+    observed, buffered = (
+        max((place + 1 for place, kind in enumerate(types) if kind == wanted), default=0)
+        for wanted in (_OBSERVED, _BUFFERED)
+    )
+    buffered = max(observed, buffered)
+    if buffered:
+        whole = _v2(parts[:buffered]) if not observed else _v2(parts[:observed])
+        return [whole, _v2(parts[observed:buffered]) if observed else nothing, _v2(parts[buffered:])]
+    said, results = _v2(parts)
+    text = as_data(content).get("content")
+    if not said and text and not any(_is_marker(as_data(part)) for part in parts):
+        said.append(TextPart(text=plain_text(text)))
+    return [(said, results), nothing, nothing]
+
+
+def _is_marker(part: Data) -> bool:
+    return str(part.get("type", "")).startswith(_MARKER)
 
 
 def _json(text: str) -> Any:
@@ -83,11 +190,10 @@ def _json(text: str) -> Any:
         return text
 
 
-def _v2(content: Data) -> tuple[list[Part], list[Part]]:
+def _v2(parts: list[Any]) -> tuple[list[Part], list[Part]]:
     said: list[Part] = []
     results: list[Part] = []
-    for item in as_list(content.get("parts")):
-        part = as_data(item)
+    for part in map(as_data, parts):
         match part.get("type"):
             case "text":
                 said.append(TextPart(text=str(part.get("text", ""))))
@@ -103,10 +209,10 @@ def _v2(content: Data) -> tuple[list[Part], list[Part]]:
                 said.append(data_file(media, part.get("data") or part.get("url")))
             case "step-start":
                 pass
-            case _:
+            case _ if not _is_marker(part):
                 said.append(UnknownPart(data=dict(part)))
-    if not said and content.get("content"):
-        said.append(TextPart(text=plain_text(content["content"])))
+            case _:
+                pass
     return said, results
 
 
@@ -128,8 +234,10 @@ def _v1(content: Any) -> tuple[list[Part], list[Part]]:
                 results.append(_result(part))
             case "file" | "image":
                 said.append(data_file(str(part.get("mimeType", "image/png")), part.get("data") or part.get("image")))
-            case _:
+            case _ if not _is_marker(part):
                 said.append(UnknownPart(data=item))
+            case _:
+                pass
     return said, results
 
 

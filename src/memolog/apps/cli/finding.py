@@ -66,6 +66,8 @@ def _show_results(found: "SearchAnswer") -> "RenderableType":
     lines = [line for result in found.results for line in _result(result)]
     if not found.results:
         lines.append(told("Nothing fits these words.", "dim"))
+    if found.relaxed:
+        lines.append(told(f"Not found as written, and looked for by parts: {', '.join(found.relaxed)}", "dim"))
     if found.behind:
         threads = "1 thread has" if found.behind == 1 else f"{found.behind:,} threads have"
         words = f"{threads} messages that were not looked through: the index is behind, and this memory is read-only."

@@ -120,6 +120,13 @@ GROUP BY word HAVING COUNT(*) >= :count
 ORDER BY word
 LIMIT :limit
 
+-- words_sharing_grams --
+-- The words that hold some of these trigrams, those with the most first.
+SELECT word, COUNT(*) FROM search_grams WHERE scope_pk = :scope_pk AND gram IN (:grams[])
+GROUP BY word HAVING COUNT(*) >= :count
+ORDER BY COUNT(*) DESC, word
+LIMIT :limit
+
 -- hits --
 -- Where some terms occur; the newest first, should there be too many. A list of a thousand keys in one text is read several times as
 -- fast as a thousand rows.
@@ -131,6 +138,10 @@ SELECT wanted.column1, (
 -- details --
 -- Of the documents at some places.
 SELECT doc, at, traits, speaker FROM search_docs WHERE doc >> 8 IN (:places[])
+
+-- threads_of_lines --
+-- Which conversation each of some lines of the log is from.
+SELECT doc, thread_pk FROM search_docs WHERE doc IN (:docs[]) AND source IN ('observation', 'reflection')
 
 -- thread_lengths --
 SELECT thread_pk, user_length, other_length FROM search_threads WHERE thread_pk IN (:threads[])

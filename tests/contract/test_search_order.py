@@ -1,0 +1,120 @@
+"""The order of results on every engine: the newest statement of a fact, what the user decided, and what merely repeats it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Memory, NewMessage, ToolCallPart, ToolMessage, UserMessage
+
+RESOURCE = "alice"
+TALK = (
+    "Tell me a joke about penguins.",
+    "We watched a film about lighthouse keepers yesterday.",
+    "Thanks, that helped.",
+)
+
+
+@pytest.fixture
+async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+    """Return an open memory on each engine in turn."""
+    async with Memory(address, clock=clock) as opened:
+        yield opened
+
+
+async def say(memory: Memory, *messages: NewMessage, thread: str = "t") -> None:
+    """Save messages."""
+    kit = await memory.open()
+    await kit.store.messages.save(RESOURCE, thread, list(messages))
+
+
+async def found(memory: Memory, query: str) -> list[str]:
+    """Return the ids that a query finds, best first."""
+    return [result.id for result in (await memory.search(query, RESOURCE, limit=50)).results]
+
+
+@pytest.mark.parametrize("query", ["dev server port", "Which port does the dev server run on?"])
+async def test_the_newest_statement_of_a_fact_comes_first(memory: Memory, query: str) -> None:
+    """However it is put, whatever was talked about between, and although the assistant repeats the old value."""
+    await say(
+        memory,
+        UserMessage("The dev server runs on port 3000.", id="3000"),
+        *map(UserMessage, TALK),
+        UserMessage("Something took 3000, so I moved the dev server to port 4000.", id="4000"),
+        *map(AssistantMessage, TALK),
+        UserMessage("We gave every dev server a port of its own, ours is 5000 now.", id="5000"),
+        AssistantMessage("An old note says that the dev server runs on port 3000.", id="old"),
+    )
+    ids = await found(memory, query)
+    assert ids[:3] == ["5000", "4000", "3000"]
+    assert ids.index("old") > 2
+
+
+async def test_a_question_is_no_statement(memory: Memory) -> None:
+    """Who asks again later does not push down what was stated."""
+    await say(
+        memory,
+        UserMessage("The gate code is 4417.", id="old"),
+        *map(UserMessage, TALK),
+        UserMessage("They changed the gate code, it is 9052.", id="new"),
+        *map(UserMessage, TALK),
+        UserMessage("What was the gate code again?", id="asked"),
+    )
+    ids = await found(memory, "gate code")
+    assert ids.index("new") < ids.index("old")
+    assert ids[0] == "new"
+
+
+async def test_other_facts_keep_their_order(memory: Memory) -> None:
+    """A newer message with some of the words, about something else, does not come before what is asked for."""
+    await say(
+        memory,
+        UserMessage("The staging database has the password bluewhale.", id="wanted"),
+        *map(UserMessage, TALK),
+        UserMessage("The staging server was slow today.", id="server"),
+        UserMessage("The database of the shop is full.", id="shop"),
+    )
+    assert (await found(memory, "staging database password"))[0] == "wanted"
+
+
+async def test_facts_of_two_threads_stay_apart(memory: Memory) -> None:
+    """Each conversation has its own newest statement."""
+    await say(memory, UserMessage("The gate code is 4417 here, gate code!", id="a1"), thread="a")
+    await say(memory, UserMessage("The gate code is 1111.", id="b1"), thread="b")
+    await say(memory, UserMessage("The gate code changed to 2222.", id="b2"), thread="b")
+    ids = await found(memory, "gate code")
+    assert ids.index("b2") < ids.index("b1")
+
+
+async def test_the_newest_line_of_the_log_comes_first(address: str, clock: FakeClock) -> None:
+    """Lines of the log that state one fact are ordered like messages."""
+    async with Memory(address, clock=clock) as memory:
+        for text in ("The gate gate code is 4417.", "The new gate code is 9052, they changed it."):
+            await say(memory, UserMessage(text))
+            await memory.observe("t", RESOURCE)
+            clock.advance(days=1)
+        answer = await memory.search("gate code", RESOURCE, sources=["observation"])
+    assert ["9052" in result.content for result in answer.results] == [True, False]
+
+
+async def test_a_decision_comes_before_what_repeats_its_words(memory: Memory) -> None:
+    """Edits, calls and output hold the words more often; the user decided."""
+    await say(
+        memory,
+        UserMessage("Now the late fee: 50 cents a day, and never more than 8 euros a loan.", id="decision"),
+        AssistantMessage(
+            [
+                ToolCallPart(
+                    id="c1", name="edit", arguments={"content": "def late_fee(): LATE_FEE = 50; LATE_FEE_CAP = 800"}
+                )
+            ],
+            id="edit",
+        ),
+        ToolMessage("c1", "late_fee late_fee ok: late fee saved, late fee checked", id="output"),
+        AssistantMessage("late_fee() is in: late fee 50, late fee cap 800.", id="report"),
+        *map(UserMessage, TALK),
+        UserMessage("How much is the late fee a day, and what is the most late fee?", id="question"),
+    )
+    assert (await found(memory, "late fee"))[0] == "decision"
+    # Who names the function looks for the code.
+    assert (await found(memory, "late_fee()"))[0] != "decision"
