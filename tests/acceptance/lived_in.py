@@ -122,6 +122,7 @@ async def live(
     for text in ("first", "second"):
         await memory.working_memory(resource).replace(f"# Facts\nqz{resource}{text}facts", who="me")
     await _tasks(memory, resource, threads[0])
+    await memory.observe(threads[0], resource)
     await memory.search(word(resource, threads[0], 1), resource)
     await memory.settled()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from conftest import FakeClock, until
 from memolog import AssistantMessage, Config, UserMessage
 from memolog.domain.errors import StoreError
 from memolog.runtime.events import Event, Recovered
@@ -53,8 +53,18 @@ def watch_by(kit: Any) -> Callable[[float], None]:
 
 
 async def beat(memory: Memory) -> None:
-    """Let a process say that it is alive: its clock has moved on, so the last beat is old."""
-    await (await memory.open()).runner.heartbeat.now()
+    """Let a memory say that it is alive, and wait until it has renewed the leases of all its runs."""
+    kit = await memory.open()
+    now = kit.clock.now()
+    await kit.runner.heartbeat.now()
+
+    async def are_renewed() -> bool:
+        snapshot = await kit.store.logs.snapshot("alice", "t", "thread")
+        beats = [run.beat_at for run in snapshot.runs if run.status == "running" and run.owner == kit.core.owner]
+        assert beats
+        return min(beats) >= now
+
+    await until(are_renewed)
 
 
 async def chat(memory: Memory, clock: FakeClock, turns: int) -> None:

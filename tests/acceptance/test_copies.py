@@ -7,7 +7,7 @@ from memolog import AssistantMessage, Config, UserMessage
 from memolog.runtime.events import Degraded, Event
 from memolog.runtime.memory import Memory
 
-OWN = Config.from_dict({"observation": {"message_tokens": 300}})
+OWN = Config.from_dict({"observation": {"message_tokens": 300}, "scope": "thread"})
 SHARED = OWN.with_overrides({"scope": "resource"})
 
 

@@ -305,6 +305,9 @@ class Seen:
         alive = self.alive()
         # Nobody waits for a run of a process that is gone.
         broken = any(status == "failed" or (status == "running" and owner not in alive) for status, owner in runs)
+        # Whether the owner of an open turn is gone is known once it has been watched.
+        left = self._checker.rows("SELECT owner FROM unseen WHERE thread_pk = ?", pk)
+        broken = broken or any(owner not in alive for (owner,) in left)
         # A call that only the newest message closes can be observed once that message has been seen.
         seen = rows[: len(rows) - max(1, len(request.unseen))]
         if failures or broken or _has_open_call(rows) or _has_open_call(seen):

@@ -64,8 +64,9 @@ _log = logging.getLogger("memolog")
 # Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
 _MOST_ROUNDS = 64
 _POLL_SECONDS = 0.05
-# An open turn of a process that has not been watched yet: wrong to take its messages, cheap to leave them.
-_TURN_SECONDS = 3_600.0
+# How old the last beat of a process may be whose turn is open and that was not watched: to leave a dead one's messages in the
+# tail costs little, to take a living one's hides them from its model.
+_TURN_SECONDS = 600.0
 # A lost race means that somebody else got on with the log.
 _MOST_LOST = 2
 _PAUSE_SECONDS = 0.005
@@ -256,8 +257,8 @@ class Core:
                 asked = replace(asked, may_wait=not is_late)
             asked = asked.after(decision)
             if not hold.is_held:
-                # It was given up while a model was waited for.
-                await (hold.try_take() if is_turn else hold.take())
+                # It was given up while a model was waited for. Whoever waited uses what came of it: others have it for a moment.
+                await (hold.take() if waited or not is_turn else hold.try_take())
             snapshot = await self.store.logs.snapshot(resource, thread, config.scope, others=hold.is_held)
         await self._keep(resource)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
