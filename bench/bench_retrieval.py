@@ -7,7 +7,8 @@ stemmer and without stop words. The data lies outside the project; `--data` says
 
 The questions about changed facts are our own, in `facts/`: each is about something that was said two or three times in one
 thread, with other values, and only the newest statement is right. Those in `changed_held_back.txt` were written before the
-ranking was changed and were not looked at while it was.
+ranking was changed, and of them only the totals were looked at while it was. The third set asks the questions of both once more,
+with every statement in the middle of a longer message.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -43,7 +44,7 @@ GRAMMAR = """
     where which while who whom why will with would you your yours yourself s t d ll m re ve
     """
 STOP_WORDS = frozenset(GRAMMAR.split())
-CHANGED = ("changed_facts", "changed_facts_held_back")
+CHANGED = ("changed_facts", "changed_facts_held_back", "changed_facts_long")
 SETS = ("locomo_turns", "longmemeval_turns", "longmemeval_user_turns", "longmemeval_sessions", *CHANGED)
 FACTS = Path(__file__).resolve().parent / "facts"
 
@@ -173,7 +174,7 @@ def changed_facts() -> list[Corpus]:
     talk = [line.split(" ", 1) for line in (FACTS / "talk.txt").read_text("utf-8").splitlines()]
     chance, turns = random.Random(13), list[Turn]()
     corpora = [Corpus(name=name, turns=turns, turns_set=name) for name in CHANGED]
-    for corpus, file in zip(corpora, ("changed.txt", "changed_held_back.txt"), strict=True):
+    for corpus, file in zip(corpora, ("changed.txt", "changed_held_back.txt"), strict=False):
         for number, story in enumerate((FACTS / file).read_text("utf-8").strip().split("\n\n")):
             asked, *lines = story.splitlines()
             session = f"{corpus.name}-{number}"
@@ -187,7 +188,18 @@ def changed_facts() -> list[Corpus]:
                 turns.append(Turn(session=session, name=f"{session}#{place}", role=role, text=text, at=at))
             names = frozenset(f"{session}#{place}" for place in gold)
             corpus.questions.append(Question(text=asked.removeprefix("Q: "), turns=names))
+    corpora[2].questions = [question for corpus in corpora[:2] for question in corpus.questions]
+    corpora[2].turns = [_longer(turn, talk, chance) for turn in turns]
     return corpora
+
+
+def _longer(turn: Turn, talk: Sequence[list[str]], chance: random.Random) -> Turn:
+    """Return what a user states in the middle of a longer message."""
+    if turn.role != "user" or turn.text.endswith("?"):
+        return turn
+    others = [text for mark, text in talk if mark == ">" and not text.endswith("?")]
+    first, second, third = chance.sample(others, 3)
+    return replace(turn, text=f"{first} {second} {turn.text} {third}")
 
 
 def _exchanges(talk: Sequence[list[str]], chance: random.Random) -> list[list[str]]:

@@ -50,6 +50,39 @@ async def test_the_newest_statement_of_a_fact_comes_first(memory: Memory, query:
     assert ids.index("old") > 2
 
 
+@pytest.mark.parametrize(
+    ("query", "old", "new"),
+    [
+        ("bakery opens", "The bakery opens at six.", "In winter the bakery opens at seven."),
+        ("Wann ist der Termin?", "Der Termin ist um neun.", "Wir haben telefoniert, der Termin ist um elf."),
+        ("Who leads the design team?", "The design team is led by Marta.", "Good news, Oskar leads the design team."),
+        ("favourite coffee", "My favourite coffee is a flat white.", "My favourite coffee is now a plain espresso."),
+    ],
+)
+async def test_a_change_is_found_in_a_long_message(memory: Memory, query: str, old: str, new: str) -> None:
+    """What counts is the sentence that states it, whatever stands around it: a number, a name, or a word of change."""
+    around = "We watched a film about lighthouse keepers yesterday, and it was a long evening for all of us."
+    await say(
+        memory,
+        UserMessage(f"{around} {old} Please shorten the letter for me.", id="old"),
+        *map(UserMessage, TALK),
+        UserMessage(f"Thanks, that helped. {around} {new} Can you look at the other letter, too?", id="new"),
+    )
+    ids = await found(memory, query)
+    assert ids.index("new") < ids.index("old")
+
+
+async def test_saying_it_again_changes_nothing(memory: Memory) -> None:
+    """A later message that repeats the same value does not come before the one that fits better."""
+    await say(
+        memory,
+        UserMessage("I take a pottery class on Friday at 18:30, pottery class!", id="first"),
+        *map(UserMessage, TALK),
+        UserMessage("Since the pottery class is on Friday at 18:30, I cannot come to dinner with you all.", id="again"),
+    )
+    assert (await found(memory, "pottery class"))[0] == "first"
+
+
 async def test_a_question_is_no_statement(memory: Memory) -> None:
     """Who asks again later does not push down what was stated."""
     await say(

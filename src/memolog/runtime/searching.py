@@ -4,7 +4,7 @@ Knows the steps and the shape of the answer. The index is the store's, the ranki
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -21,8 +21,9 @@ from memolog.runtime.redacting import for_the_index
 from memolog.search.keys import TASK, place_of
 from memolog.search.phrases import stand_in
 from memolog.search.query import Query, parse
-from memolog.search.ranking import Ranked, Scored, best_of_threads
+from memolog.search.ranking import Fact, Ranked, Scored, best_of_threads
 from memolog.search.snippets import Marker
+from memolog.search.statements import Statement, changes, statement_in
 from memolog.search.texts import Redact, text_of_parts, text_of_task
 from memolog.store import Store
 from memolog.store.rows import message_from_row
@@ -65,18 +66,20 @@ async def search_memory(
     # What finds nothing brings the index up to date as well.
     query = _narrowed(parse(text, now), wanted) or Query()
     found = await _found(store, config, resource, query, explain=wanted.explain)
-    scored: Sequence[Scored] = found.scored
+    rows: dict[int, Row] = {}
+    ranked = await _newest_first(store, resource, found, rows)
+    scored: Sequence[Scored] = ranked
     unread: tuple[str, ...] = ()
     relaxed = found.relaxed
     if query.named:
-        scored, missed = await _favouring(store, config, resource, found.scored, query)
+        scored, missed = await _favouring(store, config, resource, ranked, query)
         relaxed = (*relaxed, *missed)
     if query.phrases or query.without_phrases:
         scored, unread = await _with_phrases(store, config, resource, scored, query)
     if wanted.by == "thread":
         scored = best_of_threads(scored, found.scored.threads)
     marker = Marker(found.terms, (*query.phrases, *query.named))
-    results, reached = await _page(store, resource, scored, start, marker, wanted)
+    results, reached = await _page(store, resource, scored, start, marker, wanted, rows)
     return SearchAnswer(
         results=tuple(results),
         total=len(scored),
@@ -155,6 +158,30 @@ def _narrowed(query: Query, wanted: Wanted) -> Query | None:
     return query
 
 
+# ---------------------------------------------------------------- facts that changed
+
+
+async def _newest_first(store: Store, resource: str, found: Found, rows: dict[int, Row]) -> Ranked:
+    """Put the newest of several statements of one fact first; what is read for it is left in `rows`."""
+    ranked = found.scored
+    if not ranked.facts:
+        return ranked
+    rows |= await store.searching.rows(resource, [key for fact in ranked.facts for key in fact.keys])
+    told = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
+    return ranked.rearranged(_of_one_fact(fact, told, found.terms) for fact in ranked.facts)
+
+
+def _of_one_fact(fact: Fact, told: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
+    """Return the best statement and those that say something else of the same, the newest first."""
+    best = told.get(fact.best)
+    if best is None:
+        return []
+    place = fact.keys.index(fact.best)
+    newer = [key for key in fact.keys[:place] if (other := told.get(key)) and changes(best, other, rarity)]
+    older = [key for key in fact.keys[place + 1 :] if (other := told.get(key)) and changes(other, best, rarity)]
+    return [*newer, fact.best, *older]
+
+
 # ---------------------------------------------------------------- phrases
 
 
@@ -210,15 +237,22 @@ def _holds(text: str, phrases: Sequence[str], redact: Redact) -> bool:
 
 
 async def _page(
-    store: Store, resource: str, scored: Sequence[Scored], start: int, marker: Marker, wanted: Wanted
+    store: Store,
+    resource: str,
+    scored: Sequence[Scored],
+    start: int,
+    marker: Marker,
+    wanted: Wanted,
+    known: Mapping[int, Row],
 ) -> tuple[list[SearchResult], int]:
-    """Return the results of a page, and the number of the first hit after it."""
+    """Return the results of a page, and the number of the first hit after it; `known` are rows that were read already."""
     results: list[SearchResult] = []
     at = start
     while at < len(scored) and len(results) < wanted.limit:
         some = scored[at : at + min(_MOST_READ, wanted.limit - len(results))]
         keys = [one.key for one in some if wanted.beside or not one.is_beside]
-        rows = await store.searching.rows(resource, keys)
+        rows = {key: known[key] for key in keys if key in known}
+        rows |= await store.searching.rows(resource, [key for key in keys if key not in known])
         for one in some:
             at += 1
             # What is not to be seen yet has no row: the next one takes its place.

@@ -14,7 +14,7 @@ from typing import Final
 from memolog.search.english import NUMBERS, STOP_WORDS, TIMES
 from memolog.search.words import names_in, normal, plain_of, terms_of_word, words_of
 
-__all__ = ["ASKS", "CHANGED", "NAMES_SOMETHING", "NUMBER", "STATES", "TIME", "Analysed", "analyse"]
+__all__ = ["ASKS", "NAMES_SOMETHING", "NUMBER", "STATES", "TIME", "Analysed", "analyse"]
 
 ASKS: Final = 1
 """It ends with a question: what follows is the answer."""
@@ -23,8 +23,6 @@ STATES: Final = 2
 NUMBER: Final = 4
 TIME: Final = 8
 NAMES_SOMETHING: Final = 16
-CHANGED: Final = 32
-"""It says that something is no longer as it was."""
 
 _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
@@ -32,17 +30,6 @@ _MOST_TERMS = 16_000
 _OFTEN, _VERY_OFTEN = 2, 4
 _SENTENCE: Final = re.compile(r"[.!?。!?…]+(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
-_WORDS_OF_CHANGE: Final = """
-    actually anymore change changed changes changing correction corrected instead longer lowered moved moves moving outdated
-    postponed raised renamed replaced replaces rescheduled reverted switched switching update updated upgraded
-    aktualisiert geandert gewechselt stattdessen umbenannt umgezogen verlegt verschoben
-    actualizado cambiado cambiamos cambiaron cambie cambio mudado mudamos
-    changee changees demenage desormais remplace
-    alterado cambiato mudou spostato
-    gewijzigd veranderd verhuisd verplaatst
-    """
-_CHANGES: Final = frozenset(_WORDS_OF_CHANGE.split())
-"""Folded; English, German, Spanish, French, Portuguese and Italian, Dutch."""
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
 
@@ -117,6 +104,4 @@ def _traits(text: str, words: AbstractSet[str]) -> int:
         traits |= TIME
     if _NAME.search(text):
         traits |= NAMES_SOMETHING
-    if not _CHANGES.isdisjoint(words):
-        traits |= CHANGED
     return traits

@@ -15,14 +15,14 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Final, NamedTuple, overload
 
-from memolog.search.analysis import ASKS, CHANGED, NAMES_SOMETHING, NUMBER, STATES, TIME
+from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
 from memolog.search.dates import closeness
 from memolog.search.drafting import BESIDE, OTHERS_IN_THREAD, Draft, Posting, Stats, draft
-from memolog.search.keys import ASSISTANT, OBSERVATION, PLACE, TOOL, USER, is_task, place_of, seq_of, thread_of
+from memolog.search.keys import ASSISTANT, OBSERVATION, PLACE, TOOL, USER, is_task, seq_of, thread_of
 from memolog.search.query import Query
 from memolog.search.words import words_of
 
-__all__ = ["WEIGHTS", "Detail", "Ranked", "Scored", "Weights", "best_of_threads", "drafted", "rank"]
+__all__ = ["WEIGHTS", "Detail", "Fact", "Ranked", "Scored", "Weights", "best_of_threads", "drafted", "rank"]
 
 _THREAD_K1 = 1.2
 _THREAD_B = 0.75
@@ -31,16 +31,14 @@ _SAYS_MUCH: Final = frozenset({ASSISTANT, TOOL})
 _NOTHING: Final[Mapping[str, float]] = {}
 _JUST_BELOW = 1e-6
 _OF_THE_FACT = 0.5
-"""A statement of what is asked for holds at least this share of the words of the query, weighed by their rarity."""
+"""A message may state what is asked for if it holds at least this share of the words of the query, weighed by their rarity."""
 _SAME_FACT = 0.6
-"""Two statements are of one fact if the words of the query that both hold are at least this share of those that either holds.
-With 0.5 LoCoMo loses half a point (any@1)."""
+"""Two may state one fact if the words of the query that both hold are at least this share of those that either holds,"""
 _NEAR_EQUAL = 0.5
-"""And if the words of one are worth at least this share of those of the other."""
-_SHORT, _LONG = 25, 60
-"""Up to so many words a message is about one thing; up to the second number if it says that something changed. People repeat the
-subject of a conversation in every long message, so without this LongMemEval loses seven points (turns, any@1). With 20 LoCoMo
-gains 0.3 points, with 30 and 40 it loses 0.1 and 0.5; with 100 as the second LongMemEval loses 0.5."""
+"""and if the words of one are worth at least this share of those of the other."""
+_FIRST_PAGE = 10
+_MOST_TOLD = 8
+"""Facts are looked for among the first results, each in so many messages."""
 _FIGURES: Final = NUMBER | TIME
 
 
@@ -113,6 +111,14 @@ class Scored(NamedTuple):
     """Whether it holds no word of the query: it is there for what stands beside it."""
 
 
+class Fact(NamedTuple):
+    """Hits that may state one fact."""
+
+    best: int
+    keys: tuple[int, ...]
+    """The newest first."""
+
+
 class Ranked(Sequence[Scored]):
     """All hits, the best first: those of a closer look, then the others by their own words.
 
@@ -120,10 +126,16 @@ class Ranked(Sequence[Scored]):
     """
 
     def __init__(
-        self, closely: Sequence[Scored] = (), drafted: Draft | None = None, threads: Mapping[int, float] | None = None
+        self,
+        closely: Sequence[Scored] = (),
+        drafted: Draft | None = None,
+        threads: Mapping[int, float] | None = None,
+        facts: Sequence[Fact] = (),
     ) -> None:
         """Take what was looked at closely, the draft that holds the rest, and what each of the best threads is worth."""
         self._closely = closely
+        self.facts = facts
+        """Hits that may state one fact: their texts tell."""
         self.threads: Mapping[int, float] = threads or {}
         self._drafted = drafted
         seen = {one.key for one in closely}
@@ -170,6 +182,14 @@ class Ranked(Sequence[Scored]):
                 raised = one._replace(score=one.score + WEIGHTS.phrase, parts=parts)
             closely.append(raised)
         closely.sort(key=itemgetter(0, 1), reverse=True)
+        return Ranked(closely, self._drafted, self.threads, self.facts)
+
+    def rearranged(self, facts: Iterable[Sequence[int]]) -> Ranked:
+        """Return the same hits, where those that state one fact, each time the newest first, have exchanged their places."""
+        closely = list(self._closely)
+        places = {one.key: place for place, one in enumerate(closely)}
+        for keys in facts:
+            _exchange(closely, sorted(places[key] for key in keys), [closely[places[key]] for key in keys])
         return Ranked(closely, self._drafted, self.threads)
 
     @cached_property
@@ -230,7 +250,15 @@ def rank(
             (scored if own or key // PLACE in look.asked else beside).append(one)
     scored += _after_their_hits(beside, scored)
     scored.sort(key=itemgetter(0, 1), reverse=True)
-    return Ranked(look.newest_first(scored), found, look.threads)
+    return Ranked(scored, found, look.threads, tuple(look.facts(scored)))
+
+
+def _exchange(scored: list[Scored], places: Sequence[int], ordered: Sequence[Scored]) -> None:
+    """Put hits at the places that they have together, in another order: each gets the score of its new place."""
+    scores = [scored[place].score for place in places]
+    for place, score, one in zip(places, scores, ordered, strict=True):
+        parts = {**one.parts, "newest": score - one.score} if one.parts else _NOTHING
+        scored[place] = one._replace(score=score, parts=parts)
 
 
 def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Iterator[Scored]:
@@ -340,30 +368,26 @@ class _Look:
 
     # ------------------------------------------------------------ statements of one fact
 
-    def newest_first(self, scored: list[Scored]) -> list[Scored]:
-        """Put the newest of several statements of one fact first: they exchange their places, and nothing else moves."""
+    def facts(self, scored: Sequence[Scored]) -> Iterator[Fact]:
+        """Yield the hits that may state one fact. Whether they do, and say different things of it, is told by their texts."""
         told: dict[tuple[int, int | None, str | None], list[int]] = {}
-        for place, one in enumerate(scored):
-            if self._states(one):
-                told.setdefault(self._teller(one.key), []).append(place)
-        for places in told.values():
-            left = places
-            while len(left) > 1:
+        first = {one.key for one in scored[:_FIRST_PAGE] if self._states(one)}
+        tellers = set(map(self._teller, first))
+        for one in scored:
+            if (teller := self._teller(one.key)) in tellers and self._states(one):
+                told.setdefault(teller, []).append(one.key)
+        for keys in told.values():
+            left = keys
+            while len(left) > 1 and left[0] in first:
                 best, *others = left
-                same = [
-                    best,
-                    *(place for place in others if self._are_of_one_fact(scored[best].key, scored[place].key)),
-                ]
-                left = [place for place in others if place not in same]
-                newest = sorted((scored[place] for place in same), key=lambda one: self._moment(one.key), reverse=True)
-                for place, score, one in zip(same, [scored[place].score for place in same], newest, strict=True):
-                    parts = {**one.parts, "newest": score - one.score} if one.parts else _NOTHING
-                    scored[place] = one._replace(score=score, parts=parts)
-        return scored
+                same = [best, *(key for key in others if self._may_be_of_one_fact(best, key))][:_MOST_TOLD]
+                left = [key for key in others if key not in same]
+                if len(same) > 1:
+                    yield Fact(best, tuple(sorted(same, key=self._moment, reverse=True)))
 
     def _states(self, one: Scored) -> bool:
-        """Tell whether a hit is a statement of what is asked for."""
-        if one.is_beside or is_task(one.key) or not self.details[one.key].traits & STATES:
+        """Tell whether a hit may be a statement of what is asked for."""
+        if one.is_beside or is_task(one.key):
             return False
         return (one.key < 0 or one.key & 3 in self.tellers) and self._covered(one.key) >= _OF_THE_FACT
 
@@ -376,15 +400,12 @@ class _Look:
         """Return when a statement was made: messages are ordered by their sequence, lines of the log by what they say."""
         return (0, key) if key > 0 else (self.details[key].at, -key)
 
-    def _are_of_one_fact(self, best: int, other: int) -> bool:
-        """Tell whether two statements say what is asked for about equally well."""
+    def _may_be_of_one_fact(self, best: int, other: int) -> bool:
+        """Tell whether two messages hold what is asked for about equally well."""
         own, get = self.found.own, self.found.by_place.get
         if own[other] < _NEAR_EQUAL * own[best]:
             return False
         newer, older = sorted((best, other), key=self._moment, reverse=True)
-        longest = max(place_of(best).length, place_of(other).length)
-        if longest > (_LONG if self.details[newer].traits & CHANGED else _SHORT):
-            return False
         # Who asks how many, or when, is not answered by a statement without a figure.
         if self.details[older].traits & ~self.details[newer].traits & self.asks_for & _FIGURES:
             return False
