@@ -174,6 +174,7 @@ class Actor:
             turn=turn.id,
             step=turn.step,
             mine=list(mine),
+            owner=process.owner,
             unseen=self._unseen(turn),
             last_seq=rows[0][1] if rows else 0,
             thread_pk=-1 if turn.id in where.orphans else rows[0][0] if rows else 0,

@@ -29,6 +29,8 @@ class Request:
     step: int
     mine: list[str]
     """The markers of all that this turn has handed in so far."""
+    owner: str
+    """The process that asks, as its runs name it."""
     unseen: list[str]
     """The texts that this turn has handed in since its last reply, word for word."""
     last_seq: int
@@ -303,8 +305,8 @@ class Seen:
         failures = self._checker.rows("SELECT failures FROM logs WHERE pk = ?", log)[0][0]
         runs = self._checker.rows("SELECT status, owner FROM runs WHERE log_pk = ?", log)
         alive = self.alive()
-        # Nobody waits for a run of a process that is gone.
-        broken = any(status == "failed" or (status == "running" and owner not in alive) for status, owner in runs)
+        # Nobody waits for a run of another process that was not seen to go on.
+        broken = any(status == "failed" or (status == "running" and owner != request.owner) for status, owner in runs)
         # Whether the owner of an open turn is gone is known once it has been watched.
         left = self._checker.rows("SELECT owner FROM unseen WHERE thread_pk = ?", pk)
         broken = broken or any(owner not in alive for (owner,) in left)

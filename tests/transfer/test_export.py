@@ -16,8 +16,9 @@ from memolog.runtime.memory import Memory
 from memolog.store.transfer_tables import TABLES
 from transfer.world import RESOURCES, live, memory_at
 
-# A claim with an end is nobody's elsewhere, and each database has its own record of migrations. What search derives is derived.
-NOT_EXPORTED = {"leases", "processes", "memolog_migrations"}
+# A claim with an end is nobody's elsewhere, an open turn neither, and each database has its own record of migrations. What search
+# derives is derived.
+NOT_EXPORTED = {"leases", "memolog_migrations", "processes", "unseen"}
 DERIVED = {"indexed_seq", "run_changes"}
 RENAMED = {"kind": "of", "document": "thread"}
 KIND_OF = {
