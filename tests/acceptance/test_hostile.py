@@ -61,13 +61,14 @@ PLANTED = re.compile(r"zq\d+x")
 # Our own tags, exactly as prompts and contexts write them.
 PROMPT_TAGS = re.compile(
     r"<day>\w+ \d{4}-\d\d-\d\d, UTC[+-]\d\d:\d\d</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
-    r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|log-end|hints|log|target|missing)>|<thread id=\"c\d\">|</thread>"
+    r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|log-end|hints|log|target|missing)>|<thread id=\"t\d+\">|</thread>"
     r"|<left-out>[\d,]+ \w+</left-out>"
 )
 ASKED = re.compile(r"\n\nWrite the (?:observations|condensed lines) .*\Z", re.DOTALL)
 LOG_TAGS = re.compile(r'<(observations|reflection) id="\w+"(?: thread="t\d")?>\n(.*?)\n</\1>', re.DOTALL)
 EDGE_TAGS = re.compile(
-    r'<(current-task|suggested-response|now|other-conversation|plans)(?: \w+="[^"<]*")*>\n(.*?)\n</\1>', re.DOTALL
+    r'<(current-task|earlier-task|suggested-response|earlier-suggestion|now|other-conversation|plans)(?: \w+="[^"<]*")*>\n(.*?)\n</\1>',
+    re.DOTALL,
 )
 HEADER = re.compile(r"<message>\[(\d+)\] \d\d:\d\d (user|assistant|tool)\b[^\n]*:\n(.*?)\n</message>", re.DOTALL)
 

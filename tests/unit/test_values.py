@@ -48,7 +48,8 @@ def domain_values() -> Iterator[type]:
     """Yield every dataclass of the domain."""
     for module in pkgutil.iter_modules(memolog.domain.__path__, "memolog.domain."):
         for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            if dataclasses.is_dataclass(found) and found.__module__ == module.name:
+            is_public = not found.__name__.startswith("_")
+            if dataclasses.is_dataclass(found) and found.__module__ == module.name and is_public:
                 yield found
 
 
