@@ -67,7 +67,8 @@ PROMPT_TAGS = re.compile(
 ASKED = re.compile(r"\n\nWrite the (?:observations|condensed lines) .*\Z", re.DOTALL)
 LOG_TAGS = re.compile(r'<(observations|reflection) id="\w+"(?: thread="t\d")?>\n(.*?)\n</\1>', re.DOTALL)
 EDGE_TAGS = re.compile(
-    r'<(current-task|earlier-task|suggested-response|earlier-suggestion|now|other-conversation|plans)(?: \w+="[^"<]*")*>\n(.*?)\n</\1>',
+    r"<(current-task|earlier-task|suggested-response|earlier-suggestion|now|other-conversation|plans)"
+    r'(?: \w+="[^"<]*")*>\n(.*?)\n</\1>',
     re.DOTALL,
 )
 HEADER = re.compile(r"<message>\[(\d+)\] \d\d:\d\d (user|assistant|tool)\b[^\n]*:\n(.*?)\n</message>", re.DOTALL)

@@ -487,6 +487,7 @@ async def test_a_memory_while_the_server_hangs(
         async with told.memory.turn("t1", "alice", settings=settings) as turn:
             for number in range(24):
                 await turn.prepare(UserMessage(f"question {number} " + "about the weather " * 10))
+                await turn.record(AssistantMessage("It will rain."))
         # The time of the call is over too.
         loop = asyncio.get_running_loop()
         time = loop.time

@@ -57,6 +57,8 @@ SCRIPTS: Final = {"messages.ready", "messages.saving"}
 INTERNAL: Final = {
     "logs.observations": "log_pk",
     "logs.lines": "log_pk",
+    "logs.lines_by_id": "log_pk",
+    "logs.plans": "snapshot",
     "logs.groups_at": "log_pk",
     "logs.hints_of": "log_pk",
     "logs.hinted": "log_pk",
@@ -207,6 +209,7 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.messages.save(r, "secret", UserMessage("x", id="m1"), create=False),
         lambda s, r, _: s.messages.save(r, "new", UserMessage("other words", id="m1")),
     ],
+    "messages.end_turn": [lambda s, r, _: s.messages.end_turn(r, "secret", "turn-1")],
     "messages.not_stored": [lambda s, r, _: s.messages.not_stored(r, "secret", UserMessage("x", id="m1"))],
     "messages.after": [lambda s, r, _: s.messages.after(r, "secret")],
     "messages.span": [lambda s, r, _: s.messages.span(r, "secret", Span(first=1, last=2))],

@@ -107,6 +107,8 @@ class Messages:
         the turn: until a reply is saved, no message of the turn enters a log.
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
+        if owner is not None:
+            check_id("owner", owner)
         ready, now = self.ready(resource, thread, given, turn)
 
         def script() -> Script[Saved]:
@@ -119,6 +121,9 @@ class Messages:
 
     async def end_turn(self, resource: str, thread: str, turn: str) -> None:
         """Let what a turn said count as seen, now that the turn is over: nobody waits for a reply any more."""
+        check_id("resource", resource)
+        check_id("thread", thread)
+        check_id("turn", turn)
 
         def script() -> Script[None]:
             yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)

@@ -34,6 +34,7 @@ from memolog.store.processes import Processes
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
+from memolog.store.scope import check_id
 from memolog.store.searching import Searching
 from memolog.store.settings import ResourceSettings
 from memolog.store.snapshot import Snapshot, reading_snapshot
@@ -132,6 +133,7 @@ class Store:
         others: bool = True,
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
+        check_id("owner", owner)
         ready, now = self.messages.ready(resource, thread, messages, turn)
 
         def saving() -> Script[Saved]:
