@@ -158,6 +158,8 @@ async def test_a_sibling_does_not_take_what_is_unseen(address: str, engine_name:
             context = await turn.prepare(ToolMessage("c", result))
             for number in range(6):
                 clock.advance(minutes=6)
+                # As time passes, a process says that it is alive.
+                await (await first.open()).runner.heartbeat.now()
                 async with second.turn("b", RESOURCE, model=f"m{number}") as other:
                     await other.prepare(UserMessage(text_of(900, f"b {number}")))
                     await other.record(AssistantMessage("ok"))

@@ -90,9 +90,11 @@ async def _build(path: Path) -> None:
         await memory.observe("notes", RESOURCE)
         await _retract(memory)
         await memory.compact("notes", RESOURCE)
-        for _ in range(4):
+        for day in range(4):
             await _talk(memory, clock, "atlas", SUBJECTS)
             clock.advance(days=1)
+            if day % 2:
+                await memory.reflect("atlas", RESOURCE)
         await _plan(memory)
         await _note(memory)
         await _talk(memory, clock, "atlas", SUBJECTS[:1])

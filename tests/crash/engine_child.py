@@ -42,7 +42,7 @@ RESOURCE: Final = "crash"
 THREAD: Final = "talk"
 STEPS: Final = (
     *(*["chat"] * 6, "tools", "outage", "outage", *["chat"] * 3, "guard", *["chat"] * 3, "stall", "slow"),
-    *(*["chat"] * 5, "restore", "reflect", *["chat"] * 3, "observe"),
+    *(*["chat"] * 5, "restore", "reflect", *["chat"] * 2, "observe"),
 )
 _CONFIG: Final = Config(
     observation=ObservationConfig(message_tokens=600, previous_tokens=200, deadline=120),

@@ -17,6 +17,7 @@ _TABLES = (
     *(
         "threads",
         "messages",
+        "unseen",
         "leases",
         "usage",
         "calibrations",

@@ -34,7 +34,15 @@ _CHILD = str(Path(engine_child.__file__))
 
 # What the conversation comes by. A new commit point belongs here, among the operations of the foundation, or below.
 ENGINE: Final = (
-    *("store.save_and_snapshot", "messages.save", "usage.add", "usage.calibrate", "logs.snapshot", "settings.put"),
+    *(
+        "store.save_and_snapshot",
+        "messages.save",
+        "messages.end_turn",
+        "usage.add",
+        "usage.calibrate",
+        "logs.snapshot",
+        "settings.put",
+    ),
     *("journal.add", "journal.add_context", "withdrawals.withdraw"),
     *("runs.start", "runs.finish", "runs.fail", "runs.take_over", "runs.heartbeat", "runs.note_stall"),
     *("logs.activate", "logs.activate_reflection", "logs.restore", "processes.beat"),

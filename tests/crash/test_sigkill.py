@@ -25,7 +25,7 @@ from memolog.store import Store
 _CHILD = str(Path(writer_child.__file__))
 _PATIENCE = 120.0
 PARTS = (
-    *("threads", "messages", "leases", "usage", "working_memory"),
+    *("threads", "messages", "leases", "usage", "working_memory", "settings"),
     *("tasks", "task_blocking", "task_claims", "task_messages", "task_decay"),
     "working_memory",
 )

@@ -160,6 +160,7 @@ async def prologue(store: Store) -> None:
     messages = [UserMessage(f"message {number}", id=f"m{number}") for number in range(5)]
     await store.messages.save(RESOURCE, "old", messages)
     await store.messages.save(RESOURCE, "other", UserMessage("hello", id="m0"))
+    await store.messages.save(RESOURCE, "open", UserMessage("no reply yet", id="m0"), turn="turn-1", owner="me")
     await store.leases.acquire(RESOURCE, "held", "me", lasts=60 * _MINUTE)
     await store.leases.acquire(RESOURCE, "ended", "me", lasts=_MINUTE)
     await store.ledger.add(RESOURCE, Usage(kind="turn", model="m", input_tokens=5))
@@ -223,6 +224,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "threads.clone": lambda store: store.threads.clone(RESOURCE, "old", "copy"),
     "threads.delete": lambda store: store.threads.delete(RESOURCE, "old"),
     "messages.save": _save_batch,
+    "messages.end_turn": lambda store: store.messages.end_turn(RESOURCE, "open", "turn-1"),
     "leases.acquire": lambda store: store.leases.acquire(RESOURCE, "fresh", "me", lasts=_MINUTE),
     "leases.renew": _renew,
     "leases.release": _release,

@@ -71,8 +71,12 @@ class Heartbeat:
                     await self.now()
             await asyncio.sleep(self._every)
 
+    async def ended(self) -> None:
+        """Wait until beats that are no longer needed have stopped."""
+        if self._ending:
+            await asyncio.wait(self._ending)
+
     async def stop(self) -> None:
         """End it; what was under way here was given back."""
         self._end()
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self.ended()

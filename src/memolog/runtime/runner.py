@@ -148,6 +148,7 @@ class Runner:
         """Wait until no run of this process is in flight, and none follows."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
+        await self.heartbeat.ended()
 
     async def close(self, patience: float) -> None:
         """Let runs finish for so long, then stop them and give their leases back: another process takes them over."""

@@ -375,6 +375,8 @@ def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner:
         yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=replied)
     if saved.added < len(saved.messages):
         # Messages that are known come again, as after a provider failed: those that no reply follows are still unseen.
+        seqs = [row.seq for row in saved.messages]
+        yield q.take_unseen(resource=resource, thread=thread, turn=turn, seqs=seqs)
         rows = yield q.last_reply(resource=resource, thread=thread)
         replied = max(replied, rows[0][0] if rows else 0)
     first = min((row.seq for row in saved.messages if row.seq > replied and row.state == "live"), default=None)

@@ -101,15 +101,21 @@ ORDER BY m.seq DESC
 LIMIT 1
 
 -- note_unseen --
--- The first of a turn's unseen messages stays the first until a reply comes.
+-- The first of a turn's unseen messages stays the first until a reply comes, also in a process that goes on with the turn.
 INSERT INTO unseen (thread_pk, turn, first_seq, owner)
 SELECT t.pk, CAST(:turn AS TEXT), CAST(:first_seq AS BIGINT), CAST(:owner AS TEXT)
 FROM threads t WHERE t.resource = :resource AND t.id = :thread
-ON CONFLICT (thread_pk, turn) DO NOTHING
+ON CONFLICT (thread_pk, turn) DO UPDATE SET owner = excluded.owner
 
 -- clear_unseen --
 DELETE FROM unseen
 WHERE turn = :turn AND first_seq < :before
+  AND thread_pk = (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread)
+
+-- take_unseen --
+-- Whoever hands in the same messages again goes on with the turn that did so before.
+DELETE FROM unseen
+WHERE turn <> :turn AND first_seq IN (:seqs[])
   AND thread_pk = (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread)
 
 -- last_reply --
