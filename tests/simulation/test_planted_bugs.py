@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memolog.decide import spans
-from memolog.decide.state import Weight
+from memolog.decide.state import Tail, Weight
 from memolog.store import logs, runs
 from memolog.store.sql import Statement, Step
 from simulation.world import Violation, simulate
@@ -70,3 +70,14 @@ def test_a_cut_inside_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(spans, "closed_ends", anywhere)
     assert found("inside call").seed < MOST_SEEDS
+
+
+def test_a_message_that_nobody_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that takes what no model has answered: a tool's result would be out of sight before it was ever shown."""
+
+    def always(tail: Tail, seq: int) -> bool:
+        del tail, seq
+        return True
+
+    monkeypatch.setattr(Tail, "is_seen", always)
+    assert found("has no reply and is in the log|no model has seen is out of sight").seed < MOST_SEEDS
