@@ -267,3 +267,23 @@ async def test_a_new_thread_does_not_wait_for_its_sibling(opened: Open, bufferin
     never.set()
     status = await memory.observe("new", RESOURCE)
     assert status.backlog_tokens == 0
+
+
+async def test_who_observes_a_thread_by_hand_leaves_its_siblings_alone(opened: Open) -> None:
+    """An open turn of another thread of the same log still sees its result; its own thread would count as seen."""
+    memory = opened(Config(scope="resource"))
+    async with memory.turn("a", RESOURCE) as turn:
+        await turn.prepare(UserMessage("Look."))
+        await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
+        before = await turn.prepare(ToolMessage("c", text_of(2_000, "result")))
+        async with memory.turn("b", RESOURCE) as other:
+            await other.prepare(UserMessage("Hello."))
+            await other.record(AssistantMessage("Hello."))
+        status = await memory.observe("b", RESOURCE)
+        assert status.cursor == status.last_seq
+        again = await turn.prepare()
+        assert results_in(again) == results_in(before)
+        assert list(results_in(again)) == ["c"]
+        await turn.record(AssistantMessage("Done."))
+    status = await memory.observe("a", RESOURCE)
+    assert status.cursor == status.last_seq

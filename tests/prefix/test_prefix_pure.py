@@ -336,10 +336,10 @@ def _closed_ends(tail: tuple[Message, ...]) -> list[int]:
 
 def _is_reopened(tail: tuple[Message, ...], end: int) -> bool:
     """Tell whether a turn goes on after that place that overlaps with another before it, or a message grows."""
-    turns = {message.turn for message in tail[:end]}
-    later = {message.turn for message in tail[end:]} - {tail[end - 1].turn if end else None}
-    grows = 0 < end < len(tail) and tail[end].id == tail[end - 1].id
-    return grows or bool(turns & later) or "beside" in turns & {message.turn for message in tail[end:]}
+    turns = [message.turn for message in tail]
+    # From the first row on of a turn that goes on, another turn has said something.
+    overlaps = any(set(turns[turns.index(turn) : end]) - {turn} for turn in set(turns[:end]) & set(turns[end:]))
+    return overlaps or (0 < end < len(tail) and tail[end].id == tail[end - 1].id)
 
 
 @checked

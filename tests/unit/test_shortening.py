@@ -114,3 +114,12 @@ def test_what_cannot_be_cut_is_named_or_left_out() -> None:
     thought = ReasoningPart(text=LONG, signature="s")
     assert shortened(row("assistant", thought, TextPart(text="done")), 200, COUNTER).parts == (TextPart(text="done"),)
     assert shortened(row("assistant", thought), 200, COUNTER).text.startswith("[… ")
+
+
+def test_a_mark_never_takes_the_place_of_something_shorter() -> None:
+    """Thirty short calls do not fit: their arguments are shorter than the words that would say that they are left out."""
+    calls = tuple(
+        ToolCallPart(id=f"c{number}", name="read", arguments={"path": f"src/{number}.py"}) for number in range(30)
+    )
+    message = row("assistant", *calls)
+    assert shortened(message, 100, COUNTER).parts == calls

@@ -43,7 +43,7 @@ def shortened(message: Message, most: int, counter: TokenCounter) -> Message:
     parts = tuple(
         one
         for part, size in zip(message.parts, sizes, strict=True)
-        for one in ((part,) if size <= cap else _cut(part, cap, message.id, counter))
+        for one in ((part,) if size <= cap else _smaller(part, size, cap, message, counter))
     )
     if not parts:
         parts = (TextPart(text=_mark(0, message.id)),)
@@ -53,6 +53,12 @@ def shortened(message: Message, most: int, counter: TokenCounter) -> Message:
 
 def _size(message: Message, part: Part, counter: TokenCounter) -> int:
     return count_parts(message.role, (part,), counter) - count_parts(message.role, (), counter)
+
+
+def _smaller(part: Part, size: int, most: int, message: Message, counter: TokenCounter) -> tuple[Part, ...]:
+    """Return a part cut, or as it is where the words that say what is missing would be longer."""
+    short = tuple(_cut(part, most, message.id, counter))
+    return short if sum(_size(message, one, counter) for one in short) < size else (part,)
 
 
 def _mark(count: int, message: str) -> str:

@@ -85,8 +85,10 @@ def cache_seconds(config: Config, model: str | None) -> float | None:
 def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     """Return what `decide` looks at."""
     model = asked.model or snapshot.thread.last_model
-    # Who observes or activates by hand means all that was said.
-    unseen: Mapping[str, int] = {} if asked.by_hand & {"observe", "activate"} else asked.unseen
+    unseen = dict(asked.unseen)
+    if asked.by_hand & {"observe", "activate"}:
+        # Who observes or activates a thread by hand means all that was said in it; open turns of its siblings go on.
+        unseen.pop(snapshot.thread.id, None)
     tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
     return State(
         scope=snapshot.scope,
