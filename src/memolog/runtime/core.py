@@ -64,8 +64,9 @@ _log = logging.getLogger("memolog")
 # Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
 _MOST_ROUNDS = 64
 _POLL_SECONDS = 0.05
-# How old the last beat of a process may be whose turn is open and that was not watched: to leave a dead one's messages in the
-# tail costs little, to take a living one's hides them from its model.
+# How long a process whose turn is open may be silent while it is watched, and how old its last beat may be if it was not: to
+# leave a dead one's messages in the tail costs little, to take a living one's hides them from its model.
+_TURN_SILENCE_SECONDS = 60.0
 _TURN_SECONDS = 600.0
 # A lost race means that somebody else got on with the log.
 _MOST_LOST = 2
@@ -275,7 +276,7 @@ class Core:
         """Return whether the turn is open here, or in another process that is alive."""
         if row.owner == self.owner:
             return row.turn in self._open_turns
-        life = self.store.processes.judge(row.owner, row.owner_beat, lease=_TURN_SECONDS)
+        life = self.store.processes.judge(row.owner, row.owner_beat, silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS)
         return life in {"moving", "fresh"}
 
     async def _perform(

@@ -91,8 +91,8 @@ class Processes:
             return since is not None and self._clock.now() - since <= timedelta(seconds=self.silence)
         return life != "silent"
 
-    def judge(self, owner: str, beat: Beat | None, *, lease: float | None = None) -> Life:
-        """Tell how a process is doing whose last beat was just read; `lease` takes the place of the usual one."""
+    def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
+        """Tell how a process is doing whose last beat was just read; `silence` and `lease` take the place of the usual ones."""
         if beat is None:
             return "unknown"
         time = self.time()
@@ -102,7 +102,7 @@ class Processes:
                 self._watched.clear()
             known = _Watched(number=beat.number, since=time, is_moving=known is not None)
             self._watched[owner] = known
-        if time - known.since >= self.silence:
+        if time - known.since >= (self.silence if silence is None else silence):
             return "silent"
         if known.is_moving:
             return "moving"
