@@ -346,8 +346,10 @@ def test_no_turn_waits_for_what_is_unseen() -> None:
     begun = unseen(huge, 3, flights=(running(1, 3),))
     assert not isinstance(decide(begun, CONFIG, NOW), Observe)
     seen = (*weights(30, 1_000), Weight(seq=31, tokens=20_000, role="user", at=NOW))
-    joined = decide(unseen(seen, 31, flights=(running(1, 20),), may_wait=True), replace(CONFIG, observe=True), NOW)
-    assert isinstance(joined, Buffer | Observe)
+    alone = CONFIG.with_overrides({"observation.parallel": 1})
+    joined = decide(unseen(seen, 31, flights=(running(1, 20),)), alone, NOW)
+    assert isinstance(joined, Observe)
+    assert joined.run == "r1"
     config = CONFIG.with_overrides({"observation.buffer_tokens": False})
     started = decide(unseen(seen, 31), config, NOW)
     assert isinstance(started, Observe)
