@@ -81,15 +81,22 @@ class Line(NamedTuple):
 
 
 BULLET: Final = re.compile(r"\s*\* (?:[^\w\s(]+ )?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) )?(.*)")
-LEAD: Final = re.compile(r"(.{1,240}?): (?=\S)")
+LEAD: Final = re.compile(r"(?:\A|[.;|] )([^;:|]{1,200}): (?=\S)")
 NUMBERED: Final = re.compile(r"(?:\A|[;:,.] )\(?\d{1,3}[.)] ")
+
+
+def without_speaker(text: str) -> str:
+    """Return a line without the words that only say who speaks."""
+    return re.sub(r"\A(?:->|(?:User|Assistant)(?: asked)?:) ", "", text)
 
 
 def line_of(text: str) -> Line | None:
     """Return a line, or None where it counts as none: too long, or a list that does not say what it lists."""
     items = sorted(len(item.split()) for item in text.split("; "))
+    # Pieces between semicolons are items where they are short or something before the first of them leads to them.
+    is_led = bool(LEAD.search(without_speaker(text).split("; ")[0]))
     is_list = len(NUMBERED.findall(text)) >= LEAST_ITEMS or (
-        len(items) >= LEAST_ITEMS and items[len(items) // 2] <= SHORT_ITEM
+        len(items) >= LEAST_ITEMS and (is_led or items[len(items) // 2] <= SHORT_ITEM)
     )
     if len(text) > (LONGEST_LIST if is_list else LONGEST_LINE):
         return None
@@ -97,9 +104,8 @@ def line_of(text: str) -> Line | None:
     names = re.split(r"[,;] ", text)
     few = [name for name in names if len(name.split()) <= FEW_WORDS]
     if is_list or (len(names) > LEAST_ITEMS and len(few) >= ENOUGH * len(names)):
-        # The lead of a list may itself begin with who speaks: "Assistant: Beaches of Maui: 1. …".
-        lead = "".join(hit[0] for hit in LEAD.finditer(text[:240]))
-        topics = content(lead) - EMPTY
+        # A line may hold several lists, each with a lead of its own; who speaks is no topic.
+        topics = content(" ".join(LEAD.findall(without_speaker(text)))) - EMPTY
         if not topics:
             return None
     return Line(content(text), topics, is_list)
@@ -253,7 +259,7 @@ def session_counts(session: Session, log: str, reflected: str) -> Counts:
 
 def keeps(line: Line, item: Item) -> bool:
     """Tell whether a line keeps the head of a list item and, where it is a list, says what that list is about."""
-    return covered(item.head, line.words) and (not line.is_list or bool(line.topic & (item.about | item.head)))
+    return covered(item.head, line.words) and (not line.is_list or bool(line.topic & item.about))
 
 
 def answered(question: dict[str, Any], logs: Iterable[str]) -> bool | None:
