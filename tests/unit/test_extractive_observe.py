@@ -593,9 +593,11 @@ def test_a_pasted_error_is_told_once() -> None:
     )
     parsed = seen(row(1, "user", trace))
     line = only(parsed, "KeyError")
-    assert line.text == "User reported KeyError: 'VAT' (app/rates.py:41)"
-    assert (line.category, line.files) == ("error", ("app/rates.py",))
+    assert line.text == "User: The import fails: KeyError: 'VAT' (app/rates.py:41)"
+    assert line.files == ("app/rates.py",)
     assert "app/main.py" not in text_of(parsed)
+    bare = seen(row(1, "user", trace.removeprefix("The import fails:\n"))).observations[0]
+    assert (bare.text, bare.category) == ("User reported KeyError: 'VAT' (app/rates.py:41)", "error")
 
 
 # ---------------------------------------------------------------- modes

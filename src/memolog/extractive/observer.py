@@ -5,12 +5,12 @@ Turns what was said and done into lines: a user's words first, answers and tool 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Final
 
-from memolog.domain.message import FilePart, Message, ToolCallPart
+from memolog.domain.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
 from memolog.extractive.days import dated
 from memolog.extractive.doings import Doing, doings_of
@@ -32,8 +32,10 @@ __all__ = ["observe"]
 _WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
 _MOST_TEXT: Final = 400_000
 _LONGEST: Final = 9_000
+_BULLET: Final = 16
 _LINE: Final = 460
 """As long as a line of sentences may be, where they can be parted."""
+_MARKS: Final = ("?", "？", "؟")
 _SYSTEM: Final = 160
 _CONFIRMATION: Final = 240
 _WHAT: Final = 160
@@ -89,8 +91,9 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
     del counter  # Sizes follow from what was said; a budget in tokens is the reflector's.
     live = [message for message in given.messages if message.state == "live"]
     speeches = {number: speech for number, message in enumerate(live, 1) if (speech := _speech(number, message))}
-    kept = kept_of(list(speeches.values()), given.previous, given.mode)
-    doings, talk = doings_of(live), _Talk(given.previous, given.hints.current_task or "")
+    doings = doings_of(live)
+    kept = kept_of(list(speeches.values()), given.previous, given.mode, _room(live, doings))
+    talk = _Talk(given.previous, given.hints.current_task or "")
     drafts: list[Draft] = []
     root: int | None = None
     for number, message in enumerate(live, 1):
@@ -107,6 +110,13 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
             _listen(talk, speech)
     hints = hints_of(list(speeches.values()), live, given.hints)
     return Parsed(observations=tuple(drafts), hints=hints, nothing=not drafts)
+
+
+def _room(live: Sequence[Message], doings: Mapping[int, Sequence[Doing]]) -> float:
+    """Return what tool calls and results leave of the half that a log may have of the messages it stands for."""
+    results = (part.content for message in live for part in message.parts if isinstance(part, ToolResultPart))
+    told = sum(len(result) for result in results if isinstance(result, str))
+    return max(0.0, told / 2 - sum(len(doing.text) + _BULLET for found in doings.values() for doing in found))
 
 
 def _speech(number: int, message: Message) -> Speech | None:
@@ -145,6 +155,9 @@ def _listen(talk: _Talk, speech: Speech) -> None:
     if speech.is_user:
         asked = [sentence for sentence in _sentences(speech.text[-_LONGEST:]) if is_ask(sentence)]
         first = next(iter(_sentences(speech.text[:_LONGEST])), "")
+        if answer_of(speech.text):
+            # What was agreed to is what comes next.
+            first, asked = _question(talk.answer[1]) or talk.asked[1], []
         talk.asked = (speech.number, asked[-1] if asked else first)
     else:
         talk.answer = (speech.number, speech.text)
@@ -188,18 +201,22 @@ def _user_lines(said: _Said, speech: Speech, talk: _Talk) -> Iterator[_Line]:
     asks = said.kept.asks
     # A client wraps its own notices in tags and sends them as the user's: they state nothing.
     priority: Priority = "low" if _WRAPPED.match(said.message.text) else "high"
+    error = error_of(speech.text)
+    if error and statements and statements[-1].endswith(":"):
+        # "The login test fails:" and the error beneath it are one statement.
+        statements, error = [*statements[:-1], f"{statements[-1]} {error.text}"], None
     more, also = _referents(statements, said.message.text, talk)
     for place, text in enumerate(_filled(statements)):
         line = dated(text, said.day)
         words = f"{_who(said.message, 'User:')} {line.text}{'' if place else more}"
         files = files_in(text)
         yield _Line(priority, words, (*also, *cites), category_of(text), files, is_root=not place, about=line.about)
-    if error := error_of(speech.text):
+    if error:
         who = _who(said.message, "User reported:").removesuffix(":")
         yield _Line("medium", f"{who} {error.text}", cites, "error", error.files, is_root=not statements)
     for place, text in enumerate(_filled(asks)):
         line = dated(text, said.day)
-        category = "question" if line.text.endswith(("?", "？", "؟")) else "request"
+        category = "question" if line.text.endswith(_MARKS) else "request"
         words = f"{_who(said.message, 'User asked:')} {line.text}"
         yield _Line("medium", words, cites, category, files_in(text), not (statements or place), line.about)
 
@@ -223,14 +240,20 @@ def _agreed(said: _Said, speech: Speech, talk: _Talk) -> _Line | None:
     number, words = talk.answer
     if answer is None or not number or number < talk.asked[0]:
         return None
-    questions = [text for text in _sentences(words[-_LONGEST:]) if text.endswith(("?", "？", "؟"))]
-    if not questions or not words.rstrip().endswith(questions[-1][-20:]):
+    question = _question(words)
+    if not question:
         return None
-    line = dated(one_line(questions[-1], _CONFIRMATION), said.day)
+    line = dated(one_line(question, _CONFIRMATION), said.day)
     who = _who(said.message, "User said:").removesuffix(":")
     return _Line(
         "high", f"{who} {answer} to: {line.text}", (number, said.number), "decision", is_root=True, about=line.about
     )
+
+
+def _question(answer: str) -> str:
+    """Return the question that an answer ends with."""
+    last = next(reversed(_sentences(answer[-_LONGEST:])), "")
+    return last if last.endswith(_MARKS) else ""
 
 
 def _confirmed(said: _Said, speech: Speech, talk: _Talk) -> tuple[_Line | None, list[str]]:
@@ -288,10 +311,10 @@ def _referents(statements: Sequence[str], text: str, talk: _Talk) -> tuple[str, 
         return "", ()
     number, words = talk.asked
     answered, answer = talk.answer
-    if answered > number:
-        questions = [one for one in _sentences(answer[-_LONGEST:]) if one.endswith(("?", "？", "؟"))]
-        if questions and answer.rstrip().endswith(questions[-1][-20:]):
-            number, words = answered, questions[-1]
+    if answered > number and (question := _question(answer)):
+        number, words = answered, question
+    elif not words.endswith(_MARKS):
+        return "", ()
     return (f" (This is about: {one_line(words, _WHAT)})", (number,)) if words and number else ("", ())
 
 

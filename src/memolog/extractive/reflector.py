@@ -45,7 +45,7 @@ _OLDEST: Final = 0.7
 _NEWEST: Final = 1.3
 _KEPT: Final[frozenset[Priority]] = frozenset({"high", "done"})
 _LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)
-_FLOOR: Final = 1_700
+_FLOOR: Final = 1_650
 """So many characters of a log are not worth condensing further, if they are at most three quarters of it."""
 _FLOOR_SHARE: Final = 0.75
 _LINE: Final = 18
@@ -264,7 +264,8 @@ def _supersede(entries: Sequence[_Entry]) -> None:
         if entry.observation.priority == "high" and len(entry.sentences) > 1:
             entry.sentences[:] = [one for one in entry.sentences if not is_filler(one)] or entry.sentences
         gone = " ".join(filter(None, map(replaced_in, entry.sentences)))
-        words = {word for word in _telling(gone) if counts.get(word, 0) <= _RARE}
+        names = {word.lower() for word in words_of(gone) if is_name(word)}
+        words = {word for word in names & _telling(gone) or _telling(gone) if counts.get(word, 0) <= _RARE}
         for older in kept[:place] if words else ():
             if older.observation.priority == "high" and older.sentences:
                 _replace(older, entry, words)
@@ -291,10 +292,11 @@ def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
         for one in older.sentences
         if len(one) <= _REPLACED and words & _telling(one) and not one.endswith(("?", ":"))
     ]
-    # A line of which something else would be left without its beginning stays as it is.
-    if not gone or (len(gone) < len(older.sentences) and gone[0] == older.sentences[0]):
+    left = [one for one in older.sentences if one not in gone]
+    # A line of which something would be left that points at what goes stays as it is.
+    if not gone or (left and dangles(left[0])):
         return
-    older.sentences[:] = [one for one in older.sentences if one not in gone]
+    older.sentences[:] = left
     newer.before += [*(_MEANING.sub("", one).rstrip(". ") for one in gone), *older.before]
     older.before.clear()
     if not older.sentences:

@@ -7,7 +7,7 @@ script. Where the signs are missing, a sentence is taken for a statement.
 import re
 from typing import Final, Literal, TypeAlias
 
-from memolog.extractive.words import STOP, words_of
+from memolog.extractive.words import STOP, is_name, weights_of, words_of
 
 __all__ = [
     "Act",
@@ -18,9 +18,11 @@ __all__ = [
     "dangles",
     "is_about_self",
     "is_ask",
+    "is_empty",
     "is_filler",
     "is_opening",
     "is_request",
+    "names_something",
     "replaced_in",
     "subject_of",
     "weighs",
@@ -160,6 +162,7 @@ _REPLACED: Final = re.compile(
     r" (?P<what>(?:[\w.@/+-]+ ?){1,6})|, not (?P<not>(?:[\w.@/+-]+ ?){1,4})",
     re.IGNORECASE,
 )
+_NEW: Final = re.compile(r"\b(?:to|by|with|auf|zu|nach|durch|a|por|à|par)\b")
 _CONFIRMS: Final = re.compile(
     r"\b(?:(?:it|that|this|everything|all|login|build)(?: now| all)? (?:works?|worked|passes|passed)|(?:it|that"
     r"|this)(?:'s| is| was) (?:now )?(?:fixed|working|done|solved|merged|deployed)|works (?:now|great|fine|perfectly|as expected)"
@@ -245,6 +248,8 @@ _OPENER: Final = re.compile(
 
 _LONGEST_FILLER: Final = 120
 _LONGEST_ANSWER: Final = 80
+_HEARD_WORDS: Final = 3
+_HEARD_SIGNS: Final = 8
 
 
 def act_of(sentence: str) -> Act:
@@ -256,8 +261,21 @@ def act_of(sentence: str) -> Act:
             return "statement"
         return "question"
     if _REQUEST.match(sentence):
-        return "statement" if weighs(sentence) else "request"
+        # What names something, or sets a condition, says what somebody wants; the rest is work.
+        return "statement" if weighs(sentence) or names_something(sentence) else "request"
     return "statement"
+
+
+def names_something(sentence: str) -> bool:
+    """Tell whether a sentence holds a name, a number or an identifier."""
+    return any(weight > 1 for weight in weights_of(sentence).values())
+
+
+def is_empty(sentence: str) -> bool:
+    """Tell whether an assistant's sentence only says that it heard: a few words without a name or a number."""
+    words = words_of(sentence)
+    is_short = len(words) <= _HEARD_WORDS if sentence.isascii() or len(words) > 1 else len(sentence) <= _HEARD_SIGNS
+    return is_filler(sentence) or (is_short and not any(map(is_name, words[1:])) and not re.search(r"\d", sentence))
 
 
 def _binds(sentence: str) -> bool:
@@ -334,8 +352,9 @@ def without_request(sentence: str) -> str:
 
 
 _INTENT: Final = re.compile(
-    r"(?:(?:i|we|ich|wir|yo|je|nous)(?:['’](?:m|ve|d|re|ll))?(?: (?:am|are|have been|was|been|would|will))?(?: (?:currently"
-    r"|just|also|really|actually))*"
+    r"(?:(?:i|we|ich|wir|yo|je|nous)(?:['’](?:m|ve|d|re|ll)| (?:am|are|have been|was|would|will)"
+    r"|(?= (?:plan|want|need|like|möchte|wollen|suche|brauche|plane|voudrais|veux|cherche|prépare)))"
+    r"(?: been)?(?: (?:currently|just|also|really|actually))*"
     r"(?: (?:planning|plan|thinking (?:of|about)|looking (?:for|to|into)|trying to|interested in|going to|want(?: to)?"
     r"|need(?: to)?|like to|working on"
     r"|wondering (?:if|about|whether)|möchten?|will|wollen|suche|suchen|brauche|brauchen|plane|planen|voudrais|veux|cherche"
@@ -385,7 +404,7 @@ def confirms(message: str) -> bool:
 
 def replaced_in(sentence: str) -> str:
     """Return the words of a sentence that name what is no longer so; nothing where it replaces nothing."""
-    return " ".join(hit["what"] or hit["not"] for hit in _REPLACED.finditer(sentence))
+    return " ".join(_NEW.split(hit["what"] or hit["not"])[0] for hit in _REPLACED.finditer(sentence))
 
 
 def category_of(text: str) -> str:

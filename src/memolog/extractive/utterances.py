@@ -11,9 +11,18 @@ from typing import Final, NamedTuple
 
 from memolog.config.sizes import Mode
 from memolog.extractive.markdown import Kind, Piece, pieces_of
-from memolog.extractive.statements import act_of, is_about_self, is_ask, is_filler, is_opening, weighs, without_opening
+from memolog.extractive.statements import (
+    act_of,
+    is_about_self,
+    is_ask,
+    is_empty,
+    is_opening,
+    names_something,
+    weighs,
+    without_opening,
+)
 from memolog.extractive.words import Candidate, choose, weights_of
-from memolog.prompt.escape import escape
+from memolog.prompt.escape import escape, unescape
 
 __all__ = ["Kept", "Speech", "kept_of"]
 
@@ -54,15 +63,18 @@ class _Offer(NamedTuple):
     is_ask: bool = False
 
 
-_RATIO: Final = 6.2
+_RATIO: Final = 6.6
 """How many characters of what was said stand behind one that is kept, where there is enough of it."""
-_HEADS_RATIO: Final = 5.05
+_HEADS_RATIO: Final = 4.87
 """The same where users and the heads of lists alone need more."""
-_FLOOR: Final = 2_000
+_FLOOR: Final = 1_800
 """So much is kept of a short conversation, if that is no more than half of it."""
 _HALF: Final = 0.5
-_TINY: Final = 700
+_TINY: Final = 400
 """So much is kept of any conversation."""
+_SMALL: Final = 700
+"""So much of what users state is kept in any case."""
+_SMALL_TALK: Final = 1_600
 _FRAME: Final = 60
 """About what a group costs beside its lines: its tags and its date."""
 _USER_WHOLE: Final = 1_200
@@ -88,6 +100,8 @@ _FACTORS: Final[dict[Kind, float]] = {
     "source": 0.05,
 }
 _HEAD_BONUS: Final = 3.0
+_SHORT_FACTOR: Final = 3.0
+"""An answer of one line says what it says in few words already."""
 _OPENING_FACTOR: Final = 0.2
 _ASK_FACTOR: Final = 1.0
 _PASTED_FACTOR: Final = 0.6
@@ -106,29 +120,33 @@ _MODES: Final[dict[Mode, re.Pattern[str]]] = {
 }
 
 
-def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default") -> dict[int, Kept]:
-    """Return what is kept of each message; what the log says already is left out."""
+def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", room: float = 0.0) -> dict[int, Kept]:
+    """Return what is kept of each message; what the log says already is left out.
+
+    `room` is what may be kept more than the size of the messages says, since other messages of the span are told in less.
+    """
     total = sum(len(speech.text) for speech in speeches)
     kept = {speech.number: Kept() for speech in speeches}
-    spent, known = _keep_users(speeches, kept, previous, total)
+    spent, known = _keep_users(speeches, kept, previous, total * _HALF + room)
     offers: list[_Offer] = []
     for speech in speeches:
         if speech.is_user:
             offers += _user_offers(speech, kept[speech.number], previous)
-        elif len(speech.text) <= _SHORT_ANSWER and not speech.acts:
-            spent += _keep_whole(speech, kept[speech.number], previous, known)
         else:
             offers += _offers(speech, previous, len(offers), _MODES.get(mode))
-    least = max(min(_FLOOR, total * _HALF), min(2 * total + 4 * _LINE, _TINY))
+    least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
+    if total <= _SMALL_TALK:
+        # So little that no share of it is too much: half of what is answered stays, however much users state.
+        least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _HALF)
     candidates = [offer.candidate for offer in offers]
     # The heads of lists may take more than the rest: where there are none, less is worth keeping.
     heads = [
         one if offer.piece.kind == "head" else one._replace(factor=0.0)
         for one, offer in zip(candidates, offers, strict=True)
     ]
-    room = max(total / _HEADS_RATIO, least) - spent
-    chosen, left = choose(heads, room, known)
-    rest, _ = choose(candidates, max(total / _RATIO, least) - spent - (room - left), known, chosen)
+    most = max(total / _HEADS_RATIO, least) - spent
+    chosen, left = choose(heads, most, known)
+    rest, _ = choose(candidates, max(total / _RATIO, least) - spent - (most - left), known, chosen)
     for index in sorted(chosen | rest):
         offer = offers[index]
         if offer.is_ask:
@@ -155,11 +173,13 @@ class _Said(NamedTuple):
     """3 for what binds, 2 for what users say of themselves, 1 for the rest."""
 
 
-def _keep_users(speeches: Sequence[Speech], kept: dict[int, Kept], previous: str, total: int) -> tuple[float, set[str]]:
+def _keep_users(
+    speeches: Sequence[Speech], kept: dict[int, Kept], previous: str, most: float
+) -> tuple[float, set[str]]:
     """Keep what users state; returns what it costs, and its words."""
     said = [one for speech in speeches if speech.is_user for one in _of_message(speech, previous)]
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len({one.number for one in said})
-    most = max(total * _HALF, _TINY)
+    most = max(most, _SMALL)
     if size > most:
         # More than half of what was said would stay: what weighs least goes first, the longest of it before the others.
         for one in sorted(said, key=lambda one: (one.weight, -len(one.text))):
@@ -244,26 +264,12 @@ def _user_offers(speech: Speech, kept: Kept, previous: str) -> Iterator[_Offer]:
 # ---------------------------------------------------------------- assistants
 
 
-def _keep_whole(speech: Speech, kept: Kept, previous: str, known: set[str]) -> float:
-    """Keep an answer of one line as it is; returns what it costs."""
-    spent = 0.0
-    for piece in pieces_of(speech.text):
-        if not is_filler(piece.text) and not piece.text.endswith("?") and _is_fresh(piece.text, previous):
-            kept.pieces.append(piece)
-            known.update(weights_of(piece.text))
-            spent += len(piece.text) + 1
-    return spent + _LINE if kept.pieces else 0.0
-
-
-def _names(text: str) -> bool:
-    return any(weight > 1 for weight in weights_of(text).values())
-
-
 def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
     """Return what may be kept of an answer; `first` is the place that its first offer will have among all."""
     places: dict[int, int] = {}
     counts: dict[int, int] = {}
     offers: list[_Offer] = []
+    is_short = len(speech.text) <= _SHORT_ANSWER and not speech.acts
     for order, piece in enumerate(pieces_of(speech.text)):
         if not _is_fresh(piece.text, previous) or (piece.needs is not None and piece.needs not in places):
             continue
@@ -271,8 +277,12 @@ def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] |
         factor = _FACTORS[piece.kind]
         if piece.kind == "head" and counts[piece.list] > _MOST_ITEMS:
             factor *= _HALF
-        if piece.kind == "sentence" and (piece.text[-1] == "?" or is_opening(piece.text)):
-            factor *= _OPENING_FACTOR if _names(piece.text) else 0.0
+        if is_short:
+            factor *= _SHORT_FACTOR
+        if piece.kind == "sentence" and is_empty(piece.text):
+            factor = 0.0
+        elif piece.kind == "sentence" and (piece.text[-1] == "?" or is_opening(piece.text)):
+            factor *= _OPENING_FACTOR if names_something(piece.text) else 0.0
         if wanted is not None and wanted.search(piece.text):
             factor *= _MODE_FACTOR
         weights = weights_of(piece.text, is_head=piece.list >= 0)
@@ -306,8 +316,8 @@ def _with_questions(kept: dict[int, Kept], speeches: Sequence[Speech], previous:
         told = [piece for number in answers for piece in kept[number].pieces]
         if not asked or not told:
             continue
-        before = _after(escape(asked[-1]), previous)
-        if all(escape(piece.text) in before for piece in told):
+        before = weights_of(unescape(_after(escape(asked[-1]), previous)))
+        if all(word in before for piece in told for word in weights_of(piece.text)):
             for number in answers:
                 kept[number].pieces.clear()
         else:
