@@ -6,7 +6,7 @@ import pytest
 
 from memolog.domain.calendar_names import FULL_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
 from memolog.extractive.days import dated
-from memolog.extractive.units import sentences
+from memolog.extractive.sentences import sentences
 from memolog.grounding.figures import days_in
 from memolog.prompt.dates import find_date
 

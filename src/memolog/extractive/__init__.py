@@ -4,7 +4,7 @@ Pure: the same messages give the same lines, byte for byte. It selects and short
 """
 
 from memolog.extractive.compacting import CompactRow, CompactTexts, Line, compact_texts, words_left
-from memolog.extractive.observing import observe
-from memolog.extractive.reflecting import TRACE, reflect
+from memolog.extractive.observer import observe
+from memolog.extractive.reflector import TRACE, reflect
 
 __all__ = ["TRACE", "CompactRow", "CompactTexts", "Line", "compact_texts", "observe", "reflect", "words_left"]

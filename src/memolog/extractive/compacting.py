@@ -12,8 +12,7 @@ from typing import Final
 from memolog.domain.codec import dumps
 from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
-from memolog.extractive.identifiers import identifiers_of
-from memolog.extractive.words import STOP, is_name
+from memolog.extractive.words import STOP, identifiers_of, is_name
 from memolog.prompt.escape import one_line
 from memolog.prompt.redact import Redactor
 from memolog.tokens import TokenCounter, cut, cut_tokens

@@ -5,6 +5,7 @@ our own memory answered is not read.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
@@ -33,13 +34,30 @@ class Doing:
     priority: Priority = "medium"
     category: str | None = None
     files: tuple[str, ...] = ()
+    verb: str = ""
+    """How the line begins."""
     joins: bool = False
-    """True where the line only names what was looked at, so that the next such line can be added to it."""
+    """True where the line only names what was looked at or changed, so that the next such line can be added to it."""
 
 
 _NAME: Final = 60
 _MOST_JOINED: Final = 500
 _QUERY: Final = 160
+_CHANGE: Final = re.compile(
+    r"(updated|created|wrote|written|deleted|edited|modified|overwritten|renamed)\b", re.IGNORECASE
+)
+_SEARCH: Final = re.compile(r"search|grep|find|glob", re.IGNORECASE)
+_VERBS: Final = (
+    (re.compile(r"(?:run|bash|shell|sh|terminal|exec\w*|command|powershell|run_\w+)", re.IGNORECASE), "ran"),
+    (
+        re.compile(r"(?:edit|write|create|update|multi_?edit|apply_patch|str_replace\w*)(?:_?\w*)", re.IGNORECASE),
+        "changed",
+    ),
+    (re.compile(r"(?:read|view|open|cat|show)(?:_?file)?", re.IGNORECASE), "read"),
+    (re.compile(r"(?:list|ls)(?:_?(?:files|dir\w*))?", re.IGNORECASE), "looked into"),
+    (re.compile(r"\w*(?:search|grep|glob|find)\w*", re.IGNORECASE), "searched for"),
+    (re.compile(r"(?:web_?)?fetch\w*", re.IGNORECASE), "fetched"),
+)
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 
 
@@ -53,6 +71,7 @@ def doings_of(messages: Sequence[Message]) -> dict[int, list[Doing]]:
             and last.tool == doing.tool
             and last.joins
             and doing.joins
+            and last.verb == doing.verb
             and last.category == doing.category
         )
         if is_same and last and _spoke(messages, last.number, doing.number) is False and len(last.text) < _MOST_JOINED:
@@ -71,11 +90,11 @@ def _spoke(messages: Sequence[Message], first: int, last: int) -> bool:
 
 
 def _joined(last: Doing, doing: Doing) -> Doing:
-    added = doing.text.removeprefix(doing.tool).lstrip(": ")
+    added = doing.text.removeprefix(doing.verb).lstrip()
     return replace(
         last,
         # What is done twice in the same words is said once; every call is cited.
-        text=last.text if added in last.text else f"{last.text}; {added}",
+        text=last.text if added in last.text else f"{last.text}, {added}",
         cites=(*last.cites, *doing.cites),
         files=tuple(dict.fromkeys((*last.files, *doing.files))),
     )
@@ -124,16 +143,32 @@ def _read(name: str, text: str, *, is_error: bool) -> Outcome:
 
 
 def _line(name: str, target: Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> Doing:
+    """Return a call and what came of it as a sentence."""
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
-    is_plain = is_read(name) and outcome.category == "finding"
     said = outcome.text
-    if outcome.category == "change" and target.files and set(outcome.files) <= set(target.files):
-        said = said.split(" ", 1)[0] if outcome.files else said
-    if is_plain and target.text and ("lines: " in said or said == target.text):
+    category = outcome.category
+    made = _CHANGE.match(said) if category == "change" else None
+    if made and files:
+        # Both name the file: it is said once.
+        verb = f"Assistant {made[1].lower()}"
+        return Doing(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
+    is_plain = is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
+    if is_plain and target.text:
         # What a file holds can be read again; that it was looked at is all that happened.
-        return Doing(number, name, f"{name} {target.text}", cites, "medium", "finding", files, joins=True)
-    text = f"{name} {target.text}: {said}" if target.text else f"{name}: {said}"
-    return Doing(number, name, text, cites, "medium", outcome.category, files, joins=outcome.category == "change")
+        verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
+        return Doing(number, name, f"{verb} {target.text}", cites, "medium", category, files, verb, joins=True)
+    verb = _verb(name, has_target=bool(target.text))
+    text = f"{verb} {target.text}: {said}" if target.text else f"{verb}: {said}"
+    return Doing(number, name, text, cites, "medium", category, files, verb)
+
+
+def _verb(name: str, *, has_target: bool) -> str:
+    """Return who did what; the name of a tool where it is no common one."""
+    if has_target:
+        for pattern, verb in _VERBS:
+            if pattern.fullmatch(name):
+                return f"Assistant {verb}"
+    return f"Assistant called {name} on" if has_target else f"Assistant called {name}"
 
 
 def _own(name: str, arguments: JsonValue) -> str:
@@ -146,8 +181,8 @@ def _own(name: str, arguments: JsonValue) -> str:
             value = None
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
-        return f"searched for “{REDACTION.redact(one_line(query, _QUERY))}”"
-    return f"used {name}"
+        return f"Assistant searched the memory for “{REDACTION.redact(one_line(query, _QUERY))}”"
+    return f"Assistant used {name}"
 
 
 def _text_of(value: JsonValue) -> str:

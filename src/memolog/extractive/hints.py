@@ -9,9 +9,9 @@ from typing import Final
 
 from memolog.domain.message import Message
 from memolog.domain.thread import Hints
-from memolog.extractive.speech import Speech
-from memolog.extractive.stances import confirms, is_ask, is_filler, is_request, without_request
-from memolog.extractive.units import units_of
+from memolog.extractive.markdown import cut_at_clause, pieces_of
+from memolog.extractive.statements import confirms, is_ask, is_filler, is_request, subject_of
+from memolog.extractive.utterances import Speech
 from memolog.extractive.words import STOP, words_of
 from memolog.prompt.drafts import HintsDraft
 from memolog.prompt.escape import one_line
@@ -19,8 +19,9 @@ from memolog.prompt.escape import one_line
 __all__ = ["hints_of"]
 
 _TASK: Final = 300
-_TITLE_WORDS: Final = 6
-_TITLE: Final = 60
+_TITLE: Final = 48
+_LEAST_WORDS: Final = 2
+_SHORTEST: Final = 12
 _SCANNED: Final = 20_000
 
 
@@ -43,7 +44,7 @@ def _is_over(task: str, since: Sequence[Speech], *, is_old: bool) -> bool:
 
     A task of an earlier span may have been answered there.
     """
-    asked = next((unit.text for unit in reversed(units_of(task, fine=False)) if is_ask(unit.text)), None)
+    asked = next((unit.text for unit in reversed(pieces_of(task, whole=True)) if is_ask(unit.text)), None)
     is_answered = is_old
     for speech in since:
         if not speech.is_user and not speech.acts:
@@ -56,7 +57,7 @@ def _is_over(task: str, since: Sequence[Speech], *, is_old: bool) -> bool:
 
 
 def _sentences(speech: Speech) -> list[str]:
-    return [unit.text for unit in units_of(speech.text[:_SCANNED], fine=False) if not is_filler(unit.text)]
+    return [unit.text for unit in pieces_of(speech.text[:_SCANNED], whole=True) if not is_filler(unit.text)]
 
 
 def _request(speech: Speech) -> str | None:
@@ -65,12 +66,16 @@ def _request(speech: Speech) -> str | None:
 
 
 def _title(user: Sequence[Speech]) -> str | None:
+    """Return the subject of the first sentence that has one."""
     for speech in user:
-        found = _sentences(speech)
-        best = next((sentence for sentence in found if is_ask(sentence)), found[0] if found else "")
-        words = words_of(without_request(best))
-        while words and words[0].lower() in STOP:
-            words = words[1:]
-        if words:
-            return one_line(" ".join(words[:_TITLE_WORDS]), _TITLE)
+        for sentence in _sentences(speech):
+            text = subject_of(sentence)
+            if sum(word.lower() not in STOP for word in words_of(text)) < _LEAST_WORDS and len(text) < _SHORTEST:
+                continue
+            short = text if len(text) <= _TITLE else cut_at_clause(text, _TITLE)
+            words = short.split(" ")
+            while len(words) > 1 and words[-1].lower().strip(",") in STOP:
+                words.pop()
+            title = one_line(" ".join(words).strip(" ,;:"), _TITLE + 1)
+            return title[:1].upper() + title[1:]
     return None

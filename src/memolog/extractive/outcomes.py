@@ -5,17 +5,15 @@ the user.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memolog.extractive.choosing import Candidate, choose
-from memolog.extractive.units import units_of
-from memolog.extractive.words import shortened, weights_of
+from memolog.extractive.markdown import pieces_of
+from memolog.extractive.words import Candidate, choose, weights_of
 from memolog.prompt.escape import clean, one_line
 from memolog.prompt.redact import REDACTION
 
-__all__ = ["Outcome", "outcome_of"]
+__all__ = ["Outcome", "error_of", "files_in", "outcome_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +187,13 @@ def _edited(text: str) -> Outcome:
 
 def _shown(text: str) -> Outcome:
     if len(text) <= _SHORT:
-        return Outcome(_line(text), "finding")
+        return Outcome(_rows(text), "finding")
     return Outcome(_prose(text) if _is_prose(text) else _size(text), "finding")
+
+
+def _rows(text: str) -> str:
+    """Return a short output on one line."""
+    return _line("; ".join(filter(None, (row.strip() for row in text.split("\n")))))
 
 
 def _printed(text: str, name: str) -> Outcome:
@@ -204,7 +207,7 @@ def _printed(text: str, name: str) -> Outcome:
     if changed.files:
         return changed
     if len(text) <= _SHORT:
-        return Outcome(_line(text), "finding")
+        return Outcome(_rows(text), "finding")
     if lint := _error_lines(text, _LINT) if "lint" in name.lower() else []:
         return Outcome("; ".join(lint), "finding")
     if diffs := _DIFF.findall(text):
@@ -227,11 +230,53 @@ def _is_prose(text: str) -> bool:
 
 
 def _prose(text: str) -> str:
-    pieces = [(shortened(unit.text), unit.kind) for unit in units_of(REDACTION.redact(text), fine=True)]
-    candidates = [Candidate(weights_of(piece), len(piece), 1.5 if kind == "head" else 1.0) for piece, kind in pieces]
-    chosen = choose(candidates, min(len(text) / 10, _MOST_PROSE), set())
-    return one_line("; ".join(_texts(pieces, chosen)), _MOST_PROSE)
+    pieces = [piece for piece in pieces_of(REDACTION.redact(text)) if piece.kind in {"sentence", "head", "row"}]
+    candidates = [
+        Candidate(weights_of(piece.text), len(piece.text) + 6, 1.5 if piece.kind == "head" else 1.0) for piece in pieces
+    ]
+    chosen, _ = choose(candidates, min(len(text) / 10, _MOST_PROSE), set())
+    texts = [pieces[index].text for index in sorted(chosen)]
+    return one_line(" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts), _MOST_PROSE)
 
 
-def _texts(pieces: Sequence[tuple[str, str]], chosen: set[int]) -> list[str]:
-    return [pieces[index][0] for index in sorted(chosen)]
+# ---------------------------------------------------------------- what people and assistants write
+
+_FILE_IN_PROSE: Final = re.compile(
+    r"(?<![\w/.:@-])(?:~?/)?(?:[\w.@+-]{1,80}/){1,12}[\w.@+-]{1,80}\.\w{1,8}\b|(?<![\w/.:@-])[\w-]{1,80}\.(?:py|pyi|ts|tsx|js|jsx"
+    r"|mjs|go|rs|java|kt|rb|php|c|h|cc|cpp|hpp|cs|swift|css|scss|html|sql|md|json|ya?ml|toml|ini|cfg|lock|sh|ps1|txt|csv|xml"
+    r"|vue|svelte"
+    r"|tf|proto|ipynb|log|env|conf)\b"
+)
+_TYPED: Final = re.compile(
+    r"^[ \t>`]*((?:[\w.]{0,80}?(?:Error|Exception|Panic)|panic|fatal|error(?:\[\w+\])?): [^\n]{1,300})", re.MULTILINE
+)
+_FRAME: Final = re.compile(
+    r"File \"(?P<python>[^\"\n]{1,200})\", line (?P<row>\d{1,6})"
+    r"|^\s+at [^\n(]{0,120}\(?(?P<script>[^\s()]{1,200}?):(?P<at>\d{1,6})(?::\d{1,5})?\)?"
+    r"|^\s*(?P<other>[\w./\\@+-]{1,200}\.\w{1,8}):(?P<line>\d{1,6})(?::\d{1,5})?\b",
+    re.MULTILINE,
+)
+_MOST_FILES: Final = 20
+
+
+def files_in(text: str) -> tuple[str, ...]:
+    """Return the files that a sentence names."""
+    if "." not in text:
+        return ()
+    return tuple(dict.fromkeys(hit.rstrip(".") for hit in _FILE_IN_PROSE.findall(text)))[:_MOST_FILES]
+
+
+def error_of(text: str) -> Outcome | None:
+    """Return the error that somebody pasted: type and message, file and line, each once."""
+    errors = list(_TYPED.finditer(text[:_SCANNED]))
+    frames = list(_FRAME.finditer(text[:_SCANNED]))
+    if not errors or "\n" not in text.strip():
+        return None
+    said = _line(errors[-1][1].rstrip(" `"), _ERROR_LINE)
+    # Python names the innermost frame last, others first.
+    frame = next((one for one in reversed(frames) if one["python"]), frames[0] if frames else None)
+    if frame is None:
+        return Outcome(said, "error", files_in(said))
+    file = _line(frame["python"] or frame["script"] or frame["other"])
+    place = f"{file}:{frame['row'] or frame['at'] or frame['line']}"
+    return Outcome(said if place in said else f"{said} ({place})", "error", (file,))

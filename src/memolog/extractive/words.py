@@ -1,12 +1,15 @@
-"""Words: which of them carry meaning, which are names or numbers, and which a line can do without.
+"""Words: which of them carry meaning, which are names or numbers, and what each is worth when not everything can be kept.
 
-Knows English function words, and that languages without spaces have no words to split at. Knows nothing of messages.
+Also chooses what to keep: the pieces that say most that is new for what they cost. Scripts without spaces have no words to
+split at: pairs of characters take their place.
 """
 
+import heapq
 import re
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
-__all__ = ["STOP", "is_english", "is_name", "shortened", "weights_of", "words_of"]
+__all__ = ["STOP", "Candidate", "choose", "identifiers_of", "is_name", "weights_of", "words_of"]
 
 _STOP: Final = """
     a about above after again all also am an and any are aren't as at be because been before being below between both but by
@@ -20,15 +23,14 @@ _STOP: Final = """
 STOP: Final = frozenset(_STOP.split())
 
 _EDGES: Final = " \t\n\r.,;:!?\"'`()[]{}<>*|…“”‘’«»–—-=+"
-_COMMON: Final = "the and of to with for you my this that it is i'm i have are on be can your from what how was we do"
-_ENGLISH: Final = frozenset(_COMMON.split())
-_ENGLISH_SHARE: Final = 0.15
-_FEW_WORDS: Final = 3
 # Scripts that write no spaces between words: Thai, Lao, Khmer, kana, Chinese characters.
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_NAME_WEIGHT: Final = 3.0
+_NAME_WEIGHT: Final = 4.0
 _PAIR_WEIGHT: Final = 0.5
 _IDENTIFIER: Final = re.compile(r"\d|[_/@#$\\]|\w\.\w|::")
+_MEANING: Final = re.compile(r"\(meaning ([^)]*)\)")
+_BREAKS: Final = re.compile(r"[.!?;:|]\s+|\s[–—|]\s|[\n(]")
+_LONGEST: Final = 200
 
 
 def words_of(text: str) -> list[str]:
@@ -39,6 +41,24 @@ def words_of(text: str) -> list[str]:
 def is_name(word: str) -> bool:
     """Tell whether a word that does not begin a sentence is a name, a number or an identifier."""
     return word != word.lower() or bool(_IDENTIFIER.search(word))
+
+
+def identifiers_of(text: str) -> list[str]:
+    """Return the names of a text in their order, those that stand together as one."""
+    found: list[str] = []
+    for stretch in _BREAKS.split(_MEANING.sub(" ", text)):
+        run: list[str] = []
+        for place, word in enumerate(words_of(stretch)):
+            # A capital at the beginning says nothing, unless there is more to the word.
+            named = is_name(word) and (place > 0 or not (word[1:].islower() and word[1:].isalpha()))
+            if named and word.lower() not in STOP and len(word) <= _LONGEST:
+                run.append(word)
+            elif run:
+                found.append(" ".join(run))
+                run = []
+        if run:
+            found.append(" ".join(run))
+    return list(dict.fromkeys(found))
 
 
 def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
@@ -69,39 +89,79 @@ def _pairs(text: str) -> dict[str, float]:
     return weights
 
 
-def is_english(text: str) -> bool | None:
-    """Tell whether a text is English; None where it is too short to tell."""
-    words = text[:600].lower().split()
-    if len(words) < _FEW_WORDS:
-        return None
-    return sum(word in _ENGLISH for word in words) >= _ENGLISH_SHARE * len(words)
+# ---------------------------------------------------------------- choosing
 
 
-# ---------------------------------------------------------------- shortening
+class Candidate(NamedTuple):
+    """A piece that may be kept; a tuple, since there are as many as there are sentences."""
 
-# What is quoted stays word for word. "am" and "a" can be more than they seem: 8 am, plan a.
-_DROPPED: Final = re.compile(
-    r"\"[^\"]*\"|“[^”]*”|`[^`]*`"
-    r"|(?<![\w'’-])(?<!plan )(?<!option )(?<!type )(?<!part )(?<!class )(?<!vitamin )(?:a(?! (?:week|day|month|year"
-    r"|couple|few|"
-    r"little|lot|bit|dozen|hundred|thousand|million|half|third|quarter)\b)|an|the(?! way\b)|is|are) (?=[\w\"“'$(])"
-    r"|(?<=\bI )am (?=\w)"
-)
-_OPENING: Final = re.compile(
-    r"(?:(?:By the way|Btw|BTW|Also|And|So|Oh|Ah|Well|Actually|Anyway|Ok|Okay|OK|Hey|Hi|Hello|Yes|Yeah|Sure|Great|Thanks|"
-    r"Thank you|Speaking of which|Additionally|Furthermore|Moreover|However|Finally|Overall|In addition)(?:[,!] ?"
-    r"|\.\s+| - )){1,3}"
-    r"(?:(?:and|but|so) )?(?=\S)"
-)
-_LEADING: Final = re.compile(r"\A(?:and|but|so|or|then|which|who|as well as) (?=\w)")
-_ARTICLE: Final = re.compile(r"(?:A|An|The|There (?:is|are)|It(?:'s| is)|This is|These are) (?=[\w\"“'$(])")
+    weights: Mapping[str, float]
+    """What each of its words is worth."""
+    cost: float
+    factor: float = 1.0
+    bonus: float = 0.0
+    """What it is worth beside its new words, as long as it has any."""
+    needs: int | None = None
+    """The candidate without which it cannot stand: the head of a detail, the sentence that a pronoun refers to."""
+    group: int = 0
+    """Those of one group share what it costs to open it: the topic of a list, the beginning of a line."""
+    opening: float = 0.0
 
 
-def shortened(text: str) -> str:
-    """Return an English text without articles, forms of "is", and words that only open a sentence."""
-    hit = _ARTICLE.match(text)
-    # A capital after the article may be part of a title, and the article with it.
-    if hit and not text[hit.end()].isupper():
-        text = text[hit.end() :]
-    text = _DROPPED.sub(lambda found: found[0] if found[0][0] in '"“`' else "", text)
-    return _LEADING.sub("", text.rstrip(" .,;:!"))
+def choose(
+    candidates: Sequence[Candidate], budget: float, known: set[str], before: Collection[int] = frozenset()
+) -> tuple[set[int], float]:
+    """Return which candidates to keep within a budget, and what is left of it.
+
+    Always the next one that says most that is new for what it costs. What the chosen ones say is added to `known`. Those that
+    were chosen `before` are not chosen again, but open their groups.
+    """
+    opened = {candidates[index].group for index in before}
+    heap, waiting, groups = _queued(candidates, known, opened, before)
+    chosen: set[int] = set()
+    while heap and budget > 0:
+        worth, index = heapq.heappop(heap)
+        candidate = candidates[index]
+        cost = candidate.cost + (0 if candidate.group in opened else candidate.opening)
+        if worth >= 0 or cost > budget or index in chosen:
+            continue
+        # Worth falls as more is known: whoever still leads after a second look is the best.
+        now = -_worth(candidate, known, opened)
+        if now >= 0 or (heap and now > heap[0][0]):
+            heapq.heappush(heap, (now, index))
+            continue
+        chosen.add(index)
+        known.update(candidate.weights)
+        budget -= cost
+        others = waiting.pop(index, [])
+        if candidate.group not in opened:
+            # The others of its group cost less now.
+            opened.add(candidate.group)
+            others = others + [other for other in groups[candidate.group] if candidates[other].needs is None]
+        for other in others:
+            if other not in chosen and other not in before:
+                heapq.heappush(heap, (-_worth(candidates[other], known, opened), other))
+    return chosen, budget
+
+
+def _queued(
+    candidates: Sequence[Candidate], known: set[str], opened: set[int], before: Collection[int]
+) -> tuple[list[tuple[float, int]], dict[int, list[int]], dict[int, list[int]]]:
+    """Return what can be chosen now by its worth, what waits for another, and the members of each group."""
+    groups: dict[int, list[int]] = {}
+    waiting: dict[int, list[int]] = {}
+    heap: list[tuple[float, int]] = []
+    for index, candidate in enumerate(candidates):
+        groups.setdefault(candidate.group, []).append(index)
+        if candidate.needs is not None and candidate.needs not in before:
+            waiting.setdefault(candidate.needs, []).append(index)
+        elif index not in before:
+            heap.append((-_worth(candidate, known, opened), index))
+    heapq.heapify(heap)
+    return heap, waiting, groups
+
+
+def _worth(candidate: Candidate, known: set[str], opened: set[int]) -> float:
+    gain = sum([weight for word, weight in candidate.weights.items() if word not in known])
+    cost = candidate.cost + (0 if candidate.group in opened else candidate.opening)
+    return candidate.factor * (gain + candidate.bonus) / cost if gain else 0.0

@@ -132,8 +132,12 @@ def judge_reflection(
         roots = [by_id[name] for name in observation.merges if name in by_id] or list(lines)
         voices = heard.setdefault(observation.merges, _voices(roots))
         is_for_user = speaks_for_user(observation.text)
-        # A line of high priority cites a user, or it would have been lowered when it was made.
-        cites_user = any(root.trust == "user" or root.priority == "high" for root in roots)
+        # A line of high priority cites a user, and so does one that says on a user's word that something is done: otherwise it
+        # would have been lowered when it was made.
+        cites_user = any(
+            root.trust == "user" or root.priority == "high" or (root.priority == "done" and speaks_for_user(root.text))
+            for root in roots
+        )
         trust = lowest(root.trust for root in roots)
         if cites_user and _claims(observation, is_for_user) and _is_of_tool(observation, voices):
             cites_user, trust = False, "tool"

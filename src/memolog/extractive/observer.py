@@ -1,0 +1,423 @@
+"""The embedded observer: messages in, dated and cited lines out.
+
+Turns what was said and done into lines: a user's words first, answers and tool calls beneath them. The choice of words is in
+`utterances`, the reading of tools in `doings`. Lines that speak for a user cite that user.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Final
+
+from memolog.domain.message import FilePart, Message, ToolCallPart, ToolResultPart
+from memolog.domain.observation import Priority
+from memolog.extractive.days import dated
+from memolog.extractive.doings import Doing, doings_of
+from memolog.extractive.hints import hints_of
+from memolog.extractive.lists import Entry, Listing, listing_lines, listings_in
+from memolog.extractive.markdown import Piece, cut_at_clause, is_telling, pieces_of
+from memolog.extractive.outcomes import error_of, files_in
+from memolog.extractive.statements import answer_of, category_of, confirms, dangles, is_ask, is_filler, without_request
+from memolog.extractive.utterances import Kept, Speech, kept_of
+from memolog.prompt.build import ObserveInput
+from memolog.prompt.drafts import Draft, Parsed
+from memolog.prompt.escape import clean, one_line, unescape
+from memolog.prompt.redact import REDACTION
+from memolog.prompt.transcript import in_zone
+from memolog.tokens import TokenCounter, cut
+
+__all__ = ["observe"]
+
+_WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
+_MOST_TEXT: Final = 400_000
+_LONGEST: Final = 9_000
+_BULLET: Final = 16
+_LINE: Final = 460
+"""As long as a line of sentences may be, where they can be parted."""
+_MARKS: Final = ("?", "？", "؟")
+_SYSTEM: Final = 160
+_CONFIRMATION: Final = 240
+_WHAT: Final = 160
+_NAME: Final = 60
+_SHORT: Final = 110
+_TOPIC: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line before it has its place."""
+
+    priority: Priority
+    text: str
+    cites: tuple[int, ...]
+    category: str | None = None
+    files: tuple[str, ...] = ()
+    is_root: bool = False
+    about: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """One message with what is kept of it."""
+
+    number: int
+    message: Message
+    day: date
+    kept: Kept
+    doings: Sequence[Doing]
+
+
+@dataclass(slots=True)
+class _Talk:
+    """What was said so far: later words point at it."""
+
+    previous: str
+    task: str
+    """What was being worked on before this span."""
+    asked: tuple[int, str] = (0, "")
+    """The last request or question of a user: the message and its words."""
+    answer: tuple[int, str] = (0, "")
+    """The last words of the assistant."""
+    listings: list[Listing] = field(default_factory=list[Listing])
+    """The lists of the last answer that has any."""
+
+
+def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
+    """Return the observations of a span; messages are cited by their place among the live ones, from 1.
+
+    The same input gives the same lines, byte for byte. Nothing is asked of any model, and nothing raises.
+    """
+    del counter  # Sizes follow from what was said; a budget in tokens is the reflector's.
+    live = [message for message in given.messages if message.state == "live"]
+    speeches = {number: speech for number, message in enumerate(live, 1) if (speech := _speech(number, message))}
+    doings = doings_of(live)
+    kept = kept_of(list(speeches.values()), given.previous, given.mode, _room(live, doings))
+    talk = _Talk(given.previous, given.hints.current_task or "")
+    drafts: list[Draft] = []
+    root: int | None = None
+    for number, message in enumerate(live, 1):
+        speech = speeches.get(number)
+        if message.role == "user" and speech:
+            root = None
+        day = in_zone(message.created_at, given.zone).date()
+        said = _Said(number, message, day, kept.get(number, Kept()), doings.get(number, []))
+        for line in _lines(said, speech, talk):
+            if line.is_root or root is None:
+                root = len(drafts)
+            drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
+        if speech:
+            _listen(talk, speech)
+    hints = hints_of(list(speeches.values()), live, given.hints)
+    return Parsed(observations=tuple(drafts), hints=hints, nothing=not drafts)
+
+
+def _room(live: Sequence[Message], doings: Mapping[int, Sequence[Doing]]) -> float:
+    """Return what tool calls and results leave of the half that a log may have of the messages it stands for."""
+    results = (part.content for message in live for part in message.parts if isinstance(part, ToolResultPart))
+    told = sum(len(result) for result in results if isinstance(result, str))
+    return max(0.0, told / 2 - sum(len(doing.text) + _BULLET for found in doings.values() for doing in found))
+
+
+def _speech(number: int, message: Message) -> Speech | None:
+    if message.own or message.role not in {"user", "assistant"}:
+        return None
+    text = message.text
+    if not text.strip():
+        return None
+    text = _clean(text if len(text) <= _MOST_TEXT else cut(text, _MOST_TEXT))
+    acts = any(isinstance(part, ToolCallPart) for part in message.parts)
+    return Speech(number, message.role == "user", text, acts)
+
+
+def _clean(text: str) -> str:
+    """Return the text without what is no text and without secrets."""
+    # Almost every message is plain, and seeing that costs a hundredth of looking for each thing that is not.
+    is_plain = text.replace("\n", "").replace("\t", "").isprintable()
+    return REDACTION.redact(text if is_plain else clean(text))
+
+
+def _draft(line: _Line, message: Message, given: ObserveInput, parent: int | None) -> Draft:
+    return Draft(
+        priority=line.priority,
+        text=one_line(line.text, _LONGEST),
+        said_at=in_zone(message.created_at, given.zone),
+        about=line.about,
+        parent=parent,
+        cites=line.cites,
+        category=line.category,
+        files=line.files,
+    )
+
+
+def _listen(talk: _Talk, speech: Speech) -> None:
+    """Remember what a message may be answered to."""
+    if speech.is_user:
+        asked = [sentence for sentence in _sentences(speech.text[-_LONGEST:]) if is_ask(sentence)]
+        first = next(iter(_sentences(speech.text[:_LONGEST])), "")
+        if answer_of(speech.text):
+            # What was agreed to is what comes next.
+            first, asked = _question(talk.answer[1]) or talk.asked[1], []
+        talk.asked = (speech.number, asked[-1] if asked else first)
+    else:
+        talk.answer = (speech.number, speech.text)
+        if found := _listings(pieces_of(speech.text), "", speech.number):
+            talk.listings = found
+
+
+def _sentences(text: str) -> list[str]:
+    return [piece.text for piece in pieces_of(text, whole=True) if piece.kind == "sentence"]
+
+
+def _lines(said: _Said, speech: Speech | None, talk: _Talk) -> Iterator[_Line]:
+    """Yield the lines of one message."""
+    if said.message.role == "user":
+        if speech:
+            yield from _user_lines(said, speech, talk)
+    elif said.message.role == "system":
+        text = one_line(_clean(said.message.text[:_MOST_TEXT]), _SYSTEM)
+        if text and not said.message.own:
+            yield _Line("low", f"System: {text}", (said.number,), is_root=True)
+    elif said.kept.pieces:
+        yield from _answer_lines(said, talk)
+    yield from _attached(said)
+    for doing in said.doings:
+        yield _Line(doing.priority, doing.text, doing.cites, doing.category, doing.files)
+
+
+# ---------------------------------------------------------------- users
+
+
+def _user_lines(said: _Said, speech: Speech, talk: _Talk) -> Iterator[_Line]:
+    """Yield what a user confirmed, stated and reported, then what they asked: a question asserts nothing."""
+    cites = (said.number,)
+    agreed = _agreed(said, speech, talk)
+    if agreed:
+        yield agreed
+        return
+    done, statements = _confirmed(said, speech, talk)
+    if done:
+        yield done
+    asks = said.kept.asks
+    # A client wraps its own notices in tags and sends them as the user's: they state nothing.
+    priority: Priority = "low" if _WRAPPED.match(said.message.text) else "high"
+    error = error_of(speech.text)
+    if error and statements and statements[-1].endswith(":"):
+        # "The login test fails:" and the error beneath it are one statement.
+        statements, error = [*statements[:-1], f"{statements[-1]} {error.text}"], None
+    more, also = _referents(statements, said.message.text, talk)
+    for place, text in enumerate(_filled(statements)):
+        line = dated(text, said.day)
+        words = f"{_who(said.message, 'User:')} {line.text}{'' if place else more}"
+        files = files_in(text)
+        yield _Line(priority, words, (*also, *cites), category_of(text), files, is_root=not place, about=line.about)
+    if error:
+        who = _who(said.message, "User reported:").removesuffix(":")
+        yield _Line("medium", f"{who} {error.text}", cites, "error", error.files, is_root=not statements)
+    for place, text in enumerate(_filled(asks)):
+        line = dated(text, said.day)
+        category = "question" if line.text.endswith(_MARKS) else "request"
+        words = f"{_who(said.message, 'User asked:')} {line.text}"
+        yield _Line("medium", words, cites, category, files_in(text), not (statements or place), line.about)
+
+
+def _filled(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the sentences as lines of bounded length."""
+    line = ""
+    for text in texts:
+        joint = "" if not line else " " if line[-1] in '.!?…:。！？؟)"”' else "; "
+        if line and len(line) + len(text) > _LINE:
+            yield line
+            line, joint = "", ""
+        line += joint + text
+    if line:
+        yield line
+
+
+def _agreed(said: _Said, speech: Speech, talk: _Talk) -> _Line | None:
+    """Return what a user agreed to or declined with a bare yes or no."""
+    answer = answer_of(speech.text)
+    number, words = talk.answer
+    if answer is None or not number or number < talk.asked[0]:
+        return None
+    question = _question(words)
+    if not question:
+        return None
+    line = dated(one_line(question, _CONFIRMATION), said.day)
+    who = _who(said.message, "User said:").removesuffix(":")
+    return _Line(
+        "high", f"{who} {answer} to: {line.text}", (number, said.number), "decision", is_root=True, about=line.about
+    )
+
+
+def _question(answer: str) -> str:
+    """Return the question that an answer ends with."""
+    last = next(reversed(_sentences(answer[-_LONGEST:])), "")
+    return last if last.endswith(_MARKS) else ""
+
+
+def _confirmed(said: _Said, speech: Speech, talk: _Talk) -> tuple[_Line | None, list[str]]:
+    """Return a finished piece of work, if the user says in so many words that it works, and what else they state."""
+    text, statements = speech.text, said.kept.statements
+    number, words = talk.answer
+    if len(text) > _CONFIRMATION or not confirms(text):
+        return None, statements
+    work = _beginning(words) if number > talk.asked[0] else "" if talk.asked[0] else talk.task
+    if not work:
+        return None, statements
+    confirming = [sentence for sentence in _sentences(text) if confirms(sentence)]
+    line = f"{_who(said.message, 'User confirmed:')} {' '.join(confirming)} (This is about: {work})"
+    others = [one for one in statements if not any(one.casefold() in sentence.casefold() for sentence in confirming)]
+    cites = (number, said.number) if number > talk.asked[0] else (said.number,)
+    return _Line("done", line, cites, files=files_in(line), is_root=True), others
+
+
+def _beginning(text: str) -> str:
+    """Return the first sentences of an answer that fit."""
+    found = ""
+    for piece in pieces_of(text[:_LONGEST]):
+        if piece.kind == "sentence" and len(found) + len(piece.text) <= _WHAT:
+            found = f"{found} {piece.text}".strip()
+        elif found:
+            break
+    return found or one_line(text, _WHAT)
+
+
+_NUMBER: Final = re.compile(
+    r"(?:\b(?:number|no\.|option|item|choice|nummer|nr\.|número|opción|numéro|option)\s?|#)(\d{1,2})\b"
+    r"|\bthe (first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last) (?:one|option|item|choice|idea"
+    r"|suggestion)\b",
+    re.IGNORECASE,
+)
+_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def _referents(statements: Sequence[str], text: str, talk: _Talk) -> tuple[str, tuple[int, ...]]:
+    """Return what the words of a user point at, to be added to their line, and the messages that say it."""
+    if not statements:
+        return "", ()
+    named = [
+        (listing.number, f"number {place} is {entry.text}")
+        for place, entry, listing in _pointed(" ".join(statements), talk)
+    ]
+    if named:
+        return f" ({'; '.join(words for _, words in named)})", tuple(dict.fromkeys(number for number, _ in named))
+    first = next((one for one in _sentences(text) if not is_filler(one)), "")
+    if (
+        sum(map(len, statements)) > _SHORT
+        or not first.casefold().endswith(statements[0].casefold())
+        or not dangles(statements[0])
+    ):
+        return "", ()
+    number, words = talk.asked
+    answered, answer = talk.answer
+    if answered > number and (question := _question(answer)):
+        number, words = answered, question
+    elif not words.endswith(_MARKS):
+        return "", ()
+    return (f" (This is about: {one_line(words, _WHAT)})", (number,)) if words and number else ("", ())
+
+
+def _pointed(text: str, talk: _Talk) -> Iterator[tuple[int, Entry, Listing]]:
+    """Yield the items of the assistant's lists that a user names by their number, where one list alone has it."""
+    lists = talk.listings or listings_in(unescape(talk.previous))
+    for hit in _NUMBER.finditer(text):
+        if hit[2] and hit[2].lower() == "last":
+            if len(lists) == 1:
+                yield len(lists[0].entries), lists[0].entries[-1], lists[0]
+            continue
+        place = int(hit[1]) if hit[1] else _ORDINALS.index(hit[2].lower()) + 1
+        found = [(entry, one) for one in lists for entry in one.entries if entry.number == place]
+        if len(found) == 1:
+            yield place, found[0][0], found[0][1]
+
+
+# ---------------------------------------------------------------- assistants
+
+
+def _answer_lines(said: _Said, talk: _Talk) -> Iterator[_Line]:
+    cites = (said.number,)
+    who = _who(said.message, "Assistant:")
+    prose = [piece.text for piece in said.kept.pieces if piece.list < 0]
+    for text in _filled(prose):
+        line = dated(text, said.day)
+        yield _Line("medium", f"{who} {line.text}", cites, "finding", files_in(text), about=line.about)
+    number, asked = talk.asked
+    topic = _subject(asked)
+    listings = _listings(said.kept.pieces, topic, said.number)
+    if not listings:
+        return
+    also = (number,) if number and topic and any(topic in listing.topic for listing in listings) else ()
+    for text in listing_lines(who.removesuffix(":"), listings):
+        line = dated(text, said.day)
+        yield _Line("medium", line.text, (*also, *cites), "finding", files_in(text), about=line.about)
+
+
+_ASKING: Final = re.compile(
+    r"(?:(?:what|which|who|where|how|when|why)(?:['’]s| is| are| were| was| do| does| did| can| could| should| would| many"
+    r"| much)?"
+    r"(?: (?:i|you|we|they|the|some|a|an|any|other|there|be|of|your|my))* |(?:is|are) there (?:any |a |an |some )?|any |some "
+    r"|(?:do you have |have you got )?(?:any |some )?(?:tips|advice|suggestions|recommendations|ideas)(?: on| for| about"
+    r"| to)? (?:how to )?"
+    r"|(?:more |a bit more )?(?:about|on) |was |wie |welche[rs]? |gibt es |qué |cuáles son |cómo |hay |quels? sont |comment "
+    r"|y a-t-il )+",
+    re.IGNORECASE,
+)
+
+
+def _subject(asked: str) -> str:
+    """Return what a question is about, in a few words."""
+    text = without_request(asked).strip(" ?!.\"'")
+    rest = text[hit.end() :] if (hit := _ASKING.match(text)) else text
+    text = (rest if is_telling(rest) else text).replace(":", " –")
+    return text if len(text) <= _TOPIC else cut_at_clause(text, _TOPIC)
+
+
+def _listings(pieces: Sequence[Piece], question: str, number: int) -> list[Listing]:
+    """Return the lists that some pieces make up, each with what it is about."""
+    by_list: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        if piece.list >= 0:
+            by_list.setdefault(piece.list, []).append(piece)
+    made: list[Listing] = []
+    for found in by_list.values():
+        topic = found[0].topic
+        if not is_telling(topic) and question and not made:
+            topic = question
+        made.append(Listing(topic, tuple(_entries(found)), number))
+    return made
+
+
+def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
+    """Yield the items, each with its details and with what is listed beneath it."""
+    below: dict[int, list[str]] = {}
+    for piece in pieces:
+        if piece.number is None:
+            said = below.setdefault(piece.item, [])
+            if piece.kind == "head" and said and said[-1][-1] not in ".!?":
+                said[-1] = f"{said[-1].rstrip(':')}{':' if said[-1][-1] == ':' else ','} {piece.text}"
+            else:
+                said.append(piece.text)
+    for piece in pieces:
+        if piece.number is not None:
+            yield Entry(piece.number, piece.text, tuple(below.get(piece.item, ())))
+
+
+def _attached(said: _Said) -> Iterator[_Line]:
+    files = [part for part in said.message.parts if isinstance(part, FilePart)]
+    if not files or said.message.own:
+        return
+    names = [REDACTION.redact(one_line(f"{part.name or 'file'} ({part.media_type})", _WHAT)) for part in files]
+    who = "User" if said.message.role == "user" else "Assistant"
+    yield _Line(
+        "medium",
+        f"{who} attached {', '.join(dict.fromkeys(names))}",
+        (said.number,),
+        files=tuple(REDACTION.redact(one_line(part.name, _WHAT)) for part in files if part.name and part.name.strip()),
+    )
+
+
+def _who(message: Message, mark: str) -> str:
+    """Return who speaks: several users or agents of a thread are told apart by name."""
+    name = one_line(REDACTION.redact(message.speaker), _NAME) if message.speaker else ""
+    return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark

@@ -1,0 +1,119 @@
+"""Where a sentence ends, in the common European languages and in scripts with stops of their own."""
+
+import re
+from typing import Final
+
+from memolog.domain.calendar_names import MONTHS, RISKY_MONTHS
+
+__all__ = ["sentences"]
+
+_END: Final = re.compile(r"(?<=[^\s.][.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？؟।])\s*")
+# Short forms that something always follows: titles, and what introduces a name or an example.
+_OPEN_WORDS: Final = """
+    mr mrs ms dr prof st sr jr vs etc e.g i.e approx inc ltd z.b ca hr fr frl dipl ing bzw vgl sog evtl inkl zzgl ggf
+    usf gem mme mlle mgr sra srta dª dña dra d.h u.a s.o p.ej p.ex sig dott dott.ssa avv geom mevr dhr mw drs bijv bv
+    o.a d.w.z m.a.w resp gen col capt lt sgt rev hon exmo profª ex ej
+    """
+_OPEN: Final = frozenset(_OPEN_WORDS.split())
+# Short forms that a number follows; without one, "No." and "fig." may well end a sentence.
+_COUNTING_WORDS: Final = """
+    no nr nos nrn num núm n art arts abs apt app bd bl fig abb tab tabl kap cap chap ch sec sect ziff s p pp pg pag
+    pág vol v ver tel tél tlf str zi rm ste blk bldg par § pos lfd mo di mi do fr sa so mon tue tues wed thu thur
+    thurs fri sat sun lun mar mer jeu ven sam dim mié jue vie sáb dom seg ter qua qui sex gio sab ma wo vr za zo
+    """
+_COUNTING: Final = frozenset(_COUNTING_WORDS.split())
+# Short forms of two words and more, each with a stop and a space: "z. B.", "i. d. R.", "p. ej.".
+_PARTS: Final = (
+    *(
+        "z. B.",
+        "d. h.",
+        "u. a.",
+        "s. o.",
+        "s. u.",
+        "i. d. R.",
+        "o. ä.",
+        "u. U.",
+        "v. a.",
+        "i. A.",
+        "a. a. O.",
+        "v. Chr.",
+        "n. Chr.",
+    ),
+    *(
+        "p. ej.",
+        "EE. UU.",
+        "a. C.",
+        "d. C.",
+        "p. ex.",
+        "c. à d.",
+        "e. g.",
+        "i. e.",
+        "o. a.",
+        "d. w. z.",
+        "m. a. w.",
+        "P. S.",
+    ),
+)
+_LONGEST_PART: Final = 3
+_PART: Final = re.compile(
+    "|".join(
+        rf"(?<!\w){re.escape(form[:end])} ?\Z"
+        for form in sorted(_PARTS, key=len, reverse=True)
+        for end in range(1, len(form) + 1)
+        if form[end - 1] == "."
+    )
+)
+# The ordinal numbers of German: "am 28. Juni", "zum 30.", "im 3. Stock", "vom 3. bis 5. Mai".
+_ORDINAL: Final = re.compile(r"(?<![\w.,])\d{1,2}(?:\.\d{1,2})?\.\Z")
+_BEFORE_ORDINAL: Final = re.compile(
+    r"(?:(?<!\bI )\bam|\b(?:zum|vom|im|beim|der|die|das|dem|den|des|bis|ab|seit|jede[nrms]?|und|oder|ein(?:en|em|er)?"
+    r"|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|mo|di|mi|do|fr|sa|so))[.,]? \Z",
+    re.IGNORECASE,
+)
+_AFTER_ORDINAL_WORDS: Final = """
+    stock stockwerk etage og platz klasse quartal kapitel mal versuch person semester jahrhundert tag woche monat jahr
+    lebensjahr geburtstag auflage runde liga spieltag teil schritt punkt absatz advent weltkrieg
+    """
+_AFTER_ORDINAL: Final = frozenset(_AFTER_ORDINAL_WORDS.split())
+_WORD: Final = re.compile(r"[^\W\d_]+")
+# As much of a text as tells what a stop in it belongs to.
+_NEAR: Final = 40
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a stretch of text without line ends."""
+    found: list[str] = []
+    start = 0
+    for hit in _END.finditer(text):
+        if text[hit.start() - 1] == "." and _goes_on(text, start, hit):
+            continue
+        if piece := text[start : hit.end()].strip():
+            found.append(piece)
+        start = hit.end()
+    if piece := text[start:].strip():
+        found.append(piece)
+    return found
+
+
+def _goes_on(text: str, start: int, hit: re.Match[str]) -> bool:
+    """Tell whether a stop belongs to a short form or an ordinal number, so that the sentence goes on after it."""
+    before = text[max(start, hit.start() - _NEAR) : hit.start()]
+    after = text[hit.end() : hit.end() + _NEAR]
+    if after[:1].islower():
+        return True
+    # What comes before the stop, without a bracket or a quotation mark at its beginning.
+    word = before[before.rfind(" ") + 1 : -1].lstrip("\"'“„«([")
+    lower = word.lower()
+    if (
+        (len(word) == 1 and word.isupper())
+        or lower in _OPEN
+        or (len(word) <= _LONGEST_PART and _PART.search(before[-12:]))
+    ):
+        return True
+    if after[:1].isdecimal() and (lower in _COUNTING or lower in MONTHS or lower in RISKY_MONTHS):
+        return True
+    if word[-1:].isdecimal() and (number := _ORDINAL.search(before)):
+        following = _WORD.match(after)
+        name = following[0].lower() if following else ""
+        return name in MONTHS or name in _AFTER_ORDINAL or bool(_BEFORE_ORDINAL.search(before[: number.start()]))
+    return False

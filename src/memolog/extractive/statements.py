@@ -1,0 +1,416 @@
+"""What a sentence of a user does: state, ask, request, confirm, agree; how much it weighs; or nothing but fill.
+
+Knows the signs of each in English, German, Spanish and French by small tables of common words, and question marks of any
+script. Where the signs are missing, a sentence is taken for a statement.
+"""
+
+import re
+from typing import Final, Literal, TypeAlias
+
+from memolog.extractive.words import STOP, is_name, weights_of, words_of
+
+__all__ = [
+    "Act",
+    "act_of",
+    "answer_of",
+    "category_of",
+    "confirms",
+    "dangles",
+    "is_about_self",
+    "is_ask",
+    "is_empty",
+    "is_filler",
+    "is_opening",
+    "is_request",
+    "names_something",
+    "replaced_in",
+    "subject_of",
+    "weighs",
+    "without_opening",
+    "without_request",
+]
+
+Act: TypeAlias = Literal["statement", "question", "request", "filler"]
+
+_QUESTION: Final = re.compile(r"[?？؟][\"'”’)\s]*\Z")
+_POLITE_OPENING: Final = (
+    r"(?:(?:ok|okay|now|also|and|then|so|great|thanks|yes|hi|hello|hey|first|next|perfect|good|well)[,.!]? )*"
+)
+_REQUEST: Final = re.compile(
+    _POLITE_OPENING
+    + r"(?:please|can you|could you|would you|will you|help me|tell me|give me|show me|let me know|explain|write"
+    r"|create|make|add|fix|remove|change|update|rename|refactor|run|check|find|list|summari[sz]e|translate|generate|suggest"
+    r"|recommend|describe|compare|implement|look|review|continue|provide|rewrite|convert|calculate|draft|design|build|test"
+    r"|delete|move|use|try|put|keep|start|stop|set|send|show|deploy|open|close|do|go|i(?:'d| would) like you to|i (?:want"
+    r"|need) you to"
+    r"|bitte|kannst du|können sie|könntest du|por favor|puedes|podrías|peux-tu|pouvez-vous|pourriez-vous|s'il (?:te|vous) plaît"
+    r"|请|請|帮我)\b",
+    re.IGNORECASE,
+)
+_POLITE: Final = re.compile(
+    r"(?:(?:ok|okay|hi|hello|hey|thanks|great|also|and|so|now)[,.!]? )*(?:please |can you (?:please )?|could you (?:please )?"
+    r"|would you (?:please )?|will you (?:please )?|help me (?:to |with )?|i(?:'d| would) like (?:you )?to |i (?:want"
+    r"|need) (?:you )?to "
+    r"|let's |do you (?:know|have|think)(?: if| of| whether| any)? |i was wondering (?:if|whether) you (?:could|can) "
+    r"|tell me (?:about )?"
+    r"|(?:recommend|suggest|give me|show me|find me|find) |kannst du |könntest du |bitte |puedes |podrías |por favor,? |peux-tu "
+    r"|pouvez-vous |pourriez-vous )+",
+    re.IGNORECASE,
+)
+_ASKS_YOU: Final = re.compile(
+    r"\b(?:can|could|would|will|do) you\b|\b(?:kannst|könntest|können|könnten|würdest) (?:du|sie)\b|\b(?:puedes|podrías|puede"
+    r"|podría)\b"
+    r"|\b(?:peux-tu|pouvez-vous|pourrais-tu|pourriez-vous)\b|\bplease\b|\bbitte\b|\bpor favor\b|\bs'il (?:te|vous) plaît\b",
+    re.IGNORECASE,
+)
+_SELF: Final = re.compile(
+    r"\b(?:I|I'm|I've|I'd|I'll|i|i'm|i've|[Mm]y|me|mine|[Ww]e|[Ww]e're|[Ww]e've|[Oo]ur|us|[Ii]ch|mir|mich|[Mm]ein\w*|[Ww]ir"
+    r"|uns\w*"
+    r"|[Yy]o|[Mm]i|[Mm]is|[Mm]e|nos|[Nn]uestr\w+|[Jj]e|[Mm]on|[Mm]a|[Mm]es|[Nn]ous|[Nn]otre)\b|\b[Jj]['’]|我|私|僕|أنا|我们"
+)
+# A question that tells something on its way: it opens as a statement, or says since when or why.
+_TELLS: Final = re.compile(
+    r"(?:(?:and|but|so|also|well|ok|okay|hi|hello|hey|actually|by the way|btw|anyway|yes|no|thanks|great)[,.!]? )*"
+    r"(?:i|i['’](?:m|ve|d|ll)|we|we['’](?:re|ve|d|ll)|my|our|since i|as i|ich|wir|mein\w*|da ich|weil|yo|mi|mis|como|tengo"
+    r"|soy|estoy|je|j['’]"
+    r"|nous|mon|ma|mes|comme)\b(?! (?:should|can|could|do|need to|must|soll|kann|muss|dois|puedo|debo)\b)"
+    r"|.{0,300}\b(?:I['’](?:ve|m)|I (?!can\b|could|should|do\b|did\b|must|need|would|might|may\b|will|shall|have to|ought"
+    r"|want to know)[a-z]{2,}"
+    r"|my (?:wife|husband|son|daughter|mother|mom|father|dad|sister|brother|dog|cat|boss|partner|kids?|friend)s?\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+_NEGATION: Final = (
+    r"not|never|no|none|nothing|nobody|without|don['’]?t|doesn['’]?t|isn['’]?t|aren['’]?t|won['’]?t|can['’]?t|cannot"
+    r"|mustn['’]?t|shouldn['’]?t"
+    r"|avoid|except|kein\w*|nicht|nie|niemals|ohne|außer|jamás|nunca|sin|ningun\w*|tampoco|excepto|jamais|sans|aucune?|pas|sauf"
+)
+_CONSTRAINT: Final = re.compile(
+    rf"\b(?:{_NEGATION}|must|always|only|at most|at least|no more than|up to|maximum|minimum|max|min|limit\w*|deadline"
+    rf"|required?|rule"
+    r"|remember|note that|keep in mind|make sure|important|immer|nur|muss|müssen|darf|dürfen|höchstens|mindestens|wichtig"
+    r"|siempre|solo|sólo"
+    r"|debe\w*|tiene que|como máximo|importante|toujours|seulement|uniquement|il faut|doit|doivent|au plus|au moins)\b|必须|不要"
+    r"|不能|ない",
+    re.IGNORECASE,
+)
+_HEALTH: Final = re.compile(
+    r"\b(?:allerg\w*|alérgic\w*|intoleran\w*|intolérant\w*|unverträglich\w*|asthma\w*|diabet\w*|celiac|coeliac|zöliakie"
+    r"|pregnant|schwanger\w*"
+    r"|embarazada|enceinte|vegan\w*|vegetari\w*|végétari\w*|veget\w*|gluten\w*|medication|medicine|pills?|dose|\d+ ?m[gl]\b"
+    r"|blood pressure|pain"
+    r"|schmerz\w*|dolor|douleur\w*|doctor|arzt|médico|médecin)\b|过敏|アレルギー",
+    re.IGNORECASE,
+)
+_DECISION: Final = re.compile(
+    r"\b(?:decided|decision|let['’]s|we['’]ll use|going with|go with|went with|chose|choose|picked|switch(?:ed|ing)?|instead"
+    r"|rather than"
+    r"|agreed|no longer|move[ds]? (?:to|from)|stop(?:ped)? using|change[ds]? (?:to|from|our|my)|must|never|always|make it|keep it"
+    r"|entschieden|entscheiden|statt|stattdessen|doch lieber|decidido|decidimos|decidí|elegí|elegimos|en vez de|en lugar de|mejor"
+    r"|décidé|choisi|plutôt|au lieu de)\b|决定|決め",
+    re.IGNORECASE,
+)
+_PREFERENCE: Final = re.compile(
+    r"\b(?:prefer\w*|favou?rite|love|like|enjoy|hate|dislike|can['’]t stand|fan of|mag|lieber|gern\w*|am liebsten|hasse"
+    r"|prefiero|preferimos"
+    r"|me gusta\w*|odio|encanta\w*|préfère\w*|préférons|aime\w*|adore|déteste)\b|喜欢|好き",
+    re.IGNORECASE,
+)
+_PREFERS: Final = re.compile(r"\b(?:prefer\w*|favou?rite|hate|lieber|prefiero|préfère)\b", re.IGNORECASE)
+_MONEY: Final = re.compile(r"[€$£¥]\s?\d|\d\s?(?:[€$£¥%]|euros?\b|dollars?\b|bucks\b)", re.IGNORECASE)
+_PLAN: Final = re.compile(
+    r"\b(?:will|going to|gonna|plan(?:ning|ned)?|i['’]ll|we['’]ll|intend|tomorrow|next (?:week|month|year)|upcoming"
+    r"|schedul\w+|appointment"
+    r"|meeting|booked|reserv\w+|deadline|by (?:mon|tues|wednes|thurs|fri|satur|sun)day|werde\w*|morgen|termin\w*|gebucht|cita"
+    r"|mañana|reunión"
+    r"|reservado|rendez-vous|demain|réunion|réservé)\b|打算|予定",
+    re.IGNORECASE,
+)
+_CORRECTION: Final = re.compile(
+    r"\b(?:actually|correction|i meant|i mean|sorry, (?:it|that|the|i)|not .{1,30}, but|wrong|mistake|instead|changed"
+    r"|switched|moved|replaced"
+    r"|no longer|any ?more|updated?|now it['’]?s|eigentlich|doch nicht|sondern|korrektur|falsch|geändert|nicht mehr|jetzt"
+    r"|en realidad|corrección"
+    r"|ya no|sino|cambiad\w|cambió|en fait|correction|ne .{1,30} plus|finalement|changé)\b|\w,? not \w",
+    re.IGNORECASE,
+)
+# A number that measures, prices, counts or dates something; the number of an item in a list is none of these.
+_FIGURE: Final = re.compile(
+    r"[€$£¥]\s?\d|\d[\d.,:/]*\s?(?:[€$£¥%°]|[^\W\d_]{1,12}\b)|\b\d+[.:]\d|#[0-9a-f]{6}\b|\b\d{3,}\b", re.IGNORECASE
+)
+_COUNTED: Final = re.compile(
+    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|twice|once|zwei|drei|vier|fünf"
+    r"|sechs|sieben|acht"
+    r"|neun|zehn|zwölf|einmal|zweimal|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce|deux|trois|quatre|cinq|sept|huit"
+    r"|neuf|dix|douze)\b",
+    re.IGNORECASE,
+)
+# How things shall be from now on, and not one piece of work.
+_DIRECTIVE: Final = re.compile(
+    _POLITE_OPENING
+    + r"(?:please |bitte |por favor,? )?(?:use|keep|stop|avoid|stick|switch|call|name|prefer|leave|treat"
+    r"|nimm|nutze|verwende|behalte|lass|usa|utiliza|mantén|evita|utilise|garde|évite)\b",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(r"\"[^\"]{2,}\"|“[^”]{2,}”|„[^“”]{2,}[“”]|«[^»]{2,}»|`[^`]{2,}`")
+# What is no longer so stands after one of these, in a few words.
+_REPLACED: Final = re.compile(
+    r"\b(?:(?:switch|chang|mov|convert|migrat|transfer)\w*(?: \w+){0,4}? from|instead of|rather than|no longer|not any ?more"
+    r"|stopped|quit"
+    r"|cancel(?:led|ed)?|replac(?:es?|ed|ing)|gave up|got rid of|used to|statt|anstatt|anstelle von|nicht mehr"
+    r"|von(?= (?:\w+ ){1,4}(?:auf|zu|nach) )"
+    r"|en vez de|en lugar de|ya no|cambi\w+ de|au lieu de|plutôt que|remplac\w+|ne (?:\w+ )?plus)"
+    r" (?P<what>(?:[\w.@/+-]+ ?){1,6})|, not (?P<not>(?:[\w.@/+-]+ ?){1,4})",
+    re.IGNORECASE,
+)
+_NEW: Final = re.compile(r"\b(?:to|by|with|auf|zu|nach|durch|a|por|à|par)\b")
+_CONFIRMS: Final = re.compile(
+    r"\b(?:(?:it|that|this|everything|all|login|build)(?: now| all)? (?:works?|worked|passes|passed)|(?:it|that"
+    r"|this)(?:'s| is| was) (?:now )?(?:fixed|working|done|solved|merged|deployed)|works (?:now|great|fine|perfectly|as expected)"
+    r"|tests? (?:all )?pass(?:es|ed)?|that did it|lgtm|problem solved|confirmed|(?:das|es) (?:funktioniert|geht"
+    r"|klappt)(?: jetzt)?"
+    r"|(?:ya )?funciona(?: ya)?|ça marche)\b",
+    re.IGNORECASE,
+)
+_DENIES: Final = re.compile(
+    r"\b(?:not|no|never|still|but|if|once|unless|until|nicht|noch|aber|wenn|pas|mais|si|\w+n't)\b|[?？؟]", re.IGNORECASE
+)
+_COURTESY: Final = (
+    "please|bitte|por favor|thanks|thank you|danke|gracias|merci|great|perfect|then|s'il (?:te|vous) plaît"
+)
+_YES: Final = re.compile(
+    rf"(?:(?:yes|yeah|yep|yup|sure|ok|okay|please do|do (?:that|it|so)|go ahead|sounds good|exactly|correct|right|agreed"
+    rf"|of course"
+    rf"|absolutely|good idea|great idea|ja|gerne|genau|mach das|klar|einverstanden|sí|si|claro|vale|de acuerdo|hazlo|adelante"
+    rf"|oui|d'accord|bien sûr"
+    rf"|vas-y|allez-y|好的?|是的?|はい|{_COURTESY})[\s.,!;]*)+",
+    re.IGNORECASE,
+)
+_NO: Final = re.compile(
+    rf"(?:(?:no|nope|nah|not really|rather not|nein|lieber nicht|non|不|いいえ|{_COURTESY})[\s.,!;]*)+", re.IGNORECASE
+)
+_THANKS: Final = re.compile(rf"(?:(?:{_COURTESY})[\s.,!;]*)+", re.IGNORECASE)
+_FILLERS: Final = """
+    a again ah all alright also am amazing an and appreciate are as awesome be best bet bye certainly cheers cool
+    could course day definitely dear do evening everything excellent exciting fantastic fine for friend fun glad good
+    goodbye got great greetings guys had haha hahaha happy have hear hello help helpful helped helping hey hi hmm hope
+    how i i'd i'll i'm i've idea ideas in info information input insight insightful interesting is it it's it'll job
+    just kind later let's lol looking forward lot lots love lovely luck makes many me morning much my nice night
+    no-problem now of oh ok okay perfect please pleasure problem quick really right say see sense so sound sounds
+    super sure talk thank thanks that that's that'll the then there these this tips to today tomorrow too tu ty thx
+    totally true understand understood useful very wait was way we week weekend welcome well what wonderful worries
+    would wow yay yeah yes you you'd you're you've your yourself hallo moin servus danke dank vielen schön schönen
+    schönes guten tag abend abends klasse prima toll super genau gut alles klar liebe grüße tschüss wochenende ja gern
+    gerne wunderbar perfekt ihnen dir euch für die der das ist hilfe auch sehr noch hola gracias muchas muy bien
+    buenos días buenas tardes noches genial perfecto vale claro estupendo adiós hasta luego saludos por la el ayuda tu
+    su sí fin semana buen bonjour bonsoir salut merci beaucoup bien très super parfait génial d'accord oui bon bonne
+    journée soirée week-end aide pour votre ton voilà à bientôt au revoir
+"""
+_FILLER_WORDS: Final = frozenset(_FILLERS.split())
+# "That sounds like a solid plan!", "Thanks again for all the tips": praise and thanks, whatever they are for.
+_PRAISE: Final = re.compile(
+    r"(?:(?:thanks|thank you|danke|gracias|merci)\b[^.,;!]*|(?:wow, |oh, |ok, |yes, )?(?:that|this|it|these|those"
+    r"|they)(?:['’]s|['’]re| is| are| all| both)?"
+    r"(?: sounds?| looks?| seems?)?(?: like)?(?: (?:a|an|some|such|really|very|so|all|quite|pretty|definitely))*"
+    r" (?:great|good|nice|awesome|solid|helpful|useful|fantastic|amazing|interesting|perfect|wonderful|excellent|cool|lovely"
+    r"|brilliant)"
+    r"(?: \w+){0,4})[\s.!]*\Z",
+    re.IGNORECASE,
+)
+# "I'll definitely check those out": says that the answer was heard.
+_HEARD: Final = re.compile(
+    r"(?:(?:ok|okay|great|cool|nice|yes|sure|thanks|perfect)[,!.]? )?I(?:['’]ll| will| should| can)(?: (?:definitely"
+    r"|certainly|also|probably|surely|be sure to"
+    r"|make sure to|have to|need to|try to|go and|start by))*"
+    r" (?:check|try|look|keep|give|consider|do|read|start|take|see|think|go|use|get)\b(?: \w+){0,2}? (?:that|those|these|them"
+    r"|it|this|both)\b(?: \w+){0,3}[\s.!]*\Z",
+    re.IGNORECASE,
+)
+_NEGATIVE: Final = re.compile(rf"\b(?:{_NEGATION})\b", re.IGNORECASE)
+_TOKEN: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+")
+_OPENING: Final = re.compile(
+    r"(?:(?:sure|certainly|absolutely|of course|great|sorry|i apologi[sz]e|i hope|hope (?:this|that)|let me know"
+    r"|feel free|i'm (?:glad|happy|sorry|thrilled|excited|always)|happy to|glad|here(?:'s| is| are)|please (?:note|let)"
+    r"|if you (?:have|need|want|would)|that(?:'s| is) (?:a )?(?:great|good|excellent|fantastic|wonderful|awesome)"
+    r"|you're welcome|good luck"
+    r"|enjoy|remember|don't (?:hesitate|forget|be afraid)|by following|with (?:these|this)|i'd be happy|in conclusion|overall"
+    r"|as an ai"
+    r"|congratulations|what an? |it's (?:great|important|essential|wonderful)|would you like|do you have|what (?:do|are) you"
+    r"|now, let's)\b"
+    r"|(?:now |first,? |next,? |ok,? |okay,? |good[.,] )*(?:let me|i'll|let's|now i)\b)",
+    re.IGNORECASE,
+)
+_OPENER: Final = re.compile(
+    r"(?:(?:hi|hello|hey|hallo|hola|bonjour|thanks|thank you(?: so much)?|great|perfect|awesome|wow|oh|ah|haha|lol|ok|okay"
+    r"|cool|nice|good"
+    r"|danke|gracias|merci|super|by the way|btw|anyway|übrigens|por cierto|au fait)(?: there| again| all)?[,!.]+ )+(?=\w)",
+    re.IGNORECASE,
+)
+
+_LONGEST_FILLER: Final = 120
+_LONGEST_ANSWER: Final = 80
+_HEARD_WORDS: Final = 3
+_HEARD_SIGNS: Final = 8
+
+
+def act_of(sentence: str) -> Act:
+    """Return what a sentence does. A question that tells something, and a request that sets a condition, are statements too."""
+    if is_filler(sentence):
+        return "filler"
+    if _QUESTION.search(sentence):
+        if _TELLS.match(sentence) or (_ASKS_YOU.search(sentence) and _binds(sentence)):
+            return "statement"
+        return "question"
+    if _REQUEST.match(sentence):
+        # What names something, or sets a condition, says what somebody wants; the rest is work.
+        return "statement" if weighs(sentence) or names_something(sentence) else "request"
+    return "statement"
+
+
+def names_something(sentence: str) -> bool:
+    """Tell whether a sentence holds a name, a number or an identifier."""
+    return any(weight > 1 for weight in weights_of(sentence).values())
+
+
+def is_empty(sentence: str) -> bool:
+    """Tell whether an assistant's sentence only says that it heard: a few words without a name or a number."""
+    words = words_of(sentence)
+    is_short = len(words) <= _HEARD_WORDS if sentence.isascii() or len(words) > 1 else len(sentence) <= _HEARD_SIGNS
+    return is_filler(sentence) or (is_short and not any(map(is_name, words[1:])) and not re.search(r"\d", sentence))
+
+
+def _binds(sentence: str) -> bool:
+    """Tell whether a request that is put as a question says what must or must not be."""
+    return any(pattern.search(sentence) for pattern in (_HEALTH, _NEGATIVE, _PREFERS, _MONEY))
+
+
+def weighs(sentence: str) -> bool:
+    """Tell whether a sentence holds a constraint, a preference, a decision, a correction, an appointment or a figure."""
+    return bool(_DIRECTIVE.match(sentence)) or any(
+        pattern.search(sentence)
+        for pattern in (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED, _QUOTED)
+    )
+
+
+def is_ask(sentence: str) -> bool:
+    """Tell whether a sentence asks or requests."""
+    return bool(_QUESTION.search(sentence) or _REQUEST.match(sentence))
+
+
+def is_request(sentence: str) -> bool:
+    """Tell whether a sentence wants something done, also where it is put as a question."""
+    return bool(_REQUEST.match(sentence))
+
+
+def is_about_self(text: str) -> bool:
+    """Tell whether the speaker speaks of themselves."""
+    return bool(_SELF.search(text))
+
+
+def is_filler(sentence: str) -> bool:
+    """Tell whether a sentence is only thanks, a greeting, laughter or praise."""
+    if len(sentence) > _LONGEST_FILLER:
+        return False
+    if (
+        (_PRAISE.match(sentence) or _HEARD.match(sentence))
+        and not _NEGATIVE.search(sentence)
+        and not _FIGURE.search(sentence)
+    ):
+        return True
+    words = _TOKEN.findall(sentence.lower().replace("’", "'"))
+    if not words:
+        # Signs and pictures alone; a script that writes words otherwise has letters.
+        return not any(character.isalnum() for character in sentence)
+    return all(word in _FILLER_WORDS or _is_laughter(word) for word in words) and not _NEGATIVE.search(sentence)
+
+
+def _is_laughter(word: str) -> bool:
+    return (
+        len(word) > 1
+        and set(word) <= set("haeijlox")
+        and ("ha" in word or "lol" in word or "xd" in word or "je" in word)
+    )
+
+
+def is_opening(sentence: str) -> bool:
+    """Tell whether an assistant's sentence leads to what it says, or away from it, without saying it."""
+    return bool(_OPENING.match(sentence))
+
+
+def without_opening(sentence: str) -> str:
+    """Return a sentence without the greeting or the thanks that it opens with."""
+    hit = _OPENER.match(sentence)
+    if hit is None:
+        return sentence
+    rest = sentence[hit.end() :]
+    return rest[:1].upper() + rest[1:]
+
+
+def without_request(sentence: str) -> str:
+    """Return what is asked for, without the words that ask."""
+    hit = _POLITE.match(sentence)
+    return sentence[hit.end() :] if hit and len(sentence) > hit.end() else sentence
+
+
+_INTENT: Final = re.compile(
+    r"(?:(?:i|we|ich|wir|yo|je|nous)(?:['’](?:m|ve|d|re|ll)| (?:am|are|have been|was|would|will)"
+    r"|(?= (?:plan|want|need|like|möchte|wollen|suche|brauche|plane|voudrais|veux|cherche|prépare)))"
+    r"(?: been)?(?: (?:currently|just|also|really|actually))*"
+    r"(?: (?:planning|plan|thinking (?:of|about)|looking (?:for|to|into)|trying to|interested in|going to|want(?: to)?"
+    r"|need(?: to)?|like to|working on"
+    r"|wondering (?:if|about|whether)|möchten?|will|wollen|suche|suchen|brauche|brauchen|plane|planen|voudrais|veux|cherche"
+    r"|prépare))?"
+    r"|quiero|queremos|necesito|busco|estoy (?:buscando|planeando)|write|create|make|find|recommend|suggest|give|tell|show"
+    r"|explain)\s+"
+    r"(?:to |for )?(?:(?:a|an|the|some|my|our|me|ein|eine|einen|un|una|une|le|la) )*",
+    re.IGNORECASE,
+)
+
+
+def subject_of(sentence: str) -> str:
+    """Return what a sentence is about: without its opening, the words that ask, and who wants it."""
+    text = without_request(without_opening(sentence)).strip(" .!?")
+    hit = _INTENT.match(text)
+    return text[hit.end() :] if hit and len(text) - hit.end() > 2 * _FEW_WORDS else text
+
+
+def answer_of(message: str) -> Literal["yes", "no"] | None:
+    """Return whether a message only agrees or only declines; None where it says anything else."""
+    words = re.sub(r"[^\w\s.,!;'’-]", "", message).strip() if len(message) <= _LONGEST_ANSWER else ""
+    if not words or _THANKS.fullmatch(words):
+        return None
+    return "yes" if _YES.fullmatch(words) else "no" if _NO.fullmatch(words) else None
+
+
+_POINTS: Final = re.compile(
+    r"(?:\W*\w+){0,3}?\W*\b(?:it|that|this|them|those|these|they|one|ones|both|he|she|his|her|es|das|ihn|sie|die|eso|esto|ese"
+    r"|lo|los|ça|cela|ceux)\b",
+    re.IGNORECASE,
+)
+_FEW_WORDS: Final = 2
+
+
+def dangles(sentence: str) -> bool:
+    """Tell whether a sentence speaks of something that it does not name."""
+    hit = _POINTS.match(sentence)
+    if hit is None:
+        return False
+    return len([word for word in words_of(hit[0])[:-1] if word.lower() not in STOP]) < _FEW_WORDS
+
+
+def confirms(message: str) -> bool:
+    """Tell whether a user says that the work is done and does what it should."""
+    return any(_CONFIRMS.search(piece) and not _DENIES.search(piece) for piece in re.split(r"(?<=[.!])\s|\n", message))
+
+
+def replaced_in(sentence: str) -> str:
+    """Return the words of a sentence that name what is no longer so; nothing where it replaces nothing."""
+    return " ".join(_NEW.split(hit["what"] or hit["not"])[0] for hit in _REPLACED.finditer(sentence))
+
+
+def category_of(text: str) -> str:
+    """Return what kind of statement this is."""
+    if _DECISION.search(text):
+        return "decision"
+    if _PREFERENCE.search(text) or _HEALTH.search(text):
+        return "preference"
+    return "plan" if _PLAN.search(text) else "fact"

@@ -1,0 +1,341 @@
+"""What was said in words: which sentences and list items of a span's messages are kept, and how long they may be together.
+
+A user's statements stay as they were said. Of the assistant, list heads, names and numbers come first, then what is new for
+what it costs. What the log says already is not said again. Knows nothing of tools or of how lines look.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from memolog.config.sizes import Mode
+from memolog.extractive.markdown import Kind, Piece, pieces_of
+from memolog.extractive.statements import (
+    act_of,
+    is_about_self,
+    is_ask,
+    is_empty,
+    is_opening,
+    names_something,
+    weighs,
+    without_opening,
+)
+from memolog.extractive.words import Candidate, choose, weights_of
+from memolog.prompt.escape import escape, unescape
+
+__all__ = ["Kept", "Speech", "kept_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """The words of one message."""
+
+    number: int
+    is_user: bool
+    text: str
+    acts: bool = False
+    """True where a tool call follows: the words before it announce what the call will tell."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is kept of one message, each in the order in which it was said."""
+
+    said: dict[int, str] = field(default_factory=dict[int, str])
+    """A user's statements, by their place in the message."""
+    asks: list[str] = field(default_factory=list[str])
+    pieces: list[Piece] = field(default_factory=list[Piece])
+
+    @property
+    def statements(self) -> list[str]:
+        """Return the statements in their order."""
+        return [self.said[order] for order in sorted(self.said)]
+
+
+class _Offer(NamedTuple):
+    """A piece that may be kept, with its place."""
+
+    number: int
+    order: int
+    piece: Piece
+    candidate: Candidate
+    is_ask: bool = False
+
+
+_RATIO: Final = 6.6
+"""How many characters of what was said stand behind one that is kept, where there is enough of it."""
+_HEADS_RATIO: Final = 4.87
+"""The same where users and the heads of lists alone need more."""
+_FLOOR: Final = 1_800
+"""So much is kept of a short conversation, if that is no more than half of it."""
+_HALF: Final = 0.5
+_TINY: Final = 400
+"""So much is kept of any conversation."""
+_SMALL: Final = 700
+"""So much of what users state is kept in any case."""
+_SMALL_TALK: Final = 1_600
+_FRAME: Final = 60
+"""About what a group costs beside its lines: its tags and its date."""
+_USER_WHOLE: Final = 1_200
+_USER_REST: Final = 0.12
+_SHORT_ANSWER: Final = 160
+_LINE: Final = 24
+"""About what a line costs beside its words: indent, mark, time and speaker."""
+_TOPIC: Final = 12
+"""About what a list costs beside its topic and its items: several share a line."""
+_GROUPS: Final = 10_000
+_MOST_ITEMS: Final = 10
+_REPEATED: Final = 24
+_LONGEST: Final = 480
+_LONGEST_WORD: Final = 200
+_TRACE: Final = re.compile(r"\s*(?:Traceback \(|File \"|at \S+ ?\(|at \S+:\d|\^+\s*\Z|[~^]{3,})")
+_ERROR: Final = re.compile(r"[\w.]{0,80}(?:Error|Exception): ")
+_FACTORS: Final[dict[Kind, float]] = {
+    "sentence": 1.0,
+    "head": 4.0,
+    "detail": 0.8,
+    "row": 1.5,
+    "code": 1.0,
+    "source": 0.05,
+}
+_HEAD_BONUS: Final = 3.0
+_SHORT_FACTOR: Final = 3.0
+"""An answer of one line says what it says in few words already."""
+_OPENING_FACTOR: Final = 0.2
+_ASK_FACTOR: Final = 1.0
+_PASTED_FACTOR: Final = 0.6
+# What a mode looks for: sentences with these words come before others.
+_MODE_FACTOR: Final = 3.0
+_MODES: Final[dict[Mode, re.Pattern[str]]] = {
+    mode: re.compile(rf"\b(?:{words})", re.IGNORECASE)
+    for mode, words in {
+        "explore": "found|finding|not found|missing|unclear|unknown|gap|no trace",
+        "bug_fixing": r"error|exception|fail|crash|bug|cause|because|fix|regress|\w+Error\b",
+        "refactoring": "interface|signature|depend|rename|break|caller|import|deprecat",
+        "testing": r"tests?\b|coverage|assert|pass|fail|fixture|flaky",
+        "debugging": r"symptom|value|variable|trace|log|reproduc|null|undefined|\w+Error\b",
+        "research": "found|finding|source|according|study|paper|report|https?:|evidence",
+    }.items()
+}
+
+
+def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", room: float = 0.0) -> dict[int, Kept]:
+    """Return what is kept of each message; what the log says already is left out.
+
+    `room` is what may be kept more than the size of the messages says, since other messages of the span are told in less.
+    """
+    total = sum(len(speech.text) for speech in speeches)
+    kept = {speech.number: Kept() for speech in speeches}
+    spent, known = _keep_users(speeches, kept, previous, total * _HALF + room)
+    offers: list[_Offer] = []
+    for speech in speeches:
+        if speech.is_user:
+            offers += _user_offers(speech, kept[speech.number], previous)
+        else:
+            offers += _offers(speech, previous, len(offers), _MODES.get(mode))
+    least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
+    if total <= _SMALL_TALK:
+        # So little that no share of it is too much: half of what is answered stays, however much users state.
+        least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _HALF)
+    candidates = [offer.candidate for offer in offers]
+    # The heads of lists may take more than the rest: where there are none, less is worth keeping.
+    heads = [
+        one if offer.piece.kind == "head" else one._replace(factor=0.0)
+        for one, offer in zip(candidates, offers, strict=True)
+    ]
+    most = max(total / _HEADS_RATIO, least) - spent
+    chosen, left = choose(heads, most, known)
+    rest, _ = choose(candidates, max(total / _RATIO, least) - spent - (most - left), known, chosen)
+    for index in sorted(chosen | rest):
+        offer = offers[index]
+        if offer.is_ask:
+            kept[offer.number].asks.append(offer.piece.text)
+        elif offer.piece.kind == "sentence" and _is_user(speeches, offer.number):
+            kept[offer.number].said[offer.order] = offer.piece.text
+        else:
+            kept[offer.number].pieces.append(offer.piece)
+    return _with_questions(kept, speeches, previous) if previous else kept
+
+
+def _is_user(speeches: Sequence[Speech], number: int) -> bool:
+    return any(speech.is_user for speech in speeches if speech.number == number)
+
+
+# ---------------------------------------------------------------- users
+
+
+class _Said(NamedTuple):
+    number: int
+    order: int
+    text: str
+    weight: int
+    """3 for what binds, 2 for what users say of themselves, 1 for the rest."""
+
+
+def _keep_users(
+    speeches: Sequence[Speech], kept: dict[int, Kept], previous: str, most: float
+) -> tuple[float, set[str]]:
+    """Keep what users state; returns what it costs, and its words."""
+    said = [one for speech in speeches if speech.is_user for one in _of_message(speech, previous)]
+    size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len({one.number for one in said})
+    most = max(most, _SMALL)
+    if size > most:
+        # More than half of what was said would stay: what weighs least goes first, the longest of it before the others.
+        for one in sorted(said, key=lambda one: (one.weight, -len(one.text))):
+            if size <= most:
+                break
+            said.remove(one)
+            size -= len(one.text) + 1
+    known: set[str] = set()
+    for one in said:
+        kept[one.number].said[one.order] = one.text
+        known.update(weights_of(one.text))
+    return size, known
+
+
+def _of_message(speech: Speech, previous: str) -> list[_Said]:
+    """Return the statements of one message: all of what somebody writes, the weightier ones of what they paste."""
+    found = [
+        _Said(speech.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
+        for order, text in enumerate(_sentences(speech.text))
+        if act_of(text) == "statement" and _is_fresh(text, previous)
+    ]
+    room = _USER_WHOLE + max(0, len(speech.text) - _USER_WHOLE) * _USER_REST
+    if sum(len(one.text) + 1 for one in found) <= room:
+        return found
+    taken: list[_Said] = []
+    # What speaks of the user, by weight; then how it begins.
+    for one in sorted(found, key=lambda one: (not is_about_self(one.text), -one.weight, one.order)):
+        if len(one.text) + 1 <= room:
+            taken.append(one)
+            room -= len(one.text) + 1
+    return sorted(taken, key=lambda one: one.order)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for piece in pieces_of(_without_trace(text), whole=True):
+        if piece.kind in {"sentence", "row"}:
+            yield _bounded(without_opening(piece.text))
+
+
+def _without_trace(text: str) -> str:
+    """Return a text without the frames of a stack trace, which is told by its error."""
+    if "Traceback" not in text and "\n    at " not in text:
+        return text
+    lines = text.split("\n")
+    return "\n".join(
+        line
+        for place, line in enumerate(lines)
+        if not _TRACE.match(line)
+        and not _ERROR.match(line)
+        and not (place and _TRACE.match(lines[place - 1]) and line.startswith("    "))
+    )
+
+
+def _bounded(text: str) -> str:
+    if len(text) > _LONGEST_WORD and " " not in text and text.isascii():
+        return f"{text[:_LONGEST_WORD]}…"
+    if len(text) <= _LONGEST:
+        return text
+    cut = max(text.rfind(", ", 0, _LONGEST), text.rfind("; ", 0, _LONGEST))
+    return f"{text[: cut if cut > _LONGEST // 2 else _LONGEST]}…"
+
+
+def _is_fresh(text: str, previous: str) -> bool:
+    return not previous or len(text) < _REPEATED or escape(text) not in previous
+
+
+def _user_offers(speech: Speech, kept: Kept, previous: str) -> Iterator[_Offer]:
+    """Yield what users ask, and the rest of what they paste."""
+    pasted = len(speech.text) > _USER_WHOLE
+    for order, text in enumerate(_sentences(speech.text)):
+        if order in kept.said or not _is_fresh(text, previous):
+            continue
+        act = act_of(text)
+        if act in {"question", "request"}:
+            candidate = Candidate(weights_of(text), len(text) + _LINE, _ASK_FACTOR, 1.0)
+            yield _Offer(speech.number, order, Piece(text, "sentence"), candidate, is_ask=True)
+        elif act == "statement" and pasted:
+            candidate = Candidate(weights_of(text), len(text) + 1, _PASTED_FACTOR)
+            yield _Offer(speech.number, order, Piece(text, "sentence"), candidate)
+
+
+# ---------------------------------------------------------------- assistants
+
+
+def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
+    """Return what may be kept of an answer; `first` is the place that its first offer will have among all."""
+    places: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    offers: list[_Offer] = []
+    is_short = len(speech.text) <= _SHORT_ANSWER and not speech.acts
+    for order, piece in enumerate(pieces_of(speech.text)):
+        if not _is_fresh(piece.text, previous) or (piece.needs is not None and piece.needs not in places):
+            continue
+        counts[piece.list] = counts.get(piece.list, 0) + (piece.kind == "head")
+        factor = _FACTORS[piece.kind]
+        if piece.kind == "head" and counts[piece.list] > _MOST_ITEMS:
+            factor *= _HALF
+        if is_short:
+            factor *= _SHORT_FACTOR
+        if piece.kind == "sentence" and is_empty(piece.text):
+            factor = 0.0
+        elif piece.kind == "sentence" and (piece.text[-1] == "?" or is_opening(piece.text)):
+            factor *= _OPENING_FACTOR if names_something(piece.text) else 0.0
+        if wanted is not None and wanted.search(piece.text):
+            factor *= _MODE_FACTOR
+        weights = weights_of(piece.text, is_head=piece.list >= 0)
+        candidate = Candidate(
+            weights,
+            len(piece.text) + 2,
+            factor,
+            _HEAD_BONUS if piece.kind == "head" else 0.0,
+            None if piece.needs is None else first + places[piece.needs],
+            # Prose opens a line, each list its topic.
+            group=speech.number * _GROUPS + min(piece.list, _GROUPS - 2) + 1,
+            opening=_LINE if piece.list < 0 else len(piece.topic) + _TOPIC,
+        )
+        places[order] = len(offers)
+        offers.append(_Offer(speech.number, order, piece, candidate))
+    return offers
+
+
+# ---------------------------------------------------------------- questions that were asked before
+
+_NEXT_ROOT: Final = re.compile(r"\n(?! )")
+
+
+def _with_questions(kept: dict[int, Kept], speeches: Sequence[Speech], previous: str) -> dict[int, Kept]:
+    """Return what is kept, with the questions that the log has already beside their answers.
+
+    An answer says little without its question. Where the log has the same answer to it, both are left out.
+    """
+    for speech, answers in _answers(speeches):
+        asked = [text for text in _sentences(speech.text) if is_ask(text) and not _is_fresh(text, previous)]
+        told = [piece for number in answers for piece in kept[number].pieces]
+        if not asked or not told:
+            continue
+        before = weights_of(unescape(_after(escape(asked[-1]), previous)))
+        if all(word in before for piece in told for word in weights_of(piece.text)):
+            for number in answers:
+                kept[number].pieces.clear()
+        else:
+            kept[speech.number].asks[:0] = asked
+    return kept
+
+
+def _answers(speeches: Iterable[Speech]) -> list[tuple[Speech, list[int]]]:
+    """Return each message of a user with those that answer it, before the next one."""
+    found: list[tuple[Speech, list[int]]] = []
+    for speech in speeches:
+        if speech.is_user:
+            found.append((speech, []))
+        elif found:
+            found[-1][1].append(speech.number)
+    return found
+
+
+def _after(question: str, previous: str) -> str:
+    """Return what the log says beneath a question, the last time that it has it."""
+    return _NEXT_ROOT.split(previous[previous.rfind(f"asked: {question}") :], 1)[0]
