@@ -168,6 +168,8 @@ class Actor:
         is_alone = where.active == 1 and not where.crowded
         context = await turn.prepare(*messages, ephemeral=ephemeral)
         told = [event for event in process.degraded[before:] if _is_about(event, turn)]
+        runs = stage.checker.rows("SELECT id FROM runs WHERE status = 'running' AND owner = ?", process.owner)
+        running = [run for (run,) in runs]
         request = Request(
             resource=turn.resource,
             thread=turn.thread,
@@ -180,6 +182,7 @@ class Actor:
             thread_pk=-1 if turn.id in where.orphans else rows[0][0] if rows else 0,
             is_degraded=any(event.what == "preparing the context" for event in told),
             has_waited=process.rests > rests
+            or process.has_lost_a_run(running)
             or any(event.what == "waiting for the model" for event in told)
             or asyncio.get_running_loop().time() - began >= process.memory.config.observation.deadline,
             is_repeatable=not ephemeral,

@@ -7,13 +7,14 @@ import asyncio
 import contextvars
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from memolog import Config
 from memolog.domain.errors import NotSaved, StoreBusy, StoreCorrupt, StoreUnavailable
 from memolog.runtime.events import Decided, Degraded, Event, RunFailed
 from memolog.runtime.memory import Memory
+from memolog.runtime.runner import Runner
 from memolog.store.messages import Saved
 from memolog.store.sqlite import SqliteEngine
 from simulation.clock import SkewedClock
@@ -86,6 +87,7 @@ class Process:
         self.was_paused = False
         self.paused_until = self.busy_until = 0.0
         self.armed: tuple[str, str, float] | None = None
+        self._runner: Runner
         self._read: Callable[..., Coroutine[Any, Any, Any]]
         self._write: Callable[..., Coroutine[Any, Any, Any]]
 
@@ -101,7 +103,7 @@ class Process:
         kit = await self.memory.open()
         engine = kit.store.engine
         assert isinstance(engine, SqliteEngine)
-        self.engine, self.owner = engine, kit.core.owner
+        self.engine, self.owner, self._runner = engine, kit.core.owner, kit.core.runner
         self._read, self._write = engine.read, engine.write
         setattr(engine, "read", self.read)  # noqa: B010 - methods of this one engine, whoever holds it
         setattr(engine, "write", self.write)  # noqa: B010
@@ -111,6 +113,10 @@ class Process:
         self.armed = None
         self.degraded.clear()
         self.is_up, self.is_leaving = True, False
+
+    def has_lost_a_run(self, runs: Iterable[str]) -> bool:
+        """Tell whether nobody is at one of its runs: it failed, and the database was away when that was to be noted."""
+        return any(self._runner.job(run) is None for run in runs)
 
     def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
         """Run something as code of this process."""

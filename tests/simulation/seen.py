@@ -39,8 +39,8 @@ class Request:
     """The thread's row when the call began; 0 if there was none."""
     is_degraded: bool
     has_waited: bool
-    """It waited for the model and went on when its time was up, or did not wait: the model was being given a rest, or another
-    caller was at the log."""
+    """It waited for the model and went on when its time was up, or did not wait: the model was being given a rest, another
+    caller was at the log, or a run was lost to a fault and waits for its lease to end."""
     is_repeatable: bool
     """Nothing in it was passed along for this request only."""
     is_alone: bool
@@ -268,7 +268,9 @@ class Seen:
             if isinstance(part, ToolResultPart)
         )
         # A call that was shown without a result and has one now is the one thing that may change.
+        # How much is left of such a message depends on what came after it.
         is_comparable = last is not None and last.key == key and request.is_alone and last.open_calls <= opened
+        is_comparable = is_comparable and not context.shortened
         if last is not None and is_comparable:
             self.extended += 1
             if not text.startswith(last.text):
