@@ -33,6 +33,17 @@ __all__ = [
 
 _HINT_CHARACTERS: Final = 2_000
 _MOST_MISSING: Final = 200
+_MISSING_CHARACTERS: Final = 200
+_MISSING_LINES: Final = (
+    'Your last answer no longer says these lines. Say each again with its words, its numbers and its "not" or "never", '
+    "alone or merged with lines about the same thing, and cite its id."
+)
+_MISSING_DETAIL: Final = (
+    "These lines of your last answer stand for many others and say hardly anything of them. Say what happened."
+)
+_MISSING_NAMES: Final = (
+    "Your last answer lost these names. Name each in the line it belongs to; never list names alone."
+)
 _ALIAS_CHARACTERS: Final = 40
 _MOST_FILES: Final = 20
 _MOST_FILE_BYTES: Final = 20_000_000
@@ -112,6 +123,10 @@ class ReflectInput:
     """How long a line may be that only names what was left out; None sets no limit."""
     missing: tuple[str, ...] = ()
     """Identifiers that the last answer lost."""
+    omitted: tuple[str, ...] = ()
+    """The ids of 🔴 and ✅ lines that the last answer no longer says."""
+    vague: tuple[str, ...] = ()
+    """Lines of the last answer that stood for many others and said hardly anything of them."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
@@ -180,7 +195,7 @@ def reflector_prompt(given: ReflectInput) -> Prompt:
         _section("log", _log(given)),
         _section("hints", _hints(given.hints) or _shared_hints(given)),
         _section("target", f"At most {given.target_tokens:,} tokens in all. {level_text(given.level)}"),
-        _section("missing", _missing(given.missing)),
+        _section("missing", _missing(given)),
         f"{_ASK_REFLECTION} {_ASK_REFLECTION_SHARED}" if given.aliases else _ASK_REFLECTION,
     ]
     system = reflector_system(given.mode, given.voice, given.custom)
@@ -271,11 +286,24 @@ def _alias(alias: str) -> str:
     return escape(one_line(alias, _ALIAS_CHARACTERS)).replace('"', "'")
 
 
-def _missing(missing: Sequence[str]) -> str:
-    if not missing:
-        return ""
-    names = [f"- {escape(one_line(name, 200))}" for name in missing[:_MOST_MISSING]]
-    return "Your last answer lost these. Name each in the line it belongs to.\n" + "\n".join(names)
+def _missing(given: ReflectInput) -> str:
+    """Return what the last answer lost: statements first, then lines that say too little, then names."""
+    pieces: list[str] = []
+    if given.omitted:
+        numbers = {observation.id: number for number, observation in enumerate(given.observations, 1)}
+        shown = [(numbers[name], given.observations[numbers[name] - 1]) for name in given.omitted if name in numbers]
+        pieces.append(_MISSING_LINES)
+        pieces += [
+            f"- o{number} {MARKS[line.priority]} {escape(one_line(line.text, _MISSING_CHARACTERS))}"
+            for number, line in shown[:_MOST_MISSING]
+        ]
+    if given.vague:
+        pieces.append(_MISSING_DETAIL)
+        pieces += [f"- {escape(one_line(text, _MISSING_CHARACTERS))}" for text in given.vague[:_MOST_MISSING]]
+    if given.missing:
+        pieces.append(_MISSING_NAMES)
+        pieces += [f"- {escape(one_line(name, _MISSING_CHARACTERS))}" for name in given.missing[:_MOST_MISSING]]
+    return "\n".join(pieces)
 
 
 # ---------------------------------------------------------------- the log as the reflector sees it

@@ -19,8 +19,7 @@ from memolog.domain.observation import Observation, Span
 from memolog.domain.pairs import part_at, results_of_calls
 from memolog.domain.thread import Hints
 from memolog.domain.zones import zone_of
-from memolog.extractive import TRACE
-from memolog.grounding import KEEP, judge, judge_reflection
+from memolog.grounding import judge, judge_reflection
 from memolog.prompt.build import (
     ObserveInput,
     Prompt,
@@ -31,12 +30,13 @@ from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
 from memolog.runtime.asking import Asking
 from memolog.runtime.dividing import TRIES, observe_in_parts
-from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from, with_lost
+from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
 from memolog.runtime.minds import ExtractiveMind, Mind, Observed
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.redacting import redactor_for
+from memolog.runtime.reflection import guarded
 from memolog.runtime.runner import RunFault, Thought, Trouble
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
@@ -48,8 +48,9 @@ __all__ = ["Thinking"]
 _LONG_TOKENS: Final = 20_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
-# A tenth of the log's size is the most that one line with lost names may take.
+# A second answer may be longer than the target by a tenth of the log's size: it says what the first one lost.
 _LOST_SHARE: Final = 10
+_KEPT: Final = frozenset({"high", "done"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +114,14 @@ class Thinking:
             thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
             thoughts = [replace(thought, faults=(*thought.faults, "over_budget")) for thought in thoughts]
         except RunFault as fault:
-            if not _is_stuck(found[0][1], fault):
+            is_full = fault.cause == "incompressible" and mind is not self._embedded
+            if not is_full and not _is_stuck(found[0][1], fault):
                 raise
             troubles = (Trouble(what="condensing the log", error=f"{fault} The embedded reflector takes over."),)
             try:
                 thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
             except RunFault as another:
-                raise fault from another
+                raise (another if another.cause == "incompressible" else fault) from another
             thoughts = [replace(thought, faults=(*thought.faults, "stood_in")) for thought in thoughts]
         # One call, one bill: the first carries it.
         first = thoughts[0]
@@ -303,14 +305,15 @@ class Thinking:
         if not lines:
             raise RunFault("nothing is left to condense", is_final=True)
         size = sum(line.tokens for line in lines)
-        target = config.reflection_target_for(size)
+        # The target applies to what may be dropped.
+        target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in _KEPT))
         threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
         aliases = await self._aliases(resource, work.log_pk, threads)
         hints = await self._hints_before(resource, work)
         given = ReflectInput(
             observations=lines,
             target_tokens=target,
-            trace_tokens=config.reflect_at // _LOST_SHARE,
+            trace_tokens=0,
             hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
             mode=config.mode,
             voice=config.voice,
@@ -324,22 +327,24 @@ class Thinking:
         group, new_id, redactor = self._store.new_id(), self._store.new_id, redactor_for(config)
         drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor, aliases)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
-        # What is added may not make the result as large as what it stands for.
-        room = size - 1 - sum(observation.tokens for observation in judged.observations)
-        traced = sum(line.tokens for line in judged.observations if line.text.startswith((TRACE, KEEP)))
-        most = min(config.reflect_at // _LOST_SHARE - traced, room)
         new_hints, wrong = _standings(given, parsed, hints, redactor)
-        made = with_lost(judged.observations, lines, most, new_id, self._counter)
+        kept = guarded(judged.observations, lines, new_id, group)
+        length = sum(observation.tokens for observation in kept.observations)
+        if not 0 < length < size:
+            raise RunFault(
+                "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
+            )
         return Thought(
             claim=claim,
             made=Made(
                 group=group,
-                observations=made,
+                observations=kept.observations,
                 hints=new_hints.pop(str(work.run.inputs.get("thread")), None),
                 thread_hints=new_hints,
-                tokens=sum(observation.tokens for observation in made),
+                tokens=length,
                 model=mind.name,
                 prompt_version=prompt.version,
+                omitted=kept.omitted,
             ),
             kind="reflect",
             thread=None,
@@ -347,7 +352,8 @@ class Thinking:
                 *(fault.kind for fault in parsed.faults),
                 *judged.faults,
                 *wrong,
-                *(("lost",) if made != judged.observations else ()),
+                *(("carried_over",) if kept.carried else ()),
+                *(("lost",) if kept.omitted else ()),
             ),
         )
 
