@@ -34,6 +34,7 @@ __all__ = [
 _HINT_CHARACTERS: Final = 2_000
 _MOST_MISSING: Final = 200
 _MISSING_CHARACTERS: Final = 200
+_BY_SUBJECT: Final = "The 🔴 and ✅ lines alone are as long as that: merge them by subject, and let each still be said."
 _MISSING_LINES: Final = (
     'Your last answer no longer says these lines. Say each again with its words, its numbers and its "not" or "never", '
     "alone or merged with lines about the same thing, and cite its id."
@@ -46,20 +47,35 @@ _MISSING_NAMES: Final = (
 )
 _ALIAS_CHARACTERS: Final = 40
 _MOST_FILES: Final = 20
+_MOST_DAYS: Final = 20
 _MOST_FILE_BYTES: Final = 20_000_000
 
+# The last words of a prompt are those that a small model heeds.
 _ASK: Final = (
-    "Write the observations of this transcript now, in the format above: <observations>, <current-task>, "
-    "<suggested-response>, <thread-title>. Cite message numbers."
+    "Write the <observations> of this transcript now. {messages} Then write <current-task>, <suggested-response> and "
+    "<thread-title>, as in the format above. Answer no message.{repeated}"
 )
+_ASK_REPEATED: Final = " Repeat no line of <log-end>."
+_ASK_MESSAGES: Final = (
+    "Go through the messages one after the other, from [{first}] to [{last}]: at least one line for each that states, decides, asks "
+    "or does something. End every line with the number of its message in brackets, such as [{first}]. Copy times from the "
+    "messages. {days}"
+)
+_ASK_MESSAGE: Final = (
+    "There is one message, [{first}]: a line for each thing that it states, asks or does. End every line with its number in "
+    "brackets: [{first}]. Copy the time from the message. {days}"
+)
+_ASK_DAYS: Final = "Write a Date line for every day: {days}."
 _ASK_BATCH: Final = (
     "Write the observations now. These are separate conversations: answer each in its own section, "
     '<thread id="…"> with <observations>, <current-task>, <suggested-response>, <thread-title> and </thread>, one for '
-    "each of: {aliases}. Cite only message numbers of that conversation, and do not name conversations in the lines."
+    "each of: {aliases}. {messages} Cite only message numbers of that conversation, and do not name conversations in the lines. "
+    "Answer no message.{repeated}"
 )
 _ASK_DOCUMENT: Final = "Add <working-memory> only if it must change."
 _ASK_REFLECTION: Final = (
-    "Write the condensed lines now, in the format above. Each names the ids it stands for: [o1,o2]."
+    "Write the condensed lines now, in the format above. Go through the log from o1 to o{last}: every 🔴 and ✅ line must still be "
+    "said. End every line with the ids it stands for, such as [o1,o2]. Write a Date line for every day."
 )
 
 
@@ -153,8 +169,10 @@ def observer_prompt(
     system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
     listed, files = _attachments([given], shown, redactor)
     wanted = _section("wanted", wanted_section(given.wanted))
-    ask = f"{_ASK} {_ASK_DOCUMENT}" if keeps else _ASK
-    parts = (_log_end(given, counter, redactor), text, listed, wanted, ask)
+    log_end = _log_end(given, counter, redactor)
+    ask = _ASK.format(messages=_ask_messages(shown), repeated=_ASK_REPEATED if log_end else "")
+    ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
+    parts = (log_end, text, listed, wanted, ask)
     return Prompt(system=system, text="\n\n".join(filter(None, parts)), shown=shown, files=files)
 
 
@@ -179,27 +197,41 @@ def observer_batch_prompt(
         text, seen = _thread(given, counter, limits or share, redactor, len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
-    ask = _ASK_BATCH.format(aliases=", ".join(_alias(given.alias) for given in inputs))
+    aliases = ", ".join(_alias(given.alias) for given in inputs)
+    log_end = _log_end(first, counter, redactor)
+    repeated = _ASK_REPEATED if log_end else ""
+    ask = _ASK_BATCH.format(aliases=aliases, messages=_ask_messages(shown), repeated=repeated)
     keeps = any(given.document is not None for given in inputs)
     ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
     system = observer_system(first.mode, first.voice, first.custom, keeps_document=keeps)
     listed, files = _attachments(inputs, shown, redactor)
-    text = "\n\n".join(filter(None, (_log_end(first, counter, redactor), *blocks, listed, ask)))
+    text = "\n\n".join(filter(None, (log_end, *blocks, listed, ask)))
     return Prompt(system=system, text=text, shown=tuple(shown), files=files)
 
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
     """Return the prompt that condenses observations, which it numbers o1, o2 … in their order."""
     ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
+    ask = _ASK_REFLECTION.format(last=len(ids))
     sections = [
         _section("log", _log(given)),
         _section("hints", _hints(given.hints) or _shared_hints(given)),
-        _section("target", f"At most {given.target_tokens:,} tokens in all. {level_text(given.level)}"),
+        _section("target", _target(given)),
         _section("missing", _missing(given)),
-        f"{_ASK_REFLECTION} {_ASK_REFLECTION_SHARED}" if given.aliases else _ASK_REFLECTION,
+        " ".join(filter(None, (_ASK_REFLECTION_SHARED if given.aliases else "", ask))),
     ]
     system = reflector_system(given.mode, given.voice, given.custom)
     return Prompt(system=system, text="\n\n".join(filter(None, sections)), ids=ids)
+
+
+def _ask_messages(shown: Sequence[Shown]) -> str:
+    """Return the request to go through the messages, with their numbers and days."""
+    if not shown:
+        return ""
+    days = list(dict.fromkeys(message.at.date().isoformat() for message in shown))
+    few = ", ".join(days) if len(days) <= _MOST_DAYS else f"{days[0]} … {days[-1]}"
+    ask = _ASK_MESSAGE if len(shown) == 1 else _ASK_MESSAGES
+    return ask.format(first=shown[0].number, last=shown[-1].number, days=_ASK_DAYS.format(days=few))
 
 
 # ---------------------------------------------------------------- sections
@@ -284,6 +316,14 @@ def _shared_hints(given: ReflectInput) -> str:
 
 def _alias(alias: str) -> str:
     return escape(one_line(alias, _ALIAS_CHARACTERS)).replace('"', "'")
+
+
+def _target(given: ReflectInput) -> str:
+    kept = sum(line.tokens for line in given.observations if line.priority in {"high", "done"})
+    by_subject = f" {_BY_SUBJECT}" if kept >= given.target_tokens else ""
+    is_lossy = bool(given.missing or given.omitted or given.vague)
+    level = level_text(given.level, said_too_long=not is_lossy)
+    return f"At most {given.target_tokens:,} tokens in all. {level}{by_subject}"
 
 
 def _missing(given: ReflectInput) -> str:
