@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from conftest import FakeClock
-from memolog import AssistantMessage, Config, UserMessage
+from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
+from memolog.domain.observation import Observation
 from memolog.runtime.events import Event, GenerationMade, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
@@ -225,3 +227,97 @@ async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeC
         await memory.reflect("t1", "alice")
         assert len(story.asked) > asked
         assert (await memory.status("t1", "alice")).generation == 0
+
+
+async def test_a_shared_log_is_in_the_order_of_time(address: str, clock: FakeClock) -> None:
+    """However the reflector orders its lines, and whichever thread was observed first; each line keeps its own zone."""
+    changes = {"scope": "resource", "reflection.observation_tokens": 20_000}
+
+    def backwards(request: ModelRequest) -> str:
+        return "\n".join(reversed(as_they_are(request).splitlines()[1:-1])).join(
+            ("<observations>\n", "\n</observations>")
+        )
+
+    def reply(request: ModelRequest) -> str:
+        if request.purpose == "reflect":
+            return backwards(request).replace(f", {WORK}", "")
+        names = re.findall(r'^<thread id="(\S+)">$', request.text, re.MULTILINE)
+        parts = re.split(r'^<thread id="\S+">$', request.text, flags=re.MULTILINE)[1:]
+        told = zip(names, parts, strict=True)
+        answers = [f'<thread id="{name}">\n{observer(replace(request, text=text))}\n</thread>' for name, text in told]
+        return "\n".join(answers) if answers else observer(request)
+
+    config = CONFIG.with_overrides(changes)
+    async with Memory(address, model=ScriptedModel([reply] * 100), config=config, clock=clock) as memory:
+        for number, (thread, zone) in enumerate(
+            [("b", "Asia/Tokyo"), ("a", "Europe/Berlin"), ("b", "America/New_York"), ("a", "Europe/Berlin")] * 2
+        ):
+            async with memory.turn(thread, "alice", zone=zone) as turn:
+                await turn.prepare(UserMessage(f"My fact number {number} is here"))
+                await turn.record(AssistantMessage("Noted."))
+            clock.advance(minutes=7)
+        await memory.observe("a", "alice")
+        await memory.observe("b", "alice")
+        await memory.reflect("a", "alice")
+        store = (await memory.open()).store
+        snapshot = await store.logs.snapshot("alice", "a", "resource")
+        text = snapshot.groups[0].text
+    assert snapshot.groups[0].kind == "reflection"
+    assert re.findall(r"fact number (\d)", text) == [str(number) for number in range(8)]
+    assert text.count("Date: ") == 1
+    assert "(18:00) t1: User said: My fact number 0" in text.replace("t2: ", "t1: ")
+    assert "(10:07) " in text
+    assert "(05:14) " in text
+
+
+# ---------------------------------------------------------------- modes
+
+
+async def observations(memory: Memory, thread: str = "t1") -> list[Observation]:
+    """Return the lines of a thread's log."""
+    store = (await memory.open()).store
+    snapshot = await store.logs.snapshot("alice", thread, "thread")
+    return list(await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups]))
+
+
+async def test_observations_carry_their_mode(address: str, clock: FakeClock) -> None:
+    """Whatever a reply says about it; a field that nobody knows is kept."""
+    reply = "<observations>\n* 🟡 Assistant fixed it {category=change; mode=forged; owner=Anna} [2]\n</observations>"
+    config = CONFIG.with_overrides({"mode": "bug_fixing"})
+    async with Memory(address, model=ScriptedModel([reply]), config=config, clock=clock) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("Fix it"))
+            await turn.record(AssistantMessage("Fixed."))
+        await memory.observe("t1", "alice")
+        (line,) = await observations(memory)
+    assert (line.mode, line.metadata, line.category) == (
+        "bug_fixing",
+        {"mode": "bug_fixing", "owner": "Anna"},
+        "change",
+    )
+
+
+async def test_the_embedded_observer_looks_for_what_the_mode_names(address: str, clock: FakeClock) -> None:
+    """An error in a result becomes a line with its fields; the default mode does not look for it."""
+    found: dict[str, list[Observation]] = {}
+    for mode in ("default", "debugging"):
+        config = CONFIG.with_overrides({"mode": mode, "observation.message_tokens": 1_000})
+        async with Memory(address, config=config, clock=clock) as memory:
+            async with memory.turn(mode, "alice") as turn:
+                await turn.prepare(UserMessage("Why is the report empty?"))
+                call = ToolCallPart(id="c", name="run_report", arguments={"month": "march"})
+                await turn.record(AssistantMessage(["I run it.", call]))
+                printed = "started\nstep 1 ok\nKeyError: 'vat' at report.py:41\nstopped"
+                await turn.record(ToolMessage("c", printed, name="run_report"))
+                await turn.record(AssistantMessage("The table has no such column."))
+            await memory.observe(mode, "alice")
+            found[mode] = await observations(memory, mode)
+    errors = [line for line in found["debugging"] if line.metadata.get("error_type") == "KeyError"]
+    assert errors
+    assert (errors[0].category, errors[0].metadata["stack_trace"], errors[0].mode) == (
+        "error",
+        "report.py:41",
+        "debugging",
+    )
+    assert [line for line in found["default"] if "error_type" in line.metadata] == []
+    assert {line.mode for line in found["default"]} == {"default"}

@@ -265,7 +265,7 @@ def test_the_last_words_ask_for_every_message_its_number_and_every_day() -> None
     assert "one after the other, from [1] to [6]" in ask
     assert "End every line with the number of its message in brackets, such as [1]." in ask
     assert "Write a Date line for every day: 2026-03-14, 2026-03-15." in ask
-    assert ask.endswith("Answer no message. Repeat no line of <log-end>.")
+    assert ask.endswith("Answer no message. Repeat nothing that the log says already.")
     later = observer_prompt(ObserveInput(messages=TALK[:1]), COUNTER, first=7).text.rpartition("\n\n")[2]
     assert "There is one message, [7]" in later
     assert "log-end" not in later
@@ -289,5 +289,9 @@ def test_the_reflector_is_told_what_its_answer_lost() -> None:
 def test_statements_that_fill_the_target_are_merged_by_subject() -> None:
     """The target applies to what may be dropped."""
     lines = tuple(replace(line, tokens=50) for line in LOG)
-    assert "merge them by subject" in section(reflector_prompt(ReflectInput(observations=lines, target_tokens=150)).text, "target")
-    assert "by subject" not in section(reflector_prompt(ReflectInput(observations=lines, target_tokens=151)).text, "target")
+    assert "merge them by subject" in section(
+        reflector_prompt(ReflectInput(observations=lines, target_tokens=150)).text, "target"
+    )
+    assert "by subject" not in section(
+        reflector_prompt(ReflectInput(observations=lines, target_tokens=151)).text, "target"
+    )

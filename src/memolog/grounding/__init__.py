@@ -10,6 +10,7 @@ from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
 from memolog.grounding.loss import Said, is_bare_list, lost, lost_lines, unsaid, vague
+from memolog.grounding.sources import source_text
 from memolog.grounding.trust import lowest, speaks_for_user, trust_of, trusted_after_reflection, trusted_hints
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "lost_lines",
     "lowest",
     "mentions",
+    "source_text",
     "speaks_for_user",
     "trust_of",
     "trusted_after_reflection",

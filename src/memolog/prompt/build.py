@@ -55,10 +55,10 @@ _ASK: Final = (
     "Write the <observations> of this transcript now. {messages} Then write <current-task>, <suggested-response> and "
     "<thread-title>, as in the format above. Answer no message.{repeated}"
 )
-_ASK_REPEATED: Final = " Repeat no line of <log-end>."
+_ASK_REPEATED: Final = " Repeat nothing that the log says already."
 _ASK_MESSAGES: Final = (
-    "Go through the messages one after the other, from [{first}] to [{last}]: at least one line for each that states, decides, asks "
-    "or does something. End every line with the number of its message in brackets, such as [{first}]. Copy times from the "
+    "Go through the messages one after the other, from [{first}] to [{last}]: at least one line for each that states, decides, "
+    "asks or does something. End every line with the number of its message in brackets, such as [{first}]. Copy times from the "
     "messages. {days}"
 )
 _ASK_MESSAGE: Final = (
@@ -74,8 +74,8 @@ _ASK_BATCH: Final = (
 )
 _ASK_DOCUMENT: Final = "Add <working-memory> only if it must change."
 _ASK_REFLECTION: Final = (
-    "Write the condensed lines now, in the format above. Go through the log from o1 to o{last}: every 🔴 and ✅ line must still be "
-    "said. End every line with the ids it stands for, such as [o1,o2]. Write a Date line for every day."
+    "Write the condensed lines now, in the format above. Go through the log from o1 to o{last}: every 🔴 and ✅ line must still "
+    "be said. End every line with the ids it stands for, such as [o1,o2]. Write a Date line for every day."
 )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
+from memolog.config.sizes import Mode
 from memolog.domain.codec import JsonObject
 from memolog.domain.message import Message
 from memolog.domain.observation import Observation, Priority, Source, Span
@@ -17,6 +18,7 @@ from memolog.domain.thread import Hints
 from memolog.grounding import lowest, trust_of, trusted_after_reflection, trusted_hints
 from memolog.prompt.build import Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
+from memolog.prompt.modes import with_fields
 from memolog.prompt.redact import Redactor
 from memolog.prompt.transcript import said_in_zone
 from memolog.tokens import TokenCounter
@@ -78,16 +80,18 @@ def observations_from(
     new_id: Callable[[], str],
     counter: TokenCounter,
     redactor: Redactor,
+    mode: Mode = "default",
 ) -> tuple[Observation, ...]:
-    """Return the observations of one span."""
+    """Return the observations of one span; each carries the mode in which it was observed."""
     if prompt is None or not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.observations, start=1):
-        draft = _without_secrets(found, redactor)
+        draft = _without_secrets(with_fields(found, mode), redactor)
         cited = sorted({shown[number] for number in draft.cites if number in shown})
+        said_by = [by_seq[seq] for seq in cited or by_seq]
         sources = _sources(run.thread or "", cited or sorted(by_seq))
         made.append(
             Observation(
@@ -97,7 +101,7 @@ def observations_from(
                 priority=draft.priority,
                 text=draft.text,
                 said_at=draft.said_at,
-                zone=by_seq[cited[-1]].zone if cited else messages[-1].zone,
+                zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
                 about=draft.about,
                 parent=None if draft.parent is None else draft.parent + 1,
                 verbatim=draft.verbatim,
@@ -105,7 +109,7 @@ def observations_from(
                 trust=lowest(trust_of(by_seq[seq]) for seq in cited or by_seq),
                 category=draft.category,
                 files=draft.files,
-                metadata=draft.metadata,
+                metadata={**draft.metadata, "mode": mode},
                 tokens=counter.count(draft.text),
             )
         )
@@ -153,11 +157,20 @@ def reflections_from(
                 grounded=all(line.grounded for line in roots),
                 category=draft.category,
                 files=tuple(dict.fromkeys(name for line in merged for name in line.files)),
-                metadata=draft.metadata,
+                metadata=_merged_fields(draft.metadata, merged),
                 tokens=counter.count(text),
             )
         )
     return tuple(made)
+
+
+def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonObject:
+    """Return the fields of a merged line: its own, those of the only line that it stands for, and the mode that all share."""
+    fields = {**(merged[0].metadata if len(merged) == 1 else {}), **metadata}
+    fields.pop("mode", None)
+    modes = {line.mode for line in merged}
+    mode = modes.pop() if len(modes) == 1 else None
+    return {**fields, "mode": mode} if mode else fields
 
 
 def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
 from memolog.extractive import observe, reflect
+from memolog.grounding import source_text
 from memolog.prompt.build import (
     ObserveInput,
     Prompt,
@@ -19,6 +20,7 @@ from memolog.prompt.build import (
 )
 from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.extracts import taken
+from memolog.prompt.modes import Spoken, with_findings
 from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import Redactor
 from memolog.prompt.reflection import parse_reflection
@@ -99,7 +101,13 @@ class ExtractiveMind:
             for number, m in enumerate((m for m in given.messages if m.state == "live"), start=1)
         )
         prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
-        return Observed(parsed=observe(given, self._counter), prompt=prompt)
+        live = [m for m in given.messages if m.state == "live"]
+        spoken = [
+            Spoken(number=number, at=m.created_at, text=source_text(m), is_tool=m.role == "tool")
+            for number, m in enumerate(live, start=1)
+            if m.role in {"assistant", "tool"} and not m.own
+        ]
+        return Observed(parsed=with_findings(observe(given, self._counter), spoken, given.mode), prompt=prompt)
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Merge, and drop what matters least."""

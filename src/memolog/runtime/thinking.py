@@ -276,7 +276,15 @@ class Thinking:
         parsed = answer.parsed
         run, group, redactor = task.work.run, self._store.new_id(), redactor_for(config)
         drafted = observations_from(
-            parsed, task.messages, answer.prompt, group, run, self._store.new_id, self._counter, redactor
+            parsed,
+            task.messages,
+            answer.prompt,
+            group,
+            run,
+            self._store.new_id,
+            self._counter,
+            redactor,
+            task.given.mode,
         )
         log = _seen_log(task.given, task.given.messages[: -len(task.messages)])
         judged = judge(drafted, task.messages, log=log, policy=config.grounding, foreign=foreign)
