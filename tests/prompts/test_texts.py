@@ -62,7 +62,8 @@ def test_the_observer_of_code_is_taught_item_by_item(taught: str) -> None:
     "taught",
     [
         "Join what belongs together", "draws the conclusion where the lines support it", "kept Redis",
-        "Every 🔴 and ✅ line stays", 'its "not" or "never"', "say what it replaced", "merge them by subject", "a list of bare names helps nobody",
+        "Every 🔴 and ✅ line stays",
+        'its "not" or "never"', "say what it replaced", "merge them by subject", "a list of bare names helps nobody",
         "Old is condensed harder", "repeated runs become one",
     ],
 )  # fmt: skip
