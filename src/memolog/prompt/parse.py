@@ -68,8 +68,8 @@ class _Times:
     def _nearest(self, said: datetime) -> datetime:
         """Return the moment of the message nearest to a time, on that day if there is one: models invent times."""
         same_day = [moment for moment in self.by_number.values() if moment.date() == said.date()]
-        nearest = lambda moment: abs(moment.timestamp() - said.timestamp())  # noqa: E731 - read where it is used
-        return min(same_day or self.by_number.values(), key=nearest, default=said)
+        among = same_day or self.by_number.values()
+        return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
 
     def _day(self, day: date | None, notes: FaultNotes) -> date | None:
         """Return the day that a line names, if anything was said on it."""
