@@ -199,34 +199,66 @@ async def test_many_lines_in_one_vague_one_are_refused(address: str, clock: Fake
         assert "hardly anything" in failed.error
 
 
+def relatives(first: int, last: int) -> tuple[str, ...]:
+    """Return statements that nobody can shorten."""
+    return tuple(
+        f"My cousin number {n} is called Name{n} and lives in Town{n} with {n} dogs" for n in range(first, last)
+    )
+
+
 async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeClock) -> None:
     """The next reflection comes once the log has grown by a tenth; no turn waits, and nothing counts as a failure."""
     story = told(address, clock, as_they_are)
     async with story.memory as memory:
-        facts = tuple(f"My cousin number {n} is called Name{n} and lives in Town{n} with {n} dogs" for n in range(70))
+        facts = relatives(0, 23)
         await story.tell(facts, answers=0)
         await memory.settled()
         status = await memory.status("t1", "alice")
         assert (status.health, status.failures, status.generation) == ("ok", 0, 0)
-        assert status.observations.tokens > 1.2 * status.observations.limit
-        runs = len([event for event in story.events if isinstance(event, RunFailed)])
-        assert runs
+        assert 0.5 < status.observations.share < 0.9
+        assert [event.run_kind for event in story.events if isinstance(event, RunFailed)] == ["reflect"]
         asked = len(story.asked)
         await story.tell(("Fine.",), answers=0)
         assert len(story.asked) == asked
-        await story.tell(
-            tuple(f"My aunt {n} lives in Village{n} near River{n} with cats" for n in range(12)), answers=0
-        )
+        await story.tell(relatives(23, 30), answers=0)
+        await story.log()
         await memory.settled()
         assert len(story.asked) > asked
         log = await story.log()
         assert [fact for fact in facts if fact not in log] == []
         # By hand it is tried at once, and ends.
-        clock.advance(hours=1)
         asked = len(story.asked)
         await memory.reflect("t1", "alice")
         assert len(story.asked) > asked
         assert (await memory.status("t1", "alice")).generation == 0
+
+
+async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clock: FakeClock) -> None:
+    """The oldest leave the prefix; a line a subject says how many they are, and they count as kept."""
+    story = told(address, clock, as_they_are)
+    async with story.memory as memory:
+        for start in range(0, 90, 10):
+            await story.tell(relatives(start, start + 10), answers=0)
+            await story.log()
+            await memory.settled()
+            clock.advance(days=1)
+        await memory.reflect("t1", "alice")
+        status = await memory.status("t1", "alice")
+        log = await story.log()
+        (told_of,) = re.findall(r"Archive: (\d+) statements about (\w+), (\S+) to (\S+);", log)
+        shown_facts = [fact for fact in relatives(0, 90) if fact in log]
+        assert int(told_of[0]) + len(shown_facts) == 90
+        assert told_of[2] == "2026-03-14"
+        assert shown_facts[-1] == relatives(89, 90)[0]
+        assert relatives(0, 1)[0] not in log
+        assert (status.dropped, status.failures, status.health) == (0, 0, "ok")
+        assert status.observations.share < 1.1
+        hits = (await memory.search("cousin called Name0", "alice", sources="observation")).results
+        assert any("Name0 " in hit.content for hit in hits)
+        await memory.restore("t1", "alice", 0)
+        log = await story.log()
+        assert [fact for fact in relatives(0, 90) if fact not in log] == []
+        assert (await memory.doctor()).is_healthy
 
 
 async def test_a_shared_log_is_in_the_order_of_time(address: str, clock: FakeClock) -> None:

@@ -8,7 +8,8 @@ import pytest
 from memolog.domain.observation import Observation, Priority
 from memolog.grounding import Said, lost, lost_lines, unsaid, vague
 from memolog.prompt.drafts import ReflectedDraft
-from memolog.runtime.reflection import gaps_of, guarded
+from memolog.runtime.reflection import Guarded, archived, gaps_of, guarded, kept_tokens
+from memolog.tokens import HeuristicCounter
 
 
 def line(text: str, priority: Priority = "medium", ordinal: int = 1, **fields: Any) -> Observation:
@@ -243,3 +244,45 @@ def test_gaps_of_an_answer() -> None:
     gaps = gaps_of(drafts, ids, lines)
     assert (gaps.omitted, gaps.names, gaps.vague) == ((), ("other.ts",), ())
     assert gaps_of(drafts[:1], ids, lines).omitted == ("o1",)
+
+
+# ---------------------------------------------------------------- the archive
+
+
+def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
+    """By subject, with the days; what is not a statement stays where it is, and what was archived before is counted on."""
+    counter = HeuristicCounter()
+    lines = [
+        line(
+            f"User's cousin {n} lives in Town{n}",
+            "high",
+            n,
+            said_at=datetime(2026, 3, n, tzinfo=UTC),
+            merges=(f"m{n}",),
+        )
+        for n in range(1, 11)
+    ]
+    lines.append(line("Assistant read auth.ts", ordinal=11, merges=("m11",)))
+    before = Guarded(observations=tuple(lines), carried=0, omitted=("m11",))
+    limit = kept_tokens(lines, counter)
+    assert archived(before, limit, new_ids(), "g", counter) is before
+    after = archived(before, limit // 2, new_ids(), "g", counter)
+    *rest, told = after.observations
+    assert told.text.startswith("Archive: 6 statements about cousin, 2026-03-01 to 2026-03-06;")
+    assert (told.priority, told.merges) == ("high", ("m1", "m2", "m3", "m4", "m5", "m6"))
+    assert [one.merges for one in rest] == [("m7",), ("m8",), ("m9",), ("m10",), ("m11",)]
+    assert [one.ordinal for one in after.observations] == [1, 2, 3, 4, 5, 6]
+    assert after.omitted == ("m11",)
+    again = archived(after, limit // 4, new_ids(), "g", counter)
+    (told,) = [one for one in again.observations if "Archive" in one.text]
+    assert told.text.startswith("Archive: 10 statements about cousin, 2026-03-01 to 2026-03-10;")
+
+
+def test_a_reply_cannot_forge_an_archive() -> None:
+    """Fields of a reply are texts; only a number that code wrote counts."""
+    counter = HeuristicCounter()
+    forged = line("User agreed", "high", 1, metadata={"archived": "99", "subject": "x"}, merges=("m1",))
+    kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_ids(), "g", counter)
+    assert [one.text for one in kept.observations] == [
+        "Archive: 1 statement about other things; search memory to read them"
+    ]

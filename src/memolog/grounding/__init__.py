@@ -7,6 +7,7 @@ is; never rewrites one.
 from memolog.grounding.check import ungrounded
 from memolog.grounding.documents import trusted_document
 from memolog.grounding.evidence import Evidence, is_found
+from memolog.grounding.folding import content_words
 from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
 from memolog.grounding.loss import Said, is_bare_list, lost, lost_lines, unsaid, vague
@@ -20,6 +21,7 @@ __all__ = [
     "Mention",
     "Policy",
     "Said",
+    "content_words",
     "is_bare_list",
     "is_found",
     "judge",

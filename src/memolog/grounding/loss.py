@@ -69,6 +69,11 @@ class Said:
         return _Words(content_words(self.text))
 
     @cached_property
+    def is_change(self) -> bool:
+        """Whether it has a word of change."""
+        return bool(_CHANGE.search(self.text))
+
+    @cached_property
     def denied(self) -> "_Words":
         """The content words that it forbids or denies."""
         return _Words(_denied(self.text))
@@ -181,7 +186,7 @@ def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
 
 def _supersedes(said: Said, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]) -> bool:
     own = [word for word in older.words if word not in _COMMON]
-    if not _CHANGE.search(said.text) or not any(map(said.words.has, own)):
+    if not said.is_change or not any(map(said.words.has, own)):
         return False
     newer = (statements[name] for name in said.stands_for if name in statements and name != older.line.id)
     return any(

@@ -23,7 +23,7 @@ from memolog.prompt.redact import Redactor
 from memolog.prompt.transcript import said_in_zone
 from memolog.tokens import TokenCounter
 
-__all__ = ["draft_hints", "observations_from", "reflected_hints", "reflections_from", "weight_of"]
+__all__ = ["draft_hints", "merged_sources", "observations_from", "reflected_hints", "reflections_from", "weight_of"]
 
 _OFF_TRACK: Final = "The work has left what was asked for. "
 
@@ -151,7 +151,7 @@ def reflections_from(
                 about=draft.about,
                 parent=None if draft.parent is None else draft.parent + 1,
                 verbatim=draft.verbatim,
-                sources=_merged_sources(roots),
+                sources=merged_sources(roots),
                 merges=tuple(line.id for line in merged),
                 trust=lowest(line.trust for line in roots),
                 grounded=all(line.grounded for line in roots),
@@ -235,7 +235,8 @@ def _sources(thread: str, seqs: Iterable[int]) -> tuple[Source, ...]:
     return tuple(Source(thread=thread, span=span) for span in spans)
 
 
-def _merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
+def merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
+    """Return the messages that some lines come from, consecutive ones as spans."""
     seqs: dict[str, set[int]] = {}
     for line in lines:
         for source in line.sources:

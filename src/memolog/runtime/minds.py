@@ -257,7 +257,8 @@ class ModelMind:
         An answer that says hardly anything of what it stands for is refused.
         """
         lines = best.given.observations
-        gaps = gaps_of(best.parsed.lines, best.prompt.ids, lines)
+        # Comparing many lines takes a while: other turns of the loop go on meanwhile.
+        gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, best.prompt.ids, lines)
         if not gaps:
             return best
         given = replace(best.given, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
@@ -274,7 +275,7 @@ class ModelMind:
         omitted = {line.id: line for line in lines if line.id in set(gaps.omitted)}
         room = max(most, best.tokens) + sum(line.tokens for line in omitted.values())
         if failure(parsed) is None and 0 < length < size and (gaps.vague or length <= room):
-            found = gaps_of(parsed.lines, prompt.ids, lines)
+            found = await asyncio.to_thread(gaps_of, parsed.lines, prompt.ids, lines)
             if found.size < gaps.size:
                 gaps = found
                 best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)

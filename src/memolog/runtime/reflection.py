@@ -1,18 +1,22 @@
 """The loss guard at work: what a reflection must not lose is carried over, and what it leaves out is listed.
 
 The rules are in `grounding.loss`. This module applies them to the drafts of a reply (to ask once more) and to the observations
-that are about to replace a slice.
+that are about to replace a slice. Where what must be kept no longer fits the log, its oldest lines go to an archive.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
 
-from memolog.domain.observation import Observation
-from memolog.grounding import Said, is_bare_list, lost, lost_lines, unsaid, vague
+from memolog.domain.observation import MARKS, Observation
+from memolog.grounding import Said, content_words, is_bare_list, lost, lost_lines, lowest, unsaid, vague
 from memolog.prompt.drafts import ReflectedDraft
-from memolog.runtime.drafting import weight_of
+from memolog.runtime.drafting import merged_sources, weight_of
+from memolog.tokens import TokenCounter
 
-__all__ = ["Gaps", "Guarded", "gaps_of", "guarded"]
+__all__ = ["Gaps", "Guarded", "archived", "as_they_are", "gaps_of", "guarded", "kept_tokens"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,3 +137,110 @@ def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str
         )
         for place, line in enumerate(lines, start=1)
     ]
+
+
+# ---------------------------------------------------------------- the archive
+
+_KEPT: Final = frozenset({"high", "done"})
+_ARCHIVED, _SUBJECT, _SINCE = "archived", "subject", "since"
+# The log must grow by a tenth before the next reflection: that much room is made.
+_ROOM: Final = 0.9
+_MOST_SUBJECTS: Final = 12
+_OTHER: Final = "other things"
+
+
+def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
+    """Return what the 🔴 and ✅ lines weigh in the log, with mark and time."""
+    return sum(_weight(line, counter) for line in lines if line.priority in _KEPT)
+
+
+def as_they_are(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
+    """Return the lines of a slice as a reflection that changes nothing: what it takes to archive some of them."""
+    return Guarded(observations=tuple(_carried(lines, new_id, group, after=0)), carried=len(lines), omitted=())
+
+
+def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, counter: TokenCounter) -> Guarded:
+    """Let the oldest 🔴 and ✅ lines leave a reflection in which they alone weigh more than `limit`.
+
+    One line a subject says how many they are and which days they are of. It stands for them, so that they count as kept:
+    search finds them, recall has their messages, and `restore` brings them back.
+    """
+    lines = kept.observations
+    over = kept_tokens(lines, counter) - round(_ROOM * limit)
+    if kept_tokens(lines, counter) <= limit:
+        return kept
+    earlier = [line for line in lines if isinstance(line.metadata.get(_ARCHIVED), int)]
+    known = {line.id for line in earlier}
+    candidates = sorted((line for line in lines if line.priority in _KEPT and line.id not in known), key=_age)
+    leaving: list[Observation] = []
+    for line in candidates:
+        if over <= 0:
+            break
+        over -= _weight(line, counter)
+        leaving.append(line)
+    gone = known | {line.id for line in leaving}
+    rest = _renumbered([line for line in lines if line.id not in gone], lines)
+    told = [
+        _archive_line(subject, found, earlier, new_id(), group, ordinal=len(rest) + place, counter=counter)
+        for place, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
+    ]
+    return replace(kept, observations=(*rest, *told))
+
+
+def _weight(line: Observation, counter: TokenCounter) -> int:
+    return counter.count(f"* {MARKS[line.priority]} (00:00) {line.text}")
+
+
+def _age(line: Observation) -> tuple[bool, datetime, int]:
+    return line.said_at is None, line.said_at or datetime.min.replace(tzinfo=UTC), line.ordinal
+
+
+def _by_subject(lines: Sequence[Observation], earlier: Sequence[Observation]) -> dict[str, list[Observation]]:
+    """Return lines by the word that most of them share; subjects of the archive so far come first and stay."""
+    found: dict[str, list[Observation]] = {str(line.metadata[_SUBJECT]): [] for line in earlier}
+    words = {line.id: content_words(line.text) for line in lines}
+    counts = Counter(word for several in words.values() for word in several)
+    for line in lines:
+        shared = [word for word in words[line.id] if counts[word] > 1 or word in found]
+        subject = max(shared, key=lambda word: (word in found, counts[word], len(word)), default=_OTHER)
+        if subject not in found and len(found) >= _MOST_SUBJECTS:
+            subject = _OTHER
+        found.setdefault(subject, []).append(line)
+    return found
+
+
+def _archive_line(
+    subject: str,
+    lines: Sequence[Observation],
+    earlier: Sequence[Observation],
+    name: str,
+    group: str,
+    *,
+    ordinal: int,
+    counter: TokenCounter,
+) -> Observation:
+    """Return the line that says what the archive has about a subject; one about the same subject becomes part of it."""
+    before = [line for line in earlier if line.metadata.get(_SUBJECT) == subject]
+    count = len(lines) + sum(int(line.metadata[_ARCHIVED]) for line in before)
+    all_lines = [*before, *lines]
+    days = [line.said_at.date().isoformat() for line in all_lines if line.said_at]
+    days = sorted([*days, *(str(line.metadata[_SINCE]) for line in before if line.metadata.get(_SINCE))])
+    period = f", {days[0]} to {days[-1]}" if days else ""
+    hint = "" if subject == _OTHER else f' with "{subject}"'
+    things = "statement" if count == 1 else "statements"
+    text = f"Archive: {count} {things} about {subject}{period}; search memory{hint} to read them"
+    newest = max(all_lines, key=_age)
+    return Observation(
+        id=name,
+        group=group,
+        ordinal=ordinal,
+        priority="high",
+        text=text,
+        said_at=newest.said_at,
+        zone=newest.zone,
+        sources=merged_sources(all_lines),
+        merges=tuple(dict.fromkeys(merged for line in all_lines for merged in line.merges)),
+        trust=lowest(line.trust for line in all_lines),
+        metadata={_ARCHIVED: count, _SUBJECT: subject, _SINCE: days[0] if days else None},
+        tokens=counter.count(text),
+    )

@@ -33,10 +33,10 @@ from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
-from memolog.runtime.minds import ExtractiveMind, Mind, Observed
+from memolog.runtime.minds import ExtractiveMind, Mind, Observed, Reflected
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.redacting import redactor_for
-from memolog.runtime.reflection import guarded
+from memolog.runtime.reflection import Guarded, archived, as_they_are, guarded
 from memolog.runtime.runner import RunFault, Thought, Trouble
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
@@ -330,18 +330,21 @@ class Thinking:
             aliases=aliases,
             thread_hints={} if "thread" in work.run.inputs else hints,
         )
-        answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
-        parsed, prompt = answer.parsed, answer.prompt
-        group, new_id, redactor = self._store.new_id(), self._store.new_id, redactor_for(config)
-        drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor, aliases)
-        judged = judge_reflection(drafted, lines, policy=config.grounding)
-        new_hints, wrong = _standings(given, parsed, hints, redactor)
-        kept = guarded(judged.observations, lines, new_id, group)
+        try:
+            answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
+        except RunFault as fault:
+            if fault.cause != "incompressible" or mind is not self._embedded:
+                raise
+            # Nothing can be said any shorter: what does not fit the log goes to the archive.
+            answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
+        # Comparing many lines takes a while: other turns of the loop go on meanwhile.
+        group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
         length = sum(observation.tokens for observation in kept.observations)
         if not 0 < length < size:
             raise RunFault(
                 "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
             )
+        new_hints, wrong = _standings(given, answer.parsed, hints, redactor_for(config))
         return Thought(
             claim=claim,
             made=Made(
@@ -351,19 +354,33 @@ class Thinking:
                 thread_hints=new_hints,
                 tokens=length,
                 model=mind.name,
-                prompt_version=prompt.version,
+                prompt_version=answer.prompt.version,
                 omitted=kept.omitted,
             ),
             kind="reflect",
             thread=None,
-            faults=(
-                *(fault.kind for fault in parsed.faults),
-                *judged.faults,
-                *wrong,
-                *(("carried_over",) if kept.carried else ()),
-                *(("lost",) if kept.omitted else ()),
-            ),
+            faults=(*faults, *wrong),
         )
+
+    def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
+        """Return the id of the group that takes the place of a slice, its lines with all that must be kept, and the faults."""
+        parsed, lines = answer.parsed, given.observations
+        group, new_id = self._store.new_id(), self._store.new_id
+        if not parsed.lines:
+            kept = archived(as_they_are(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
+            return group, kept, ()
+        drafted = reflections_from(
+            parsed, lines, answer.prompt, group, new_id, self._counter, redactor_for(config), given.aliases
+        )
+        judged = judge_reflection(drafted, lines, policy=config.grounding)
+        kept = guarded(judged.observations, lines, new_id, group)
+        faults = (
+            *(fault.kind for fault in parsed.faults),
+            *judged.faults,
+            *(("carried_over",) if kept.carried else ()),
+            *(("lost",) if kept.omitted else ()),
+        )
+        return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
 
     async def _hints_before(self, resource: str, work: Work) -> dict[str, Hints]:
         """Return the hints of the thread whose log this is, or of those that share it, without any that newer ones replaced."""
