@@ -39,7 +39,8 @@ class Request:
     """The thread's row when the call began; 0 if there was none."""
     is_degraded: bool
     has_waited: bool
-    """It waited for the model and went on when its time was up, or the model was being given a rest."""
+    """It waited for the model and went on when its time was up, or did not wait: the model was being given a rest, or another
+    caller was at the log."""
     is_repeatable: bool
     """Nothing in it was passed along for this request only."""
     is_alone: bool
