@@ -261,7 +261,37 @@ TOLERATED: tuple[Case, ...] = (
         "twelve hours",
         tagged("* 🔴 (9:30 AM) User drinks tea\n* 🟢 (10:05 p.m.) rain"),
         "🔴 03-14 09:30 User drinks tea",
-        "🟢 03-14 22:05 rain",
+        # The last message of the morning is nearest to an evening on which nothing was said.
+        "🟢 03-14 10:40 rain",
+    ),
+    good(
+        "invented times become those of messages",
+        "<observations>\nDate: 2026-03-15\n* 🔴 (12:34) User drinks tea\n* 🟢 (23:59) rain [3]\n</observations>",
+        "🔴 03-15 09:50 User drinks tea",
+        "🟢 03-14 09:30 rain [3]",
+        faults=("wrong_date",),
+    ),
+    good(
+        "numbers on the next row",
+        "<observations>\n* 🔴 User drinks tea\n[3]\n* 🟡 (09:20) rain\n  (2, 4)\n\n🟢 wind\n[5]\n</observations>",
+        "🔴 03-14 09:30 User drinks tea [3]",
+        "🟡 03-14 09:20 rain [2,4]",
+        "🟢 03-14 09:50 wind [5]",
+    ),
+    good(
+        "numbers in the place of the time",
+        "<observations>\n* 🔴 (3) User drinks tea\n* 🟡 [2-4]: rain\n* 🟢 (99) bottles\n* (4) windows\n</observations>",
+        "🔴 03-14 09:30 User drinks tea [3]",
+        "🟡 03-14 09:20 rain [2,3,4]",
+        "🟢 03-14 09:00 (99) bottles",
+        "🟡 03-14 09:00 (4) windows",
+    ),
+    good(
+        "one date for many days",
+        "<observations>\nDate: 2026-03-14\n* 🔴 User drinks tea [3]\n* 🟢 rain [12]\n</observations>",
+        "🔴 03-14 09:30 User drinks tea [3]",
+        "🟢 03-15 09:20 rain [12]",
+        faults=("wrong_date",),
     ),
     good(
         "dates in the line",

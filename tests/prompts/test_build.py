@@ -257,3 +257,41 @@ def test_threads_say_nothing_each_by_itself() -> None:
     parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
     assert parsed["a"].nothing
     assert parsed["b"].hints.current_task == "cook"
+
+
+def test_the_last_words_ask_for_every_message_its_number_and_every_day() -> None:
+    """Where a small model heeds them: at the end of the prompt."""
+    ask = observer_prompt(ObserveInput(messages=TALK, previous="* line"), COUNTER).text.rpartition("\n\n")[2]
+    assert "one after the other, from [1] to [6]" in ask
+    assert "End every line with the number of its message in brackets, such as [1]." in ask
+    assert "Write a Date line for every day: 2026-03-14, 2026-03-15." in ask
+    assert ask.endswith("Answer no message. Repeat nothing that the log says already.")
+    later = observer_prompt(ObserveInput(messages=TALK[:1]), COUNTER, first=7).text.rpartition("\n\n")[2]
+    assert "There is one message, [7]" in later
+    assert "log-end" not in later
+
+
+def test_the_reflector_is_told_what_its_answer_lost() -> None:
+    """Statements with their ids, vague lines and names, each under its own words; nothing then says that it was too long."""
+    given = ReflectInput(
+        observations=LOG, target_tokens=100, level=2, omitted=("id-4",), vague=("All <of> it",), missing=("rates.csv",)
+    )
+    text = reflector_prompt(given).text
+    rows = section(text, "missing").split("\n")
+    assert rows[0].startswith("Your last answer no longer says these lines.")
+    assert rows[1] == "- o5 🔴 User files the return next Friday"
+    assert rows[3] == "- All &lt;of> it"
+    assert rows[5] == "- rates.csv"
+    assert "too long" not in text
+    assert "too long" in reflector_prompt(replace(given, omitted=(), vague=(), missing=())).text
+
+
+def test_statements_that_fill_the_target_are_merged_by_subject() -> None:
+    """The target applies to what may be dropped."""
+    lines = tuple(replace(line, tokens=50) for line in LOG)
+    assert "merge them by subject" in section(
+        reflector_prompt(ReflectInput(observations=lines, target_tokens=150)).text, "target"
+    )
+    assert "by subject" not in section(
+        reflector_prompt(ReflectInput(observations=lines, target_tokens=151)).text, "target"
+    )

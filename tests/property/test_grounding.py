@@ -12,8 +12,17 @@ from conftest import counts
 from memolog.domain.message import Message, NewMessage
 from memolog.domain.observation import Observation, Source, Span
 from memolog.domain.thread import Hints
-from memolog.grounding import judge, keep_line, lost, mentions, trusted_hints, ungrounded
-from memolog.tokens import HeuristicCounter
+from memolog.grounding import (
+    Said,
+    judge,
+    lost,
+    lost_lines,
+    mentions,
+    trusted_hints,
+    ungrounded,
+    unsaid,
+    vague,
+)
 from property.strategies import moments, new_messages, texts
 
 PIECES = (
@@ -42,19 +51,20 @@ def test_what_is_missing_was_in_the_line(text: str, source: str, said_at: dateti
 
 
 @settings(max_examples=counts(100, 1_000), deadline=None)
-@given(st.lists(prose, max_size=5), st.lists(prose, max_size=3), st.integers(min_value=0, max_value=60))
-def test_nothing_is_lost_between_the_lines(before: list[str], after: list[str], most: int) -> None:
-    """What a result does not name is in the line that is added or in the rest, and with all of it nothing is lost."""
+@given(st.lists(prose, max_size=5), st.lists(prose, max_size=3))
+def test_lines_that_are_kept_lose_nothing(before: list[str], after: list[str]) -> None:
+    """What is lost was named; a result that repeats the lines loses nothing, says every statement, and is never vague."""
     lines = [
-        Observation(id=str(place), group="g", ordinal=place, priority="medium", text=text)
+        Observation(id=str(place), group="g", ordinal=place, priority="high", text=text)
         for place, text in enumerate(before, start=1)
     ]
-    names = lost(lines, after)
-    text, rest = keep_line(names, most, HeuristicCounter())
-    assert HeuristicCounter().count(text) <= most
-    assert set(rest) <= set(names)
-    assert set(lost(lines, [*after, text])) <= set(rest)
+    gone = lost_lines(lines, after)
+    assert bool(gone) == bool(lost(lines, after))
+    assert {line.id for line in gone} <= {line.id for line in lines}
     assert lost(lines, [*after, *before]) == ()
+    repeated = [Said(text, [str(place)]) for place, text in enumerate(before, start=1)]
+    assert unsaid(lines, [*map(Said, after), *repeated]) == ()
+    assert vague(lines, repeated) == ()
 
 
 @settings(max_examples=counts(80, 800), deadline=None)

@@ -1,19 +1,14 @@
-"""The loss guard: no identifier disappears in a reflection without a trace."""
+"""The rules of the loss guard: what a line of a result still says, and what it has lost."""
 
-from collections.abc import Callable
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
-from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
-from memolog.config.kinds import KeepRecent
 from memolog.domain.observation import Observation, Priority
-from memolog.grounding import keep_line, lost
-from memolog.runtime.events import Event, RunEnded
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, reflection_of
+from memolog.grounding import Said, lost, lost_lines, unsaid, vague
+from memolog.prompt.drafts import ReflectedDraft
+from memolog.runtime.reflection import Guarded, archived, gaps_of, guarded, kept_tokens
 from memolog.tokens import HeuristicCounter
 
 
@@ -22,32 +17,155 @@ def line(text: str, priority: Priority = "medium", ordinal: int = 1, **fields: A
     return Observation(id=f"o{ordinal}", group="g", ordinal=ordinal, priority=priority, text=text, **fields)
 
 
+def is_said(text: str, by: str, *, named: bool = True, priority: Priority = "high") -> bool:
+    """Tell whether one line still says a statement."""
+    return unsaid([line(text, priority)], [Said(by, ["o1"] if named else [])]) == ()
+
+
+# ---------------------------------------------------------------- statements
+
+
+@pytest.mark.parametrize(
+    ("text", "by"),
+    [
+        ("User bakes in Ghent", "User's bakery is in Ghent and sells bread"),
+        ("User is allergic to peanuts", "User has a peanut allergy and an asthma"),
+        ("User prefers tabs over spaces", "Code style: tabs, no spaces at all over spaces"),
+        ("User has 2 cats in Oslo", "User lives in Oslo with 2 cats"),
+        ("No ORM, ever", "User wants plain SQL; no ORM ever"),
+        ("User never eats fish", "User eats meat; never fish"),
+        ("All money in integer cents", "Rules: money in integer cents, tests first"),
+        ("User files the return on 2026-03-20", "User files the return (meaning 2026-03-20)"),
+        ("User lives in 大阪", "User works and lives in 大阪"),
+        ("Yes!", "User agreed to the plan"),
+    ],
+)
+def test_a_statement_that_is_still_said(text: str, by: str) -> None:
+    """Another wording is fine as long as content words, names, numbers and negations are there."""
+    assert is_said(text, by)
+
+
+@pytest.mark.parametrize(
+    ("text", "by"),
+    [
+        ("User is allergic to peanuts", "User has health restrictions"),
+        ("User is allergic to peanuts", "User likes peanuts"),
+        ("No ORM, ever", "User has opinions about an ORM"),
+        ("Do not use an ORM", "User uses an ORM and no hostels"),
+        ("User never eats fish", "User eats fish"),
+        ("Bitte keine Nüsse in den Kuchen", "User mag Nüsse im Kuchen"),
+        ("Never deploy on Friday", "Deploys happen on Friday"),
+        ("User takes candesartan 8 mg", "User takes candesartan 16 mg"),
+        ("User meets Anna Schmidt at 14:30", "User meets Anna Schmidt"),
+        ("User lives in 大阪", "User lives in Japan"),
+        ("用户住在大阪", "用户住在日本"),
+        ("ผู้ใช้แพ้ถั่วลิสง", "ผู้ใช้แพ้อาหาร"),
+        ("המשתמש גר בחיפה", "המשתמש גר בישראל"),
+        ("User lives in חיפה", "User lives in Israel"),
+        ("用户不吃鱼", "用户吃鱼"),
+    ],
+)
+def test_a_statement_that_is_lost(text: str, by: str) -> None:
+    """A vaguer, changed or reversed line does not say it, whatever it claims to stand for."""
+    assert not is_said(text, by)
+
+
+def test_a_line_that_does_not_name_it_must_say_more() -> None:
+    """60 % of the words are enough where a line names what it stands for; 80 % where it does not."""
+    text = "User wants green walls, oak floors and tall windows"
+    by = "User wants green walls and an oak floor"
+    assert is_said(text, by)
+    assert not is_said(text, by, named=False)
+    assert is_said(text, text, named=False)
+
+
+def test_a_line_of_less_weight_is_not_enough() -> None:
+    """The next reflection could leave it out."""
+    said = Said("User bakes in Ghent", ["o1"], "medium")
+    assert unsaid([line("User bakes in Ghent", "high")], [said]) != ()
+
+
+def test_finished_work_may_lose_its_counts() -> None:
+    """A ✅ line is about what was finished; a 🔴 line is about every number in it."""
+    text, by = "Login endpoint finished, 42 tests passed", "Login endpoint finished with its tests"
+    assert is_said(text, by, priority="done")
+    assert not is_said(text, by, priority="high")
+
+
+def test_other_lines_may_go() -> None:
+    """The guard is for what the user said and what is finished."""
+    assert unsaid([line("Assistant looked around"), line("Perhaps", "low", 2)], [Said("Something else")]) == ()
+
+
+def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
+    """It stands for both, says the newer one, and says what it replaced."""
+    older = line("User takes ramipril 5 mg once a day", "high", 1, said_at=datetime(2026, 3, 1, tzinfo=UTC))
+    newer = line(
+        "Doctor switched User from ramipril to candesartan 8 mg", "high", 2, said_at=datetime(2026, 3, 9, tzinfo=UTC)
+    )
+    both = Said("Doctor switched User from ramipril to candesartan 8 mg", ["o1", "o2"])
+    assert unsaid([older, newer], [both]) == ()
+    assert unsaid([older, newer], [Said("User takes candesartan 8 mg now", ["o1", "o2"])]) != ()
+    assert unsaid([older, newer], [Said(newer.text, ["o2"])]) == (older,)
+    # The older statement never takes the place of the newer one.
+    assert unsaid([older, newer], [Said(f"{older.text}, formerly candesartan", ["o1", "o2"])]) == (newer,)
+
+
+def test_two_likings_are_not_a_change() -> None:
+    """A verb in common does not make one statement replace another."""
+    lines = [line("User likes tea", "high", 1), line("User likes coffee instead of decaf", "high", 2)]
+    assert unsaid(lines, [Said("User likes coffee instead of decaf", ["o1", "o2"])]) == (lines[0],)
+
+
+def test_many_lines_in_one_vague_one() -> None:
+    """It holds hardly any of their words. Repetitions of one thing may well become one line."""
+    lines = [line(f"Assistant built feature{n} for screen{n} with widget{n}", ordinal=n) for n in range(200)]
+    names = [one.id for one in lines]
+    assert vague(lines, [Said("The project was worked on", names)])
+    detailed = " ".join(f"feature{n}, screen{n};" for n in range(20))
+    assert not vague(lines, [Said(detailed, names)])
+    repeated = [line("npm test: all tests passed again", ordinal=n) for n in range(200)]
+    assert not vague(repeated, [Said("Tests passed", [one.id for one in repeated])])
+
+
+# ---------------------------------------------------------------- identifiers
+
+
 def test_what_no_line_names_is_lost() -> None:
-    """Paths, symbols, versions, names and numbers are missed; what is written otherwise is not."""
+    """Paths, symbols, versions and names are missed; numbers without their sentence are not, nor is another spelling."""
     lines = (
         line("Added LoginSchema in src/schemas/auth.ts for Anna Schmidt"),
         line("Upgraded to v1.2.3 with npm test: 42 passed, 1,500 ms", ordinal=2),
     )
     result = ["Anna Schmidt's login_schema is in /repo/src/schemas/auth.ts; 1500 ms"]
-    assert lost(lines, result) == ("npm test", "v1.2.3", "42 passed")
+    assert lost(lines, result) == ("npm test", "v1.2.3")
+    assert lost_lines(lines, result) == (lines[1],)
     assert lost(lines, [lines[0].text, lines[1].text]) == ()
 
 
+@pytest.mark.parametrize("name", ["大阪", "ถั่วลิสง", "חיפה", "القاهرة", "서울"])
+def test_names_in_scripts_without_capitals(name: str) -> None:
+    """In a text of another script they are names; in their own, foreign words in kana are."""
+    assert lost([line(f"Assistant booked a room in {name} for May")], ["Assistant booked a room"]) == (name,)
+    assert lost([line(f"Assistant booked a room in {name} for May")], [f"A room in {name}"]) == ()
+    assert lost([line("アシスタントはクラウドフレアを設定した")], ["アシスタントは設定した"]) == (
+        "クラウドフレアを"[:-1],
+    )
+
+
 def test_the_most_valuable_is_first() -> None:
-    """What the user said comes before what was noted beside it; a path before a number."""
+    """What the user said comes before what was noted beside it."""
     lines = (
         line("Saw 4096 entries in low.txt", "low"),
         line("Looked at mid.txt", ordinal=2),
         line("User wants 77 copies of top.txt", "high", ordinal=3),
         line("Draft", "high", ordinal=4, verbatim="see verse.txt"),
     )
-    assert lost(lines, ["nothing"]) == (
-        "top.txt", "77 copies", "mid.txt", "low.txt", "4096 entries", "verse.txt",
-    )  # fmt: skip
+    assert lost(lines, ["nothing"]) == ("top.txt", "mid.txt", "low.txt", "verse.txt")
 
 
-def test_small_counts_dates_and_quotes_are_not_missed() -> None:
-    """They name nothing: a line's own date tells the day, and what is named inside a quote is looked for itself."""
+def test_dates_and_quotes_are_not_missed() -> None:
+    """A line's own date tells the day, and what is named inside a quote is looked for itself."""
     lines = (line('Tried 3 times on 2026-03-14, said "no luck with auth.ts"'),)
     assert lost(lines, ["it failed"]) == ("auth.ts",)
 
@@ -60,135 +178,111 @@ def test_each_name_is_told_once() -> None:
     assert lost(lines, [""]) == ("auth.ts", "other.ts")
 
 
-@pytest.mark.parametrize("most", [0, 3, 5, 9, 14, 1_000])
-def test_the_line_keeps_within_its_tokens_and_nothing_falls_between(most: int) -> None:
-    """What is not in the line is in the rest, in order."""
+def test_lists_of_bare_names_are_not_missed() -> None:
+    """Reflections of earlier versions wrote them; they are left out, and nothing of them is asked for."""
+    assert lost([line("Also named: auth.ts, other.ts")], [""]) == ()
+    assert unsaid([line("Also mentioned: auth.ts", "high")], []) == ()
+
+
+# ---------------------------------------------------------------- at work
+
+
+def new_ids() -> Any:
+    """Return a source of ids."""
+    numbers = iter(range(1_000))
+    return lambda: f"n{next(numbers)}"
+
+
+def test_what_is_omitted_is_carried_over_unchanged() -> None:
+    """With its date, sources and text; a line that only stands for such lines goes."""
+    lines = [
+        line("User is allergic to peanuts", "high", 1, about=date(2026, 3, 1), trust="user", category="fact"),
+        line("Never deploy on Friday", "high", 2, verbatim="kept | as it is"),
+        line("Assistant read auth.ts", ordinal=3),
+    ]
+    made = [line("User said things", "high", 1, merges=("o1", "o2")), line("Work", ordinal=2, merges=("o3",))]
+    kept = guarded(made, lines, new_ids(), "new")
+    assert [(one.text, one.ordinal, one.merges, one.group) for one in kept.observations] == [
+        ("Work", 1, ("o3",), "g"),
+        ("User is allergic to peanuts", 2, ("o1",), "new"),
+        ("Never deploy on Friday", 3, ("o2",), "new"),
+    ]
+    assert (kept.observations[1].about, kept.observations[1].trust) == (date(2026, 3, 1), "user")
+    assert kept.observations[2].verbatim == "kept | as it is"
+    assert (kept.carried, kept.omitted) == (2, ("o3",))
+
+
+def test_lines_stay_under_their_parents() -> None:
+    """A carried line keeps its parent if that is carried too; a line whose parent goes stands by itself."""
+    lines = [line("No ORM", "high", 1), line("No hostels either", "high", 2, parent=1)]
+    made = [line("Things", "high", 1, merges=("o1",)), line("Rest", ordinal=2, parent=1, merges=())]
+    kept = guarded(made, lines, new_ids(), "new")
+    assert [(one.text, one.ordinal, one.parent) for one in kept.observations] == [
+        ("Rest", 1, None),
+        ("No ORM", 2, None),
+        ("No hostels either", 3, 2),
+    ]
+
+
+def test_bare_lists_go() -> None:
+    """Whoever wrote them."""
+    lines = [line("Assistant read auth.ts", ordinal=1), line("Also named: auth.ts", ordinal=2)]
+    made = [line("Also named: auth.ts", ordinal=1, merges=("o1", "o2")), line("Read", ordinal=2, merges=("o1",))]
+    kept = guarded(made, lines, new_ids(), "new")
+    assert [one.text for one in kept.observations] == ["Read"]
+    assert kept.omitted == ("o1",)
+
+
+def test_gaps_of_an_answer() -> None:
+    """Drafts name lines by short ids; a line under another is read together with it."""
+    lines = [line("User wants LoginSchema in auth.ts", "high", 1), line("Read other.ts", ordinal=2)]
+    ids = {"o1": "o1", "o2": "o2"}
+    drafts = (
+        ReflectedDraft(priority="medium", text="About auth.ts", merges=()),
+        ReflectedDraft(priority="medium", text="LoginSchema wanted", merges=("o1",), parent=0),
+    )
+    gaps = gaps_of(drafts, ids, lines)
+    assert (gaps.omitted, gaps.names, gaps.vague) == ((), ("other.ts",), ())
+    assert gaps_of(drafts[:1], ids, lines).omitted == ("o1",)
+
+
+# ---------------------------------------------------------------- the archive
+
+
+def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
+    """By subject, with the days; what is not a statement stays where it is, and what was archived before is counted on."""
     counter = HeuristicCounter()
-    names = ("src/schemas/auth.ts", "LoginSchema", "a-very-long-name-that-will-not-fit-in-many-a-line.txt", "42 passed")
-    text, rest = keep_line(names, most, counter)
-    assert counter.count(text) <= most
-    kept = [name for name in names if name not in rest]
-    assert text == (f"Also mentioned: {', '.join(kept)}" if kept else "")
-    assert [name for name in names if name in rest] == list(rest)
-    assert bool(kept) == (most > 5)
+    lines = [
+        line(
+            f"User's cousin {n} lives in Town{n}",
+            "high",
+            n,
+            said_at=datetime(2026, 3, n, tzinfo=UTC),
+            merges=(f"m{n}",),
+        )
+        for n in range(1, 11)
+    ]
+    lines.append(line("Assistant read auth.ts", ordinal=11, merges=("m11",)))
+    before = Guarded(observations=tuple(lines), carried=0, omitted=("m11",))
+    limit = kept_tokens(lines, counter)
+    assert archived(before, limit, new_ids(), "g", counter) is before
+    after = archived(before, limit // 2, new_ids(), "g", counter)
+    *rest, told = after.observations
+    assert told.text.startswith("Archive: 6 statements about cousin, 2026-03-01 to 2026-03-06;")
+    assert (told.priority, told.merges) == ("high", ("m1", "m2", "m3", "m4", "m5", "m6"))
+    assert [one.merges for one in rest] == [("m7",), ("m8",), ("m9",), ("m10",), ("m11",)]
+    assert [one.ordinal for one in after.observations] == [1, 2, 3, 4, 5, 6]
+    assert after.omitted == ("m11",)
+    again = archived(after, limit // 4, new_ids(), "g", counter)
+    (told,) = [one for one in again.observations if "Archive" in one.text]
+    assert told.text.startswith("Archive: 10 statements about cousin, 2026-03-01 to 2026-03-10;")
 
 
-def test_a_counter_that_does_not_add_up_is_obeyed() -> None:
-    """The line as a whole has the last word: a counter may charge more for the whole than for its parts."""
-
-    class Steep:
-        def count(self, text: str) -> int:
-            return len(text.split()) ** 2
-
-    text, rest = keep_line([f"n{place}" for place in range(20)], 30, Steep())
-    assert Steep().count(text) <= 30
-    assert text.startswith("Also mentioned: n0")
-    assert rest[-1] == "n19"
-
-
-# ---------------------------------------------------------------- through the engine
-
-CONFIG = Config(
-    observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
-    reflection=ReflectionConfig(observation_tokens=1_000, keep_recent=KeepRecent(hours=0, observations=0)),
-)
-WORDS = "and this line goes on for a while so that there is something to condense in it"
-
-
-def observer(request: ModelRequest) -> str:
-    """Note a file and a number for every message."""
-    numbers = [part.split("]")[0] for part in request.text.split("\n<message>[")[1:]]
-    lines = "\n".join(f"* 🟡 Assistant wrote src/part{n}.py on port 80{int(n):02}, {WORDS} [{n}]" for n in numbers)
-    return f"<observations>\n{lines}\n</observations>"
-
-
-async def reflected(
-    answer: Callable[[ModelRequest], str], **changes: Any
-) -> tuple[list[Observation], list[ModelRequest], Event]:
-    """Return what a reflection made of a short conversation, what the reflector was asked, and how the run ended."""
-    requests: list[ModelRequest] = []
-    events: list[Event] = []
-
-    def reply(request: ModelRequest) -> str:
-        if request.purpose == "observe":
-            return observer(request)
-        requests.append(request)
-        return answer(request)
-
-    model = ScriptedModel([reply] * 100)
-    clock = FakeClock()
-    async with Memory(":memory:", model=model, config=CONFIG.with_overrides(changes), clock=clock) as memory:
-        memory.subscribe(events.append)
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("please write the parts"))
-            await turn.record(*(AssistantMessage(f"part {number} is written") for number in range(12)))
-        await memory.observe("t1", "alice")
-        await memory.reflect("t1", "alice")
-        await memory.settled()
-        kit = await memory.open()
-        snapshot = await kit.store.logs.snapshot("alice", "t1", "thread")
-        names = [group.id for group in (*snapshot.groups, *snapshot.buffered)]
-        lines = await kit.store.logs.observations(snapshot.log.pk, names)
-    ended = next(event for event in events if isinstance(event, RunEnded) and event.run_kind == "reflect")
-    made = [one for one in lines if one.merges]
-    return made, requests, ended
-
-
-async def test_the_reflector_is_asked_once_more_for_what_it_lost() -> None:
-    """The second question names what is missing, and an answer that has it needs no help of ours."""
-
-    def answer(request: ModelRequest) -> str:
-        if "<missing>" not in request.text:
-            return reflection_of(request)
-        names = [row[2:] for row in request.text.split("<missing>")[1].split("\n") if row.startswith("- ")]
-        return reflection_of(request).replace("in short", f"in short: {', '.join(names)}")
-
-    made, requests, ended = await reflected(answer)
-    assert len(requests) == 2
-    assert "- src/part1.py" in requests[1].text
-    assert [one.priority for one in made] == ["high"]
-    assert "src/part12.py" in made[0].text
-    assert isinstance(ended, RunEnded)
-    assert "lost" not in ended.faults
-
-
-async def test_what_is_lost_twice_is_appended_by_code() -> None:
-    """One line of low priority names it, stands for the lines it came from, and says so as a fault of the run."""
-    made, requests, ended = await reflected(reflection_of)
-    assert len(requests) == 2
-    assert [one.priority for one in made] == ["high", "low"]
-    assert made[1].text.startswith("Also mentioned: src/part")
-    assert made[1].ordinal == 2
-    assert HeuristicCounter().count(made[1].text) <= 100
-    assert set(made[1].merges) <= set(made[0].merges)
-    assert made[1].sources
-    assert isinstance(ended, RunEnded)
-    assert "lost" in ended.faults
-
-
-async def test_what_has_no_room_stays_searchable() -> None:
-    """Between the lines and the metadata of the last one, every name is somewhere."""
-    made, _, _ = await reflected(reflection_of, **{"reflection.observation_tokens": 400})
-    rest = made[-1].metadata["dropped_identifiers"]
-    everything = f"{made[-1].text} {' '.join(rest)}"
-    named = [f"src/part{place}.py" for place in range(1, 14)] + [f"port 80{place:02}" for place in range(1, 14)]
-    assert [name for name in named if name not in everything] == []
-    assert rest
-
-
-async def test_a_second_answer_that_is_worse_is_not_taken() -> None:
-    """A model that fails when asked again costs nothing of the first answer."""
-
-    def answer(request: ModelRequest) -> str:
-        return "" if "<missing>" in request.text else reflection_of(request)
-
-    made, _, _ = await reflected(answer)
-    assert made[0].text == "All of it, in short"
-    assert made[-1].text.startswith("Also mentioned: ")
-
-
-async def test_the_reflection_stays_smaller_than_what_it_stands_for() -> None:
-    """What is appended never makes memory larger."""
-    made, _, _ = await reflected(reflection_of)
-    before = sum(HeuristicCounter().count(f"Assistant wrote src/part1.py on port 8001, {WORDS}") for _ in range(13))
-    assert sum(one.tokens for one in made) < before
+def test_a_reply_cannot_forge_an_archive() -> None:
+    """Fields of a reply are texts; only a number that code wrote counts."""
+    counter = HeuristicCounter()
+    forged = line("User agreed", "high", 1, metadata={"archived": "99", "subject": "x"}, merges=("m1",))
+    kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_ids(), "g", counter)
+    assert [one.text for one in kept.observations] == [
+        "Archive: 1 statement about other things; search memory to read them"
+    ]

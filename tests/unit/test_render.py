@@ -81,11 +81,30 @@ def test_lines_are_grouped_by_date() -> None:
         "* (08:00) first",
         "[3 weeks later]",
         "Date: 2026-04-04",
-        "* (08:00) later",
         "* (07:00) later too",
+        "* (08:00) later",
         "Date: unknown",
         "* some time",
     ]
+
+
+def test_within_a_date_lines_are_in_the_order_of_time() -> None:
+    """Also where somebody travelled: eight in the morning in Los Angeles comes after half past eleven at night in Tokyo."""
+    text = rendered(
+        observation(1, "third", said_at=datetime(2026, 3, 14, 15, 0, tzinfo=UTC), zone="America/Los_Angeles"),
+        observation(2, "second", said_at=datetime(2026, 3, 14, 14, 30, tzinfo=UTC), zone="Asia/Tokyo"),
+        observation(3, "first", said_at=datetime(2026, 3, 14, 14, 20, tzinfo=UTC), zone="Asia/Tokyo"),
+        observation(4, "below, later", parent=3, said_at=datetime(2026, 3, 14, 14, 25, tzinfo=UTC), zone="Asia/Tokyo"),
+        observation(5, "below, first", parent=3, said_at=datetime(2026, 3, 14, 14, 22, tzinfo=UTC), zone="Asia/Tokyo"),
+    )
+    assert [row.split(") ")[1] for row in text.splitlines()[2:-1]] == [
+        "first",
+        "below, first",
+        "below, later",
+        "second",
+        "third",
+    ]
+    assert text.count("Date: ") == 1
 
 
 def test_children_show_only_another_time() -> None:

@@ -4,7 +4,7 @@ Knows how observations look in the prefix. Says nothing that depends on the pres
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Final
 
@@ -91,7 +91,8 @@ def _lines(shown: list[Observation], previous: date | None, names: Mapping[str, 
 def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[Observation]]]:
     """Return the lines that stand by themselves, and those under each ordinal; a missing parent leaves its child on top.
 
-    The first are in the order of their dates, the undated last; within a day the order of the run stays.
+    All are in the order of their dates and, within a date, in the order of time, whatever the zone of each; the undated come
+    last. Lines of one moment stay in the order of the run.
     """
     ordinals = {observation.ordinal for observation in shown}
     roots: list[Observation] = []
@@ -103,8 +104,18 @@ def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[O
             roots.append(observation)
         else:
             children.setdefault(parent, []).append(observation)
-    roots.sort(key=lambda observation: (_day(observation) is None, _day(observation) or date.min))
+    roots.sort(key=_when)
+    for below in children.values():
+        # An undated line belongs where it was written.
+        if all(child.said_at for child in below):
+            below.sort(key=_when)
     return roots, children
+
+
+def _when(observation: Observation) -> tuple[bool, date, datetime]:
+    """Return what lines are sorted by: their date as it is shown, then the moment."""
+    said, day = observation.said_at, _day(observation)
+    return day is None, day or date.min, said or datetime.min.replace(tzinfo=UTC)
 
 
 def _branch(root: Observation, children: dict[int, list[Observation]], names: Mapping[str, str]) -> Iterator[str]:

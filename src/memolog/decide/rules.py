@@ -171,7 +171,8 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
             waiting = may_wait and flight.status == "running"
             return Reflect(run=flight.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
     if not by_hand:
-        has_grown = state.log_tokens >= state.settled_at + _GROWTH * config.reflect_at or state.generation == 0
+        is_untried = state.generation == 0 and not state.settled_at
+        has_grown = is_untried or state.log_tokens >= state.settled_at + _GROWTH * config.reflect_at
         if state.log_tokens < config.reflect_background_at or not has_grown:
             return None
         if not is_urgent and not _all_observed_once(state):

@@ -129,7 +129,7 @@ class State:
     flights: tuple[Flight, ...] = ()
     reflection: ReadyReflection | None = None
     settled_at: int = 0
-    """What the log weighed when its generation began."""
+    """What the log weighed when its generation began, or when a reflection could not make it any smaller."""
     generation: int = 0
     failures: int = 0
     retry_at: datetime | None = None

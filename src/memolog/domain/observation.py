@@ -92,6 +92,11 @@ class Observation:
     state: ObservationState = "active"
     tokens: int = 0
 
+    @property
+    def mode(self) -> str | None:
+        """The mode in which it was observed; None where that is not known."""
+        return self.metadata.get("mode")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:

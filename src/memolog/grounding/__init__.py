@@ -7,29 +7,36 @@ is; never rewrites one.
 from memolog.grounding.check import ungrounded
 from memolog.grounding.documents import trusted_document
 from memolog.grounding.evidence import Evidence, is_found
+from memolog.grounding.folding import content_words
 from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
-from memolog.grounding.loss import KEEP, keep_line, lost
+from memolog.grounding.loss import Said, is_bare_list, lost, lost_lines, unsaid, vague
+from memolog.grounding.sources import source_text
 from memolog.grounding.trust import lowest, speaks_for_user, trust_of, trusted_after_reflection, trusted_hints
 
 __all__ = [
-    "KEEP",
     "Evidence",
     "Judged",
     "Kind",
     "Mention",
     "Policy",
+    "Said",
+    "content_words",
+    "is_bare_list",
     "is_found",
     "judge",
     "judge_reflection",
-    "keep_line",
     "lost",
+    "lost_lines",
     "lowest",
     "mentions",
+    "source_text",
     "speaks_for_user",
     "trust_of",
     "trusted_after_reflection",
     "trusted_document",
     "trusted_hints",
     "ungrounded",
+    "unsaid",
+    "vague",
 ]

@@ -209,6 +209,7 @@ def _weighed(observation: Observation, missing: Sequence[str], *, cites_user: bo
 
 
 # A reply has no say in what only code may state.
+# The mode is set by code too, before lines are judged.
 _OURS: Final[frozenset[str]] = frozenset({"ungrounded", "speaks_for_user", "lowered_from", "dropped_identifiers"})
 
 

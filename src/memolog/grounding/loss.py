@@ -1,21 +1,34 @@
-"""The loss guard: what a reflection no longer names, and one line that names it after all.
+"""The loss guard: what a reflection no longer says.
 
-Knows what is worth keeping first. Knows nothing of models: whoever asks again is told what is missing.
+Pure rules that compare the lines of a slice with the lines that are to replace them:
+
+1. A 🔴 or ✅ line is *said* by a line of the result that holds its words side by side; or that holds at least 60 % of its content
+   words and names it among the lines that it stands for (80 % if it does not name it, if the line forbids or denies something,
+   or if it is in a script without capitals). A 🔴 line also needs each of its names, numbers, dates and times there.
+2. What a line forbids or denies is said only where it still is: the words after its "not", "never" or "without"
+   stand after such a word in the result too.
+3. A line is *superseded* by a line of the result that stands for it and for a newer 🔴 or ✅ line, says the newer one, names
+   something of the older one, and has a word of change ("moved", "instead of", "no longer").
+4. Paths, symbols, commands and names of the other lines must occur somewhere in the result; numbers need not.
+5. A line that stands for many different lines and holds hardly any of their words is *vague*.
 """
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
 from typing import Final
 
-from memolog.domain.observation import Observation
+from memolog.domain.observation import TRACES, Observation, Priority
 from memolog.grounding.evidence import Evidence, is_found
+from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, Mention, mentions
-from memolog.tokens import TokenCounter
 
-__all__ = ["KEEP", "keep_line", "lost"]
+__all__ = ["Said", "is_bare_list", "lost", "lost_lines", "unsaid", "vague"]
 
-KEEP: Final = "Also mentioned: "
-"""How the line begins that names what would be lost."""
-
+_KEPT: Final = frozenset({"high", "done"})
 _BY_LINE: Final = {"high": 0, "done": 1, "medium": 2, "low": 3}
 _BY_KIND: Final[dict[Kind, int]] = {
     "path": 0,
@@ -26,53 +39,339 @@ _BY_KIND: Final[dict[Kind, int]] = {
     "version": 2,
     "hash": 2,
     "name": 3,
-    "number": 4,
 }
-"""Quotes are no identifiers, and days are told by the lines' own dates."""
+"""Quotes are no identifiers, numbers say nothing without their sentence, and days are told by the lines' own dates."""
 _VERBATIM: Final = 10
-_SMALL: Final = 1
+_NAMED: Final = 0.6
+_UNNAMED: Final = 0.8
+_NEGATED: Final = 0.5
+# How many lines of a result are compared with a line that none of them names.
+_MOST_COMPARED: Final = 5
+_VAGUE_LINES: Final = 20
+_VAGUE_WORDS: Final = 60
+_VAGUE_SHARE: Final = 0.05
+
+
+class Said:
+    """A line of a result: its words, its priority, and the ids of the lines that it stands for."""
+
+    def __init__(self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high") -> None:
+        self.text, self.stands_for, self.priority = text, frozenset(stands_for), priority
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The text, prepared for questions."""
+        return Evidence(self.text)
+
+    @cached_property
+    def words(self) -> "_Words":
+        """Its content words."""
+        return _Words(content_words(self.text))
+
+    @cached_property
+    def is_change(self) -> bool:
+        """Whether it has a word of change."""
+        return bool(_CHANGE.search(self.text))
+
+    @cached_property
+    def denied(self) -> "_Words":
+        """The content words that it forbids or denies."""
+        return _Words(_denied(self.text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Statement:
+    """A line that must be said, taken apart once."""
+
+    line: Observation
+    words: tuple[str, ...]
+    squeezed: str
+    denied: tuple[str, ...]
+    facts: tuple[Mention, ...]
+    names: tuple[str, ...]
+    """Names in scripts without capitals."""
+    share: float
+    """How many of its words a line must hold that names it."""
+
+
+def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observation, ...]:
+    """Return the 🔴 and ✅ lines that no line of a result says or supersedes, in their order."""
+    statements = {line.id: _statement(line) for line in lines if line.priority in _KEPT and not is_bare_list(line.text)}
+    if not statements:
+        return ()
+    # A line of less weight could be left out by the next reflection.
+    result = [said for said in result if said.priority in _KEPT]
+    standing: dict[str, list[Said]] = {}
+    for said in result:
+        for name in said.stands_for:
+            standing.setdefault(name, []).append(said)
+    places = {line.id: place for place, line in enumerate(lines)}
+    index = _Index(result)
+    return tuple(
+        one.line
+        for name, one in statements.items()
+        if not any(_says(said, one, is_named=True) for said in standing.get(name, ()))
+        and not any(_says(said, one, is_named=False) for said in index.nearest(one.words))
+        and not any(_supersedes(said, one, statements, places) for said in standing.get(name, ()))
+    )
 
 
 def lost(lines: Sequence[Observation], result: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths, symbols, numbers and names of some lines that no text of the result has, the most valuable first.
-
-    A bare number below ten counts something and names nothing; it is not missed. Other bare numbers come with the word
-    beside them, which says what they are.
-    """
-    texts = [Evidence("\n".join(result))]
+    """Return the paths, symbols, commands and names of some lines that no text of a result has, the most valuable first."""
     found: dict[str, tuple[int, int, int]] = {}
-    known: dict[Mention, bool] = {}
-    for place, line in enumerate(lines):
-        for text, extra in ((line.text, 0), (line.verbatim or "", _VERBATIM)):
-            for mention in mentions(text):
-                if mention.kind not in _BY_KIND or _is_small(mention):
-                    continue
-                if mention not in known:
-                    known[mention] = is_found(mention, texts)
-                if not known[mention]:
-                    key = (_BY_LINE[line.priority] + extra, _BY_KIND[mention.kind], place)
-                    found[mention.phrase] = min(found.get(mention.phrase, key), key)
+    for place, line, phrase, rank in _missing(lines, result):
+        key = (_BY_LINE[line.priority] + (rank // _VERBATIM) * _VERBATIM, rank % _VERBATIM, place)
+        found[phrase] = min(found.get(phrase, key), key)
     return tuple(sorted(found, key=found.__getitem__))
 
 
-def _is_small(mention: Mention) -> bool:
-    return mention.kind == "number" and mention.text.isdecimal() and len(mention.text) <= _SMALL
+def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> tuple[Observation, ...]:
+    """Return the lines that name something which no text of a result names any more, in their order."""
+    gone = dict.fromkeys(line.id for _, line, _, _ in _missing(lines, result))
+    return tuple(line for line in lines if line.id in gone)
 
 
-def keep_line(names: Sequence[str], most_tokens: int, counter: TokenCounter) -> tuple[str, tuple[str, ...]]:
-    """Return one line of at most so many tokens that names what it can, in order, and what it has no room for."""
-    kept: list[str] = []
-    rest: list[str] = []
-    room = most_tokens - counter.count(KEEP)
-    for name in names:
-        size = counter.count(f"{name}, ")
-        (kept if size <= room else rest).append(name)
-        room -= size if size <= room else 0
-    # Tokens do not simply add up: the line as a whole has the last word.
-    while kept and counter.count(_line(kept)) > most_tokens:
-        rest.insert(0, kept.pop())
-    return (_line(kept) if kept else ""), tuple(rest)
+def vague(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Said, ...]:
+    """Return the lines of a result that stand for many different lines and hold hardly any of their words."""
+    words = {line.id: content_words(line.text) for line in lines}
+    found: list[Said] = []
+    for said in result:
+        merged = [name for name in said.stands_for if name in words]
+        distinct = {word for name in merged for word in words[name]}
+        if len(merged) >= _VAGUE_LINES and len(distinct) >= _VAGUE_WORDS:
+            held = sum(said.words.has(word) for word in distinct)
+            if held < _VAGUE_SHARE * len(distinct):
+                found.append(said)
+    return tuple(found)
 
 
-def _line(names: Sequence[str]) -> str:
-    return f"{KEEP}{', '.join(names)}"
+def is_bare_list(text: str) -> bool:
+    """Tell whether a line only lists names, as reflections of earlier versions did."""
+    return text.startswith(TRACES)
+
+
+# ---------------------------------------------------------------- statements
+
+
+def _statement(line: Observation) -> _Statement:
+    text = f"{line.text} (meaning {line.about.isoformat()})" if line.about else line.text
+    denied = _denied(text)
+    is_high = line.priority == "high"
+    strict = bool(denied) or _is_caseless(text)
+    return _Statement(
+        line=line,
+        words=content_words(line.text),
+        squeezed=squeezed(folded(line.text)),
+        denied=denied,
+        facts=tuple(mention for mention in mentions(text) if mention.kind != "quote") if is_high else (),
+        names=_caseless_names(line.text) if is_high else (),
+        share=_UNNAMED if strict else _NAMED,
+    )
+
+
+def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
+    if one.squeezed.strip(".") and one.squeezed in said.evidence.words_apart:
+        return True
+    if not is_named and not one.words:
+        return False
+    share = one.share if is_named else _UNNAMED
+    if sum(map(said.words.has, one.words)) < ceil(share * len(one.words)):
+        return False
+    if sum(map(said.denied.has, one.denied)) < ceil(_NEGATED * len(one.denied)):
+        return False
+    return all(is_found(fact, (said.evidence,)) for fact in one.facts) and all(
+        _has_caseless(name, said.evidence) for name in one.names
+    )
+
+
+def _supersedes(said: Said, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]) -> bool:
+    own = [word for word in older.words if word not in _COMMON]
+    if not said.is_change or not any(map(said.words.has, own)):
+        return False
+    newer = (statements[name] for name in said.stands_for if name in statements and name != older.line.id)
+    return any(
+        _is_newer(one.line, older.line, places) and _says(said, one, is_named=True) for one in newer if one.words
+    )
+
+
+def _is_newer(one: Observation, other: Observation, places: Mapping[str, int]) -> bool:
+    if one.said_at and other.said_at and one.said_at != other.said_at:
+        return one.said_at > other.said_at
+    return places[one.id] > places[other.id]
+
+
+# ---------------------------------------------------------------- words
+
+_SHORT: Final = 4
+_ENDING: Final = 2
+
+
+class _Words:
+    """Words in which others are looked up, whatever their endings."""
+
+    def __init__(self, words: Collection[str]) -> None:
+        self._words = frozenset(words)
+        self._by_opening: dict[str, list[str]] = {}
+        for word in self._words:
+            self._by_opening.setdefault(word[:_SHORT], []).append(word)
+
+    def has(self, word: str) -> bool:
+        """Tell whether a word is here, or another form of it."""
+        if word in self._words:
+            return True
+        if len(word) < _SHORT:
+            return f"{word}s" in self._words
+        if len(word) == _SHORT and word.endswith("s") and word[:-1] in self._words:
+            return True
+        return any(_same_word(word, other) for other in self._by_opening.get(word[:_SHORT], ()))
+
+
+def _same_word(one: str, other: str) -> bool:
+    shorter = min(len(one), len(other))
+    common = next((at for at in range(shorter) if one[at] != other[at]), shorter)
+    return common >= max(_SHORT, shorter - _ENDING)
+
+
+class _Index:
+    """Finds the lines of a result that have most words in common with a text."""
+
+    def __init__(self, result: Sequence[Said]) -> None:
+        self._result = result
+        self._by_opening: dict[str, set[int]] = {}
+        for place, said in enumerate(result):
+            for word in content_words(said.text):
+                self._by_opening.setdefault(word[:_SHORT], set()).add(place)
+
+    def nearest(self, words: Sequence[str]) -> list[Said]:
+        """Return the few lines that come nearest."""
+        hits = Counter(place for word in words for place in self._by_opening.get(word[:_SHORT], ()))
+        return [self._result[place] for place, _ in hits.most_common(_MOST_COMPARED)]
+
+
+# ---------------------------------------------------------------- what is forbidden or denied
+
+_NOT_WORDS: Final = """
+    not no never none nothing nobody neither nor without cannot avoid avoids avoiding forbidden forbids prohibited except
+    nicht kein keine keinen keinem keiner keines nie niemals nichts ohne weder verboten
+    nunca jamás sin ni tampoco nada ningún ninguna ninguno
+    ne pas jamais sans aucun aucune rien
+    non mai senza nessun nessuna nessuno
+    não sem nem nenhum nenhuma
+    niet geen nooit zonder niets
+    inte ikke aldri aldrig ingen ingenting uten utan uden
+    nie nigdy bez żaden żadne nic
+    не нет никогда без ни нельзя ничего
+    değil asla yok hiç
+    לא אין בלי אסור אל ללא
+    لا ليس لم لن بدون ممنوع
+    नहीं मत बिना
+"""
+_NOT: Final = frozenset(folded(_NOT_WORDS).split())
+_NOT_UNSPACED: Final = re.compile("不|没|沒|無|无|非|别|別|勿|禁|ない|なし|ません|ぬ|안 |못|않|없|금지|ไม่|ห้าม|อย่า")
+_TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_CLAUSE: Final = re.compile(
+    r"[.;:!?。；：！？…\n—–]+(?=\s|\Z)|[。；：！？，、]"
+    r"|\s(?=(?:but|aber|sondern|pero|sino|mais|ma|mas|maar|men|ale|но|however|although)\s)"
+    r"|\s(?=(?:and|or|und|oder|y|o|et|ou|e|en|of|och|og|i|и)\s(?:not?|never|nicht|keine?n?|nie|nunca|jamais|non|não|niet|geen)\s)",
+    re.IGNORECASE,
+)
+# "in no case" and the like aside, "no longer" and "not only" deny nothing that has to stay denied: the first is a change.
+_CHANGE_WORDS: Final = (
+    "no longer|any ?more|instead|replac|switch|moved|moves|chang|former|previous|used to|rather than|was |were |not |now "
+    "|from .{1,80} to |->|→|until|cancel|correct|updat|stopp|dropp|abandon|revis|since then|earlier"
+    "|statt|anstelle|nicht mehr|früher|vorher|bisher|ersetz|gewechsel|wechsel|geändert|änder|jetzt|umgezogen|umzug|abgesagt"
+    "|ya no|en lugar|en vez|antes|cambi|ahora|reemplaz|sustitu|cancel"
+    "|ne .{1,40} plus|au lieu|remplac|avant|désormais|maintenant|chang|annul|plutôt"
+    "|non .{1,20} più|invece|sostitu|prima|adesso|ora |em vez|agora|substitu|mudou|in plaats|niet meer|vervang|vroeger|nu "
+    "|вместо|больше не|теперь|раньше|замен|измен|переех"
+    "|不再|改为|改為|改成|而不是|换|換|代替|取消|搬|現在|现在|やめ|代わり|変更|もう|대신|변경|이제|เปลี่ยน|แทน|ยกเลิก"
+    "|במקום|כבר לא|עבר|שינה|עכשיו|بدلا|بدل|لم يعد|الآن|تغي"
+)
+_CHANGE: Final = re.compile(_CHANGE_WORDS, re.IGNORECASE)
+_COMMON_WORDS: Final = """
+    like likes love loves live lives work works take takes use uses eat eats drink drinks buy buys make makes made plan plans
+    think thinks own owns call calls day days week weeks month year years time new old one two
+    mag lebt wohnt arbeitet nimmt isst trinkt tag tage jahr vive trabaja gusta toma habite travaille prend aime
+"""
+_COMMON: Final = frozenset(_COMMON_WORDS.split())
+"""Words that two statements share by chance: they do not say which statement is replaced."""
+
+
+def _denied(text: str) -> tuple[str, ...]:
+    """Return the content words that a text forbids or denies.
+
+    In each clause these are the words after the first such word; where none follows, as in languages that put it last, the
+    words before it.
+    """
+    found: dict[str, None] = {}
+    for clause in _CLAUSE.split(folded(text)):
+        start = _first_denial(clause)
+        if start is not None:
+            before, after = content_words(clause[: start[0]]), content_words(clause[start[1] :])
+            found |= dict.fromkeys(word for word in after or before if word not in _NOT)
+    return tuple(found)
+
+
+def _first_denial(clause: str) -> tuple[int, int] | None:
+    """Return where the first word that forbids or denies begins and ends."""
+    for token in _TOKEN.finditer(clause):
+        word = token[0].replace("’", "'")
+        if word in _NOT or word.endswith("n't") or word.startswith(("n'", "kein")):
+            return token.span()
+    hit = _NOT_UNSPACED.search(clause)
+    return hit.span() if hit else None
+
+
+# ---------------------------------------------------------------- names
+
+_CASELESS: Final = (
+    "\u0590-\u08ff\u0900-\u109f\u10d0-\u10ff\u1100-\u139f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_CASELESS_RUN: Final = re.compile(rf"[{_CASELESS}]+")
+_CASELESS_LETTER: Final = re.compile(rf"[{_CASELESS}]")
+_KATAKANA: Final = re.compile("[\u30a1-\u30fa\u30fc]{3,}")
+_LEAST_NAME: Final = 2
+_LONG_NAME: Final = 4
+
+
+def _is_caseless(text: str) -> bool:
+    """Tell whether most letters of a text are of a script without capitals."""
+    return 2 * len(_CASELESS_LETTER.findall(text)) > sum(char.isalpha() for char in text)
+
+
+def _caseless_names(text: str) -> tuple[str, ...]:
+    """Return names in scripts without capitals: words of such a script in a text of another, and foreign words in kana."""
+    if text.isascii():
+        return ()
+    pattern = _KATAKANA if _is_caseless(text) else _CASELESS_RUN
+    return tuple(dict.fromkeys(name for name in pattern.findall(text) if len(name) >= _LEAST_NAME))
+
+
+def _has_caseless(name: str, text: Evidence) -> bool:
+    """Tell whether a name occurs; a particle of one letter may have been joined to it."""
+    name = folded(name)
+    forms = (name, name[1:], name[:-1]) if len(name) >= _LONG_NAME else (name,)
+    return any(form in text.literal for form in forms)
+
+
+# ---------------------------------------------------------------- identifiers
+
+
+def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Iterable[tuple[int, Observation, str, int]]:
+    """Yield what lines name and no text of a result does: place and line, the name, and its rank."""
+    whole = Evidence("\n".join(result))
+    known: dict[Mention, bool] = {}
+    for place, line in enumerate(lines):
+        if is_bare_list(line.text):
+            continue
+        for text, extra in ((line.text, 0), (line.verbatim or "", _VERBATIM)):
+            for mention in mentions(text):
+                if mention.kind in _BY_KIND:
+                    if mention not in known:
+                        known[mention] = is_found(mention, (whole,))
+                    if not known[mention]:
+                        yield place, line, mention.phrase, _BY_KIND[mention.kind] + extra
+            for name in _caseless_names(text):
+                if not _has_caseless(name, whole):
+                    yield place, line, name, _BY_KIND["name"] + extra

@@ -33,22 +33,49 @@ __all__ = [
 
 _HINT_CHARACTERS: Final = 2_000
 _MOST_MISSING: Final = 200
+_MISSING_CHARACTERS: Final = 200
+_BY_SUBJECT: Final = "The 🔴 and ✅ lines alone are as long as that: merge them by subject, and let each still be said."
+_MISSING_LINES: Final = (
+    'Your last answer no longer says these lines. Say each again with its words, its numbers and its "not" or "never", '
+    "alone or merged with lines about the same thing, and cite its id."
+)
+_MISSING_DETAIL: Final = (
+    "These lines of your last answer stand for many others and say hardly anything of them. Say what happened."
+)
+_MISSING_NAMES: Final = (
+    "Your last answer lost these names. Name each in the line it belongs to; never list names alone."
+)
 _ALIAS_CHARACTERS: Final = 40
 _MOST_FILES: Final = 20
+_MOST_DAYS: Final = 20
 _MOST_FILE_BYTES: Final = 20_000_000
 
+# The last words of a prompt are those that a small model heeds.
 _ASK: Final = (
-    "Write the observations of this transcript now, in the format above: <observations>, <current-task>, "
-    "<suggested-response>, <thread-title>. Cite message numbers."
+    "Write the <observations> of this transcript now. {messages} Then write <current-task>, <suggested-response> and "
+    "<thread-title>, as in the format above. Answer no message.{repeated}"
 )
+_ASK_REPEATED: Final = " Repeat nothing that the log says already."
+_ASK_MESSAGES: Final = (
+    "Go through the messages one after the other, from [{first}] to [{last}]: at least one line for each that states, decides, "
+    "asks or does something. End every line with the number of its message in brackets, such as [{first}]. Copy times from the "
+    "messages. {days}"
+)
+_ASK_MESSAGE: Final = (
+    "There is one message, [{first}]: a line for each thing that it states, asks or does. End every line with its number in "
+    "brackets: [{first}]. Copy the time from the message. {days}"
+)
+_ASK_DAYS: Final = "Write a Date line for every day: {days}."
 _ASK_BATCH: Final = (
     "Write the observations now. These are separate conversations: answer each in its own section, "
     '<thread id="…"> with <observations>, <current-task>, <suggested-response>, <thread-title> and </thread>, one for '
-    "each of: {aliases}. Cite only message numbers of that conversation, and do not name conversations in the lines."
+    "each of: {aliases}. {messages} Cite only message numbers of that conversation, and do not name conversations in the lines. "
+    "Answer no message.{repeated}"
 )
 _ASK_DOCUMENT: Final = "Add <working-memory> only if it must change."
 _ASK_REFLECTION: Final = (
-    "Write the condensed lines now, in the format above. Each names the ids it stands for: [o1,o2]."
+    "Write the condensed lines now, in the format above. Go through the log from o1 to o{last}: every 🔴 and ✅ line must still "
+    "be said. End every line with the ids it stands for, such as [o1,o2]. Write a Date line for every day."
 )
 
 
@@ -112,6 +139,10 @@ class ReflectInput:
     """How long a line may be that only names what was left out; None sets no limit."""
     missing: tuple[str, ...] = ()
     """Identifiers that the last answer lost."""
+    omitted: tuple[str, ...] = ()
+    """The ids of 🔴 and ✅ lines that the last answer no longer says."""
+    vague: tuple[str, ...] = ()
+    """Lines of the last answer that stood for many others and said hardly anything of them."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
@@ -138,8 +169,10 @@ def observer_prompt(
     system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
     listed, files = _attachments([given], shown, redactor)
     wanted = _section("wanted", wanted_section(given.wanted))
-    ask = f"{_ASK} {_ASK_DOCUMENT}" if keeps else _ASK
-    parts = (_log_end(given, counter, redactor), text, listed, wanted, ask)
+    log_end = _log_end(given, counter, redactor)
+    ask = _ASK.format(messages=_ask_messages(shown), repeated=_ASK_REPEATED if log_end else "")
+    ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
+    parts = (log_end, text, listed, wanted, ask)
     return Prompt(system=system, text="\n\n".join(filter(None, parts)), shown=shown, files=files)
 
 
@@ -164,27 +197,41 @@ def observer_batch_prompt(
         text, seen = _thread(given, counter, limits or share, redactor, len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
-    ask = _ASK_BATCH.format(aliases=", ".join(_alias(given.alias) for given in inputs))
+    aliases = ", ".join(_alias(given.alias) for given in inputs)
+    log_end = _log_end(first, counter, redactor)
+    repeated = _ASK_REPEATED if log_end else ""
+    ask = _ASK_BATCH.format(aliases=aliases, messages=_ask_messages(shown), repeated=repeated)
     keeps = any(given.document is not None for given in inputs)
     ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
     system = observer_system(first.mode, first.voice, first.custom, keeps_document=keeps)
     listed, files = _attachments(inputs, shown, redactor)
-    text = "\n\n".join(filter(None, (_log_end(first, counter, redactor), *blocks, listed, ask)))
+    text = "\n\n".join(filter(None, (log_end, *blocks, listed, ask)))
     return Prompt(system=system, text=text, shown=tuple(shown), files=files)
 
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
     """Return the prompt that condenses observations, which it numbers o1, o2 … in their order."""
     ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
+    ask = _ASK_REFLECTION.format(last=len(ids))
     sections = [
         _section("log", _log(given)),
         _section("hints", _hints(given.hints) or _shared_hints(given)),
-        _section("target", f"At most {given.target_tokens:,} tokens in all. {level_text(given.level)}"),
-        _section("missing", _missing(given.missing)),
-        f"{_ASK_REFLECTION} {_ASK_REFLECTION_SHARED}" if given.aliases else _ASK_REFLECTION,
+        _section("target", _target(given)),
+        _section("missing", _missing(given)),
+        " ".join(filter(None, (_ASK_REFLECTION_SHARED if given.aliases else "", ask))),
     ]
     system = reflector_system(given.mode, given.voice, given.custom)
     return Prompt(system=system, text="\n\n".join(filter(None, sections)), ids=ids)
+
+
+def _ask_messages(shown: Sequence[Shown]) -> str:
+    """Return the request to go through the messages, with their numbers and days."""
+    if not shown:
+        return ""
+    days = list(dict.fromkeys(message.at.date().isoformat() for message in shown))
+    few = ", ".join(days) if len(days) <= _MOST_DAYS else f"{days[0]} … {days[-1]}"
+    ask = _ASK_MESSAGE if len(shown) == 1 else _ASK_MESSAGES
+    return ask.format(first=shown[0].number, last=shown[-1].number, days=_ASK_DAYS.format(days=few))
 
 
 # ---------------------------------------------------------------- sections
@@ -271,11 +318,32 @@ def _alias(alias: str) -> str:
     return escape(one_line(alias, _ALIAS_CHARACTERS)).replace('"', "'")
 
 
-def _missing(missing: Sequence[str]) -> str:
-    if not missing:
-        return ""
-    names = [f"- {escape(one_line(name, 200))}" for name in missing[:_MOST_MISSING]]
-    return "Your last answer lost these. Name each in the line it belongs to.\n" + "\n".join(names)
+def _target(given: ReflectInput) -> str:
+    kept = sum(line.tokens for line in given.observations if line.priority in {"high", "done"})
+    by_subject = f" {_BY_SUBJECT}" if kept >= given.target_tokens else ""
+    is_lossy = bool(given.missing or given.omitted or given.vague)
+    level = level_text(given.level, said_too_long=not is_lossy)
+    return f"At most {given.target_tokens:,} tokens in all. {level}{by_subject}"
+
+
+def _missing(given: ReflectInput) -> str:
+    """Return what the last answer lost: statements first, then lines that say too little, then names."""
+    pieces: list[str] = []
+    if given.omitted:
+        numbers = {observation.id: number for number, observation in enumerate(given.observations, 1)}
+        shown = [(numbers[name], given.observations[numbers[name] - 1]) for name in given.omitted if name in numbers]
+        pieces.append(_MISSING_LINES)
+        pieces += [
+            f"- o{number} {MARKS[line.priority]} {escape(one_line(line.text, _MISSING_CHARACTERS))}"
+            for number, line in shown[:_MOST_MISSING]
+        ]
+    if given.vague:
+        pieces.append(_MISSING_DETAIL)
+        pieces += [f"- {escape(one_line(text, _MISSING_CHARACTERS))}" for text in given.vague[:_MOST_MISSING]]
+    if given.missing:
+        pieces.append(_MISSING_NAMES)
+        pieces += [f"- {escape(one_line(name, _MISSING_CHARACTERS))}" for name in given.missing[:_MOST_MISSING]]
+    return "\n".join(pieces)
 
 
 # ---------------------------------------------------------------- the log as the reflector sees it

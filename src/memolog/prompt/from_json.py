@@ -50,7 +50,26 @@ _PRIORITIES: Final[dict[str, Priority]] = {
     **dict.fromkeys(("low", "minor", "green", "3", "p3", "🟢"), "low"),
     **dict.fromkeys(("done", "completed", "finished", "✅"), "done"),
 }
-_FACTS: Final = ("category", "rootcause", "coverage", "breaks", "confidence", "status", "symptom", "queries", "tests")
+_STRUCTURE: Final = frozenset(
+    {
+        *_TEXTS,
+        *_INSIDE,
+        *_TIMES,
+        *_CITES,
+        *_ABOUT,
+        *_HINTS,
+        "priority",
+        "importance",
+        "level",
+        "mark",
+        "date",
+        "files",
+        "file",
+    }
+    | {"verbatim", "id", "metadata", "parent", "thread", "role", "number"}
+)
+"""What is part of a line; every other field says something about it."""
+_FIELD: Final = re.compile(r"[a-z]{2,21}")
 _DEEPEST: Final = 4
 _MOST_FAILURES: Final = 20
 _LOOKS_LIKE: Final = re.compile(r"\s*(?:\{\s*(?:\"|\}|\Z)|\[\s*(?:[\{\"\]]|\Z))")
@@ -161,7 +180,13 @@ def _facts(entry: dict[str, object]) -> str:
         else []
     )
     facts = [f"files={', '.join(names)}"] if names else []
-    facts += [f"{name}={item}" for name in _FACTS if isinstance(item := entry.get(name), str) and item]
+    inner = entry.get("metadata")
+    fields = {**entry, **(_normal(cast("Mapping[object, object]", inner)) if isinstance(inner, Mapping) else {})}
+    facts += [
+        f"{name}={item}"
+        for name, item in fields.items()
+        if name not in _STRUCTURE and _FIELD.fullmatch(name) and isinstance(item, str | int | float) and item != ""
+    ]
     safe = [re.sub(r"[{};\n]", " ", fact) for fact in facts]
     return f" {{{'; '.join(safe)}}}" if safe else ""
 

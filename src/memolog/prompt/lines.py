@@ -16,7 +16,7 @@ from memolog.prompt.dates import TIME, date_heading, find_date, read_time
 from memolog.prompt.escape import unescape
 from memolog.prompt.faults import LONGEST_LINE, MOST_LINE, FaultNotes
 from memolog.prompt.metadata import Facts, take_facts
-from memolog.prompt.references import Known, take_references
+from memolog.prompt.references import Known, is_reference, take_leading_references, take_references
 from memolog.prompt.sections import without_tags
 from memolog.tokens import cut
 
@@ -158,6 +158,9 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
         notes.note("wrong_date", head.wrong_date)
     text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
     text, refs = take_references(text, known, notes)
+    if not refs and head.priority is not None and head.at is None:
+        # Small models put the number where the time belongs.
+        text, refs = take_leading_references(text, known)
     is_cited = bool(refs)
     text, facts = take_facts(text)
     if len(text) > MOST_LINE:
@@ -205,6 +208,7 @@ def _tidy(text: str) -> str:
 
 # ---------------------------------------------------------------- all lines
 
+_AROUND: Final = " \t.;,[]()【】（）"
 _FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 _VERBATIM: Final = re.compile(r"[ \t]*[|>│](?: (.*)|(.*))\Z", re.DOTALL)
 _RULE: Final = re.compile(r"[\s*_=\-–—#]*\Z")
@@ -238,6 +242,9 @@ def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
             if heading.day is None:
                 notes.note("wrong_date", raw)
         else:
+            if gathered.first and is_reference(raw, known):
+                gathered.rows.append(_in_brackets(raw))
+                continue
             line = _line(raw, known, FaultNotes())
             if gathered.goes_on(line):
                 gathered.rows.append(raw.strip())
@@ -245,6 +252,11 @@ def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
             yield from gathered.finished()
             gathered.begin(raw, line)
     yield from gathered.finished()
+
+
+def _in_brackets(row: str) -> str:
+    """Return a row of references as they stand at the end of a line."""
+    return f"[{row.strip(_AROUND)}]"
 
 
 class _Gathered:

@@ -1,7 +1,7 @@
-"""Facts in braces at the end of a line: category, files, line numbers and what a mode asks for.
+"""Facts in braces at the end of a line: category, files, line numbers, what a mode asks for, and free fields.
 
-Knows the names that are in use and brings their spellings together. What it does not know stays part of the text, since
-braces are also code.
+Known names are brought to one spelling; other names are kept as free fields. Braces that look like code stay part of the text:
+those without `=` that hold no known name.
 """
 
 import re
@@ -22,16 +22,24 @@ _NAMES: Final = {
     **dict.fromkeys(("variable", "variables"), "variables"),
     **dict.fromkeys(("dependant", "dependants", "dependent", "dependents"), "dependants"),
     **dict.fromkeys(("cause", "rootcause"), "root_cause"),
+    **dict.fromkeys(("error_type", "errortype", "exception"), "error_type"),
+    **dict.fromkeys(("stack_trace", "stacktrace", "stack", "traceback"), "stack_trace"),
+    **dict.fromkeys(("not_found", "notfound"), "not_found"),
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
-_BRACES: Final = re.compile(r"\{([^{}\n]{3,600})\}[ .]*\Z")
+_RESERVED: Final = frozenset({"ungrounded", "speaks_for_user", "lowered_from", "dropped_identifiers", "mode"})
+"""Names that only code may set."""
+_BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
+_EQUALS: Final = re.compile(r"\s*[A-Za-z][A-Za-z_ -]{1,20}?\s*=")
 _PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*[=:]\s*(.+?)\s*", re.DOTALL)
 _FILE: Final = re.compile(r"(.+?)[:#]L?(\d{1,7}(?:-L?\d{1,7})?)")
-_LONGEST: Final = 700
+_LONGEST: Final = 1_600
 _MOST_VALUE: Final = 500
 _MOST_WORD: Final = 40
 _MOST_FILES: Final = 50
+_MOST_FIELDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +49,7 @@ class Facts:
     category: str | None = None
     files: tuple[str, ...] = ()
     other: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By normalised name; `lines` names places as path:number."""
+    """By normalised name; `lines` names places as path:number. Free fields have the name that they were given."""
 
 
 def take_facts(text: str) -> tuple[str, Facts]:
@@ -51,18 +59,22 @@ def take_facts(text: str) -> tuple[str, Facts]:
         return text, Facts()
     pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
     found = {_normal(pair[1]): pair[2] for pair in pairs if pair}
-    if len(found) < len(pairs) or not found.keys() <= _NAMES.keys():
+    is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
+    if len(found) < len(pairs) or not is_ours:
         return text, Facts()
     return text[: hit.start()].rstrip(), as_facts(found)
 
 
 def _normal(name: str) -> str:
-    return re.sub(r"[\s-]+", "_", name.strip().lower())
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
 
 
 def as_facts(given: Mapping[str, str]) -> Facts:
-    """Return facts under their normalised names; what is not in use is left out."""
-    named = {_NAMES[_normal(name)]: value[:_MOST_VALUE] for name, value in given.items() if _normal(name) in _NAMES}
+    """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
+    normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
+    known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}
+    free = {name: value for name, value in normal.items() if name not in _NAMES and name not in _RESERVED}
+    named = {**dict(list(free.items())[:_MOST_FIELDS]), **known}
     category = _normal(named.pop("category", ""))[:_MOST_WORD] or None
     places = [place.strip() for place in named.pop("files", "").split(",")][:_MOST_FILES]
     hits = [(place, _FILE.fullmatch(place)) for place in places if place]

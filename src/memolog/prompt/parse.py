@@ -40,7 +40,7 @@ class _Times:
         return cls(by_number=moments, base=start, zone=zone, first=min(days), last=max(days))
 
     def said_at(self, line: Line, parent: Draft | None, notes: FaultNotes) -> datetime:
-        """Return when a line was said: the messages it cites know best, then what it says itself, then its parent."""
+        """Return when a line was said: the messages it cites know best, then the one nearest to what it says, then its parent."""
         cited = sorted(self.by_number[number] for number in line.refs)
         if cited:
             return self._among(cited, line, notes)
@@ -49,7 +49,7 @@ class _Times:
             return parent.said_at
         day = day or (parent.said_at if parent else self.base).date()
         if line.at is not None:
-            return self._moment(day, line.at)
+            return self._nearest(self._moment(day, line.at))
         if day == self.base.date():
             return self.base
         first = min((moment for moment in self.by_number.values() if moment.date() == day), default=None)
@@ -64,6 +64,12 @@ class _Times:
             return next((moment for moment in cited if line.on in {None, moment.date()}), cited[0])
         said = self._moment(line.on or cited[0].date(), line.at)
         return min(cited, key=lambda moment: abs(moment.timestamp() - said.timestamp()))
+
+    def _nearest(self, said: datetime) -> datetime:
+        """Return the moment of the message nearest to a time, on that day if there is one: models invent times."""
+        same_day = [moment for moment in self.by_number.values() if moment.date() == said.date()]
+        among = same_day or self.by_number.values()
+        return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
 
     def _day(self, day: date | None, notes: FaultNotes) -> date | None:
         """Return the day that a line names, if anything was said on it."""

@@ -1,6 +1,7 @@
 """References in a line: the messages or lines that it comes from, in brackets.
 
-Knows how models write them: [3], [7,8], [3-5], 【3】, [o1, o4-o6], (from o1). Knows what was shown, and drops the rest.
+Knows how models write them: [3], [7,8], [3-5], 【3】, [o1, o4-o6], (from o1), also in the place of the time and on a row of their
+own. Knows what was shown, and drops the rest.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Final
 
 from memolog.prompt.faults import FaultNotes
 
-__all__ = ["Known", "take_references"]
+__all__ = ["Known", "is_reference", "take_leading_references", "take_references"]
 
 _WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
 _ITEM: Final = r"[#mo]?\d{1,9}"
@@ -19,6 +20,8 @@ _BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ 
 # Every item is set off from the next, so that a run of digits can be read in one way only.
 _LIST: Final = rf"[ ]*(?:{_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_WORD})?{_ITEM}){{0,200}}[ ]*"
 _AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
+_IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*(?:[:–—-](?=\s))?[ ]*(?=\S)", re.IGNORECASE)
+_ALONE: Final = re.compile(rf"\s*[\[【(（]({_LIST})[\]】)）][ .;,]*", re.IGNORECASE)
 _INSIDE: Final = re.compile(rf"(?<=\s)[\[【]({_LIST})[\]】](?=[\s.,;:)]|\Z)", re.IGNORECASE)
 _RANGE: Final = re.compile(rf"({_ITEM})[ ]*(?:–|—|-|\.\.|\bto\b)[ ]*({_ITEM})|({_ITEM})", re.IGNORECASE)
 # The longest bracket that is looked at, so that a line of brackets is read in bounded time.
@@ -57,6 +60,26 @@ def take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tu
         text = text[: len(text) - len(window) + opened].rstrip()
     text = _inside(text, known, found)
     return text, tuple(sorted(found))
+
+
+def take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
+    """Return the text without numbers in brackets at its beginning, and these; they stay unless all of them were shown."""
+    hit = _IN_FRONT.match(text[:_LONGEST])
+    numbers = _shown(hit[1], known) if hit else ()
+    return (text[hit.end() :], numbers) if hit and numbers else (text, ())
+
+
+def is_reference(row: str, known: Known) -> bool:
+    """Tell whether a row holds numbers in brackets that were shown, and nothing else."""
+    hit = _ALONE.fullmatch(row) if len(row) <= _LONGEST else None
+    return bool(hit and _shown(hit[1], known))
+
+
+def _shown(group: str, known: Known) -> tuple[int, ...]:
+    """Return the numbers of a group if all that it names were shown."""
+    notes = FaultNotes()
+    numbers = _numbers(group, known, notes)
+    return () if notes.faults() else tuple(sorted(set(numbers)))
 
 
 def _inside(text: str, known: Known, found: set[int]) -> str:

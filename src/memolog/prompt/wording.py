@@ -20,7 +20,7 @@ LEVELS: Final = range(5)
 """The compression levels: 0 gives no hint, 4 keeps about two parts in ten."""
 
 # Raised by hand when the wording changes in meaning; the digest tells every change.
-_EDITION: Final = 1
+_EDITION: Final = 2
 _NAMES: Final = (
     "observer",
     "reflector",
@@ -29,6 +29,8 @@ _NAMES: Final = (
     *(f"mode_{mode}" for mode in MODES),
     *(f"voice_{voice}" for voice in VOICES),
 )
+_ABOUT_LINES: Final = "# What the marks mean"
+_TOO_LONG: Final = "Your last answer was"
 _LEVEL: Final = re.compile(r"^## (\d)\n", re.MULTILINE)
 
 
@@ -60,17 +62,24 @@ def observer_system(mode: str, voice: str, custom: str = "", *, keeps_document: 
 
 
 def reflector_system(mode: str, voice: str, custom: str = "") -> str:
-    """Return the reflector's instructions, and the observer's for understanding."""
+    """Return the reflector's instructions, and what the observer was told about lines, for understanding."""
     heading = "# How the lines were written\n\nThese were the observer's instructions; do not carry them out."
-    quoted = "\n\n".join(_observing(mode, voice)).replace("\n# ", "\n## ")
+    # What the observer is given and how it answers would only be mistaken for the reflector's own.
+    observer, *rest = _observing(mode, voice)
+    quoted = "\n\n".join([observer[observer.index(_ABOUT_LINES) :], *rest])
+    quoted = f"\n{quoted}".replace("\n# ", "\n## ").strip()
     return "\n\n".join([_text("reflector"), *_of_the_application(custom), heading, quoted])
 
 
-def level_text(level: int) -> str:
-    """Return what a compression level asks for; beyond the last, the last."""
+def level_text(level: int, *, said_too_long: bool = True) -> str:
+    """Return what a compression level asks for; beyond the last, the last.
+
+    `said_too_long=False` leaves out that the last answer was too long: it may have left out too much instead.
+    """
     pieces = _LEVEL.split(_text("levels"))
     texts = dict(zip(map(int, pieces[1::2]), pieces[2::2], strict=True))
-    return texts[min(max(level, LEVELS[0]), LEVELS[-1])].strip()
+    text = texts[min(max(level, LEVELS[0]), LEVELS[-1])].strip()
+    return text if said_too_long or not text.startswith(_TOO_LONG) else text.partition(". ")[2]
 
 
 def _observing(mode: str, voice: str) -> list[str]:

@@ -534,6 +534,7 @@ class Core:
             inputs: JsonObject = {
                 "groups": list(decision.groups),
                 "generation": snapshot.log.generation,
+                "log_tokens": sum(group.tokens for group in snapshot.groups),
                 "mode": config.mode,
             }
             if snapshot.scope == "thread":

@@ -7,24 +7,24 @@ of the roles cited, and that no secret enters the log. What is checked against s
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
+from memolog.config.sizes import Mode
 from memolog.domain.codec import JsonObject
 from memolog.domain.message import Message
-from memolog.domain.observation import Observation, Source, Span
+from memolog.domain.observation import Observation, Priority, Source, Span
 from memolog.domain.run import Run
 from memolog.domain.thread import Hints
-from memolog.grounding import keep_line, lost, lowest, trust_of, trusted_after_reflection, trusted_hints
+from memolog.grounding import lowest, trust_of, trusted_after_reflection, trusted_hints
 from memolog.prompt.build import Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
+from memolog.prompt.modes import with_fields
 from memolog.prompt.redact import Redactor
 from memolog.prompt.transcript import said_in_zone
 from memolog.tokens import TokenCounter
 
-__all__ = ["draft_hints", "observations_from", "reflected_hints", "reflections_from", "with_lost", "words_of"]
+__all__ = ["draft_hints", "merged_sources", "observations_from", "reflected_hints", "reflections_from", "weight_of"]
 
-_MOST_DROPPED: Final = 2_000
-_DROPPED: Final = "dropped_identifiers"
 _OFF_TRACK: Final = "The work has left what was asked for. "
 
 
@@ -80,16 +80,18 @@ def observations_from(
     new_id: Callable[[], str],
     counter: TokenCounter,
     redactor: Redactor,
+    mode: Mode = "default",
 ) -> tuple[Observation, ...]:
-    """Return the observations of one span."""
+    """Return the observations of one span; each carries the mode in which it was observed."""
     if prompt is None or not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.observations, start=1):
-        draft = _without_secrets(found, redactor)
+        draft = _without_secrets(with_fields(found, mode), redactor)
         cited = sorted({shown[number] for number in draft.cites if number in shown})
+        said_by = [by_seq[seq] for seq in cited or by_seq]
         sources = _sources(run.thread or "", cited or sorted(by_seq))
         made.append(
             Observation(
@@ -99,7 +101,7 @@ def observations_from(
                 priority=draft.priority,
                 text=draft.text,
                 said_at=draft.said_at,
-                zone=by_seq[cited[-1]].zone if cited else messages[-1].zone,
+                zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
                 about=draft.about,
                 parent=None if draft.parent is None else draft.parent + 1,
                 verbatim=draft.verbatim,
@@ -107,7 +109,7 @@ def observations_from(
                 trust=lowest(trust_of(by_seq[seq]) for seq in cited or by_seq),
                 category=draft.category,
                 files=draft.files,
-                metadata=draft.metadata,
+                metadata={**draft.metadata, "mode": mode},
                 tokens=counter.count(draft.text),
             )
         )
@@ -136,29 +138,50 @@ def reflections_from(
         # A line that names nothing may come from anything: it keeps every source, so that none is lost.
         roots = merged or list(lines)
         text = _without_name(draft.text, roots, aliases)
+        said_at, zone = _said_at(draft, roots)
         made.append(
             Observation(
                 id=new_id(),
                 group=group,
                 ordinal=ordinal,
-                priority=draft.priority,
+                priority=weight_of(draft.priority, merged),
                 text=text,
-                said_at=_said_at(draft, roots),
-                zone=roots[-1].zone,
+                said_at=said_at,
+                zone=zone,
                 about=draft.about,
                 parent=None if draft.parent is None else draft.parent + 1,
                 verbatim=draft.verbatim,
-                sources=_merged_sources(roots),
+                sources=merged_sources(roots),
                 merges=tuple(line.id for line in merged),
                 trust=lowest(line.trust for line in roots),
                 grounded=all(line.grounded for line in roots),
                 category=draft.category,
                 files=tuple(dict.fromkeys(name for line in merged for name in line.files)),
-                metadata=draft.metadata,
+                metadata=_merged_fields(draft.metadata, merged),
                 tokens=counter.count(text),
             )
         )
     return tuple(made)
+
+
+def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonObject:
+    """Return the fields of a merged line: its own, those of the only line that it stands for, and the mode that all share."""
+    fields = {**(merged[0].metadata if len(merged) == 1 else {}), **metadata}
+    fields.pop("mode", None)
+    modes = {line.mode for line in merged}
+    mode = modes.pop() if len(modes) == 1 else None
+    return {**fields, "mode": mode} if mode else fields
+
+
+def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
+    """Return the priority of a line that stands for others: at least that of the weightiest of them.
+
+    Otherwise the next reflection could leave out what the user said.
+    """
+    if priority in {"high", "done"}:
+        return priority
+    weights = {line.priority for line in merged}
+    return "high" if "high" in weights else "done" if "done" in weights else priority
 
 
 def _without_name(text: str, roots: Sequence[Observation], aliases: Mapping[str, str]) -> str:
@@ -167,66 +190,6 @@ def _without_name(text: str, roots: Sequence[Observation], aliases: Mapping[str,
     name = aliases.get(threads.pop()) if len(threads) == 1 else None
     rest = text.removeprefix(f"{name}:").lstrip() if name else text
     return rest or text
-
-
-def words_of(lines: Iterable[ReflectedDraft | Observation]) -> list[str]:
-    """Return the texts of some lines, with what they keep word for word."""
-    return [f"{line.text}\n{line.verbatim or ''}" for line in lines]
-
-
-def with_lost(
-    made: Sequence[Observation],
-    lines: Sequence[Observation],
-    most_tokens: int,
-    new_id: Callable[[], str],
-    counter: TokenCounter,
-) -> tuple[Observation, ...]:
-    """Return the lines of a reflection, with one more that names what none of them names any more.
-
-    It has at most so many tokens. What finds no room in it stands in the metadata of the last line, where it can be found.
-    """
-    names = lost(lines, words_of(made))
-    dropped_before = _dropped_before(lines, made)
-    if not (names or dropped_before) or not made:
-        return tuple(made)
-    text, rest = keep_line(names, most_tokens, counter)
-    result = list(made)
-    if text:
-        kept = set(names) - set(rest)
-        roots = [
-            line for line, words in zip(lines, words_of(lines), strict=True) if any(name in words for name in kept)
-        ]
-        result.append(_kept(text, roots or list(lines), made[-1], new_id(), counter))
-    rest = tuple(dict.fromkeys((*rest, *dropped_before)))
-    if rest:
-        dropped = {_DROPPED: list(rest[:_MOST_DROPPED])}
-        result[-1] = replace(result[-1], metadata={**result[-1].metadata, **dropped})
-    return tuple(result)
-
-
-def _dropped_before(lines: Sequence[Observation], made: Sequence[Observation]) -> list[str]:
-    """Return what earlier reflections had no room for and no line names now: it is handed on."""
-    words = "\n".join(words_of(made))
-    known = [name for line in lines for name in cast("list[object]", line.metadata.get(_DROPPED) or [])]
-    return [name for name in dict.fromkeys(map(str, known)) if name not in words]
-
-
-def _kept(text: str, roots: list[Observation], last: Observation, name: str, counter: TokenCounter) -> Observation:
-    moments = [root.said_at for root in roots if root.said_at is not None]
-    return Observation(
-        id=name,
-        group=last.group,
-        ordinal=last.ordinal + 1,
-        priority="low",
-        text=text,
-        said_at=max(moments, default=None),
-        zone=roots[-1].zone,
-        sources=_merged_sources(roots),
-        merges=tuple(root.id for root in roots),
-        trust=lowest(root.trust for root in roots),
-        grounded=all(root.grounded for root in roots),
-        tokens=counter.count(text),
-    )
 
 
 def _redacted(text: str | None, redactor: Redactor) -> str | None:
@@ -251,10 +214,14 @@ def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
     return {name: redactor.redact(value) if isinstance(value, str) else value for name, value in metadata.items()}
 
 
-def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> datetime | None:
-    moments = [(said, line.said_at) for line in roots if line.said_at and (said := said_in_zone(line, UTC))]
-    same_day = [moment for said, moment in moments if said.date() == draft.on]
-    return min(same_day or (moment for _, moment in moments), default=None)
+def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:
+    """Return when a merged line was said, and the zone of the line that says so: the first on the day that it names."""
+    moments = [(said, line.said_at, line.zone) for line in roots if line.said_at and (said := said_in_zone(line, UTC))]
+    same_day = [found for found in moments if found[0].date() == draft.on]
+    if not moments:
+        return None, roots[-1].zone
+    _, moment, zone = min(same_day or moments, key=lambda found: found[1])
+    return moment, zone
 
 
 def _sources(thread: str, seqs: Iterable[int]) -> tuple[Source, ...]:
@@ -268,7 +235,8 @@ def _sources(thread: str, seqs: Iterable[int]) -> tuple[Source, ...]:
     return tuple(Source(thread=thread, span=span) for span in spans)
 
 
-def _merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
+def merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
+    """Return the messages that some lines come from, consecutive ones as spans."""
     seqs: dict[str, set[int]] = {}
     for line in lines:
         for source in line.sources:

@@ -314,7 +314,9 @@ class Memory(LookingBack, Forgetting, Transferring):
         spent = 0.0 if config.budget is None else await spent_of(kit.store, resource, thread, config)
         unsaved = self._unsaved.counts().get((resource, thread))
         trouble = self._bus.trouble(resource, thread)
-        return status_of(snapshot, config, usage, self.clock.now(), factor, spent, unsaved=unsaved, trouble=trouble)
+        dropped = await kit.store.logs.count_dropped(snapshot.log.pk)
+        now = self.clock.now()
+        return status_of(snapshot, config, usage, now, factor, spent, unsaved=unsaved, trouble=trouble, dropped=dropped)
 
     async def buffer(self, thread: str, resource: str) -> None:
         """Observe in the background what nobody has observed yet, however little it is."""

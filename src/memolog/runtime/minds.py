@@ -8,9 +8,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
-from memolog.domain.observation import Observation
 from memolog.extractive import observe, reflect
-from memolog.grounding import lost
+from memolog.grounding import source_text
 from memolog.prompt.build import (
     ObserveInput,
     Prompt,
@@ -21,15 +20,16 @@ from memolog.prompt.build import (
 )
 from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.extracts import taken
+from memolog.prompt.modes import Spoken, with_findings
 from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import Redactor
 from memolog.prompt.reflection import parse_reflection
 from memolog.prompt.slices import joined, sliced
 from memolog.prompt.transcript import Shown, split
 from memolog.runtime.asking import Ask
-from memolog.runtime.drafting import words_of
 from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
 from memolog.runtime.models import BudgetSpent, ModelPair
+from memolog.runtime.reflection import gaps_of
 from memolog.runtime.runner import RunFault
 from memolog.tokens import TokenCounter
 
@@ -101,7 +101,13 @@ class ExtractiveMind:
             for number, m in enumerate((m for m in given.messages if m.state == "live"), start=1)
         )
         prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
-        return Observed(parsed=observe(given, self._counter), prompt=prompt)
+        live = [m for m in given.messages if m.state == "live"]
+        spoken = [
+            Spoken(number=number, at=m.created_at, text=source_text(m), is_tool=m.role == "tool")
+            for number, m in enumerate(live, start=1)
+            if m.role in {"assistant", "tool"} and not m.own
+        ]
+        return Observed(parsed=with_findings(observe(given, self._counter), spoken, given.mode), prompt=prompt)
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Merge, and drop what matters least."""
@@ -110,7 +116,7 @@ class ExtractiveMind:
         parsed = await asyncio.to_thread(reflect, given, self._counter)
         length = sum(self._counter.count(line.text) for line in parsed.lines)
         if not 0 < length < size:
-            raise RunFault("nothing can be left out without losing what was said")
+            raise RunFault("nothing can be left out without losing what was said", cause="incompressible")
         return Reflected(parsed=parsed, prompt=Prompt(system="", text="", version=_EXTRACTIVE, ids=ids))
 
 
@@ -209,8 +215,9 @@ class ModelMind:
         """Ask for less and less until it fits, then once more for what got lost."""
         best, problem = await self._condense(given, size, ask)
         if best is None:
-            raise RunFault(problem or "no answer was shorter than what it stands for")
-        best = await self._ask_for_lost(given.observations, best, most, size, ask)
+            cause = "answer" if problem else "incompressible"
+            raise RunFault(problem or "no answer was shorter than what it stands for", cause=cause)
+        best = await self._ask_for_lost(best, most, size, ask)
         return Reflected(parsed=best.parsed, prompt=best.prompt)
 
     async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[_Condensed | None, str | None]:
@@ -244,25 +251,36 @@ class ModelMind:
                 break
         return best, problem
 
-    async def _ask_for_lost(
-        self, lines: Sequence[Observation], best: _Condensed, most: int, size: int, ask: Ask
-    ) -> _Condensed:
-        """Ask once more for what the answer lost; returns the better of the two answers."""
-        missing = lost(lines, words_of(best.parsed.lines))
-        if not missing:
+    async def _ask_for_lost(self, best: _Condensed, most: int, size: int, ask: Ask) -> _Condensed:
+        """Ask once more for what the answer no longer says; returns the better of the two answers.
+
+        An answer that says hardly anything of what it stands for is refused.
+        """
+        lines = best.given.observations
+        # Comparing many lines takes a while: other turns of the loop go on meanwhile.
+        gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, best.prompt.ids, lines)
+        if not gaps:
             return best
-        given = replace(best.given, missing=missing)
+        given = replace(best.given, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
         prompt = reflector_prompt(given)
         try:
             reply = await self._ask("reflect", prompt, ask)
         except (BudgetSpent, RunFault):
-            # The answer in hand is valid, and code names what it lost.
+            # The answer in hand is valid if it is not vague: code carries over what it omits.
+            if gaps.vague:
+                raise
             return best
         parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values())
         length = self._length(parsed)
-        is_fit = failure(parsed) is None and 0 < length < size and length <= max(most, best.tokens)
-        if is_fit and len(lost(lines, words_of(parsed.lines))) < len(missing):
-            best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
+        omitted = {line.id: line for line in lines if line.id in set(gaps.omitted)}
+        room = max(most, best.tokens) + sum(line.tokens for line in omitted.values())
+        if failure(parsed) is None and 0 < length < size and (gaps.vague or length <= room):
+            found = await asyncio.to_thread(gaps_of, parsed.lines, prompt.ids, lines)
+            if found.size < gaps.size:
+                gaps = found
+                best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
+        if gaps.vague:
+            raise RunFault(f"a line stands for many others and says hardly anything of them: {gaps.vague[0][:200]}")
         return best
 
     def _length(self, parsed: ParsedReflection) -> int:

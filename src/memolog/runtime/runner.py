@@ -30,20 +30,21 @@ _GIVE_BACK_SECONDS = 2.0
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
-Cause: TypeAlias = Literal["answer", "refused", "away"]
+Cause: TypeAlias = Literal["answer", "refused", "away", "incompressible"]
 
 
 class RunFault(Exception):
     """A run's answer cannot be used; says why, what was spent on it, and whether another try could end otherwise.
 
-    The cause is an answer without use, a call that was refused, or a model that is not there.
+    The cause is an answer without use, a call that was refused, a model that is not there, or a log of which nothing can be left
+    out: that run is given up.
     """
 
     def __init__(
         self, reason: str, usage: Usage | None = None, *, is_final: bool = False, cause: Cause = "answer"
     ) -> None:
         super().__init__(reason)
-        self.usage, self.is_final = usage, is_final
+        self.usage, self.is_final = usage, is_final or cause == "incompressible"
         self.cause: Cause = cause
 
 
@@ -208,7 +209,7 @@ class Runner:
                     await self._refused(job, thought.claim, str(lost))
         except RunFault as fault:
             if fault.is_final:
-                await self._give_up(job, str(fault))
+                await self._give_up(job, fault)
             else:
                 await self._fail(job, job.claims, str(fault), fault.usage)
         except LeaseLost as lost:
@@ -304,20 +305,22 @@ class Runner:
                 )
             )
 
-    async def _give_up(self, job: Job, why: str) -> None:
+    async def _give_up(self, job: Job, fault: RunFault) -> None:
         """End runs for good: to try them again would only hold up the rest of the log."""
+        is_full = fault.cause == "incompressible"
         for claim in job.claims:
-            await self._store.runs.abandon(claim, why, now=self._clock.now())
-            await self._refused(job, claim, why)
+            await self._store.runs.abandon(claim, str(fault), now=self._clock.now(), incompressible=is_full)
+            await self._refused(job, claim, str(fault))
 
     async def _refused(self, job: Job, claim: Claim, why: str) -> None:
+        run = await self._store.runs.get(job.resource, claim.run)
         await self._say(
             RunFailed(
                 at=self._clock.now(),
                 resource=job.resource,
                 thread=job.thread,
                 run=claim.run,
-                run_kind="observe",
+                run_kind=run.kind if run else "observe",
                 error=why,
                 retry_at=None,
             )

@@ -62,6 +62,8 @@ class Status:
     usage: UsageTotal
     unsaved: int = 0
     """Messages that this process could not save yet: it goes on trying."""
+    dropped: int = 0
+    """Lines that reflections left out of the log: search finds them, and `restore` brings them back."""
     budget_left: float | None = None
     """US dollars that observing and reflecting may still cost; 0 if the budget is spent, None if there is none."""
 
@@ -124,6 +126,7 @@ def status_of(
     *,
     unsaved: int | None = None,
     trouble: Degraded | None = None,
+    dropped: int = 0,
 ) -> Status:
     """Return the status that a snapshot shows, and what this process knows beside it: what it could not save, and why."""
     state = state_of(snapshot, config, Asked(factor=factor))
@@ -160,5 +163,6 @@ def status_of(
         last_error=last_error,
         usage=usage,
         unsaved=unsaved or 0,
+        dropped=dropped,
         budget_left=None if config.budget is None else max(0.0, config.budget - spent),
     )

@@ -19,8 +19,7 @@ from memolog.domain.observation import Observation, Span
 from memolog.domain.pairs import part_at, results_of_calls
 from memolog.domain.thread import Hints
 from memolog.domain.zones import zone_of
-from memolog.extractive import TRACE
-from memolog.grounding import KEEP, judge, judge_reflection
+from memolog.grounding import judge, judge_reflection
 from memolog.prompt.build import (
     ObserveInput,
     Prompt,
@@ -31,12 +30,13 @@ from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
 from memolog.runtime.asking import Asking
 from memolog.runtime.dividing import TRIES, observe_in_parts
-from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from, with_lost
+from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
-from memolog.runtime.minds import ExtractiveMind, Mind, Observed
+from memolog.runtime.minds import ExtractiveMind, Mind, Observed, Reflected
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.redacting import redactor_for
+from memolog.runtime.reflection import Guarded, archived, as_they_are, guarded
 from memolog.runtime.runner import RunFault, Thought, Trouble
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
@@ -48,8 +48,9 @@ __all__ = ["Thinking"]
 _LONG_TOKENS: Final = 20_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
-# A tenth of the log's size is the most that one line with lost names may take.
+# A second answer may be longer than the target by a tenth of the log's size: it says what the first one lost.
 _LOST_SHARE: Final = 10
+_KEPT: Final = frozenset({"high", "done"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +114,14 @@ class Thinking:
             thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
             thoughts = [replace(thought, faults=(*thought.faults, "over_budget")) for thought in thoughts]
         except RunFault as fault:
-            if not _is_stuck(found[0][1], fault):
+            is_full = fault.cause == "incompressible" and mind is not self._embedded
+            if not is_full and not _is_stuck(found[0][1], fault):
                 raise
             troubles = (Trouble(what="condensing the log", error=f"{fault} The embedded reflector takes over."),)
             try:
                 thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
             except RunFault as another:
-                raise fault from another
+                raise (another if another.cause == "incompressible" else fault) from another
             thoughts = [replace(thought, faults=(*thought.faults, "stood_in")) for thought in thoughts]
         # One call, one bill: the first carries it.
         first = thoughts[0]
@@ -274,7 +276,15 @@ class Thinking:
         parsed = answer.parsed
         run, group, redactor = task.work.run, self._store.new_id(), redactor_for(config)
         drafted = observations_from(
-            parsed, task.messages, answer.prompt, group, run, self._store.new_id, self._counter, redactor
+            parsed,
+            task.messages,
+            answer.prompt,
+            group,
+            run,
+            self._store.new_id,
+            self._counter,
+            redactor,
+            task.given.mode,
         )
         log = _seen_log(task.given, task.given.messages[: -len(task.messages)])
         judged = judge(drafted, task.messages, log=log, policy=config.grounding, foreign=foreign)
@@ -303,14 +313,15 @@ class Thinking:
         if not lines:
             raise RunFault("nothing is left to condense", is_final=True)
         size = sum(line.tokens for line in lines)
-        target = config.reflection_target_for(size)
+        # The target applies to what may be dropped.
+        target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in _KEPT))
         threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
         aliases = await self._aliases(resource, work.log_pk, threads)
         hints = await self._hints_before(resource, work)
         given = ReflectInput(
             observations=lines,
             target_tokens=target,
-            trace_tokens=config.reflect_at // _LOST_SHARE,
+            trace_tokens=0,
             hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
             mode=config.mode,
             voice=config.voice,
@@ -319,37 +330,57 @@ class Thinking:
             aliases=aliases,
             thread_hints={} if "thread" in work.run.inputs else hints,
         )
-        answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
-        parsed, prompt = answer.parsed, answer.prompt
-        group, new_id, redactor = self._store.new_id(), self._store.new_id, redactor_for(config)
-        drafted = reflections_from(parsed, lines, prompt, group, new_id, self._counter, redactor, aliases)
-        judged = judge_reflection(drafted, lines, policy=config.grounding)
-        # What is added may not make the result as large as what it stands for.
-        room = size - 1 - sum(observation.tokens for observation in judged.observations)
-        traced = sum(line.tokens for line in judged.observations if line.text.startswith((TRACE, KEEP)))
-        most = min(config.reflect_at // _LOST_SHARE - traced, room)
-        new_hints, wrong = _standings(given, parsed, hints, redactor)
-        made = with_lost(judged.observations, lines, most, new_id, self._counter)
+        try:
+            answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
+        except RunFault as fault:
+            if fault.cause != "incompressible" or mind is not self._embedded:
+                raise
+            # Nothing can be said any shorter: what does not fit the log goes to the archive.
+            answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
+        # Comparing many lines takes a while: other turns of the loop go on meanwhile.
+        group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
+        length = sum(observation.tokens for observation in kept.observations)
+        if not 0 < length < size:
+            raise RunFault(
+                "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
+            )
+        new_hints, wrong = _standings(given, answer.parsed, hints, redactor_for(config))
         return Thought(
             claim=claim,
             made=Made(
                 group=group,
-                observations=made,
+                observations=kept.observations,
                 hints=new_hints.pop(str(work.run.inputs.get("thread")), None),
                 thread_hints=new_hints,
-                tokens=sum(observation.tokens for observation in made),
+                tokens=length,
                 model=mind.name,
-                prompt_version=prompt.version,
+                prompt_version=answer.prompt.version,
+                omitted=kept.omitted,
             ),
             kind="reflect",
             thread=None,
-            faults=(
-                *(fault.kind for fault in parsed.faults),
-                *judged.faults,
-                *wrong,
-                *(("lost",) if made != judged.observations else ()),
-            ),
+            faults=(*faults, *wrong),
         )
+
+    def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
+        """Return the id of the group that takes the place of a slice, its lines with all that must be kept, and the faults."""
+        parsed, lines = answer.parsed, given.observations
+        group, new_id = self._store.new_id(), self._store.new_id
+        if not parsed.lines:
+            kept = archived(as_they_are(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
+            return group, kept, ()
+        drafted = reflections_from(
+            parsed, lines, answer.prompt, group, new_id, self._counter, redactor_for(config), given.aliases
+        )
+        judged = judge_reflection(drafted, lines, policy=config.grounding)
+        kept = guarded(judged.observations, lines, new_id, group)
+        faults = (
+            *(fault.kind for fault in parsed.faults),
+            *judged.faults,
+            *(("carried_over",) if kept.carried else ()),
+            *(("lost",) if kept.omitted else ()),
+        )
+        return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
 
     async def _hints_before(self, resource: str, work: Work) -> dict[str, Hints]:
         """Return the hints of the thread whose log this is, or of those that share it, without any that newer ones replaced."""

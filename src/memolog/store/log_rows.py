@@ -63,6 +63,7 @@ class LogHead:
     last_error_at: datetime | None
     last_error: str | None
     settled_tokens: int
+    """What it weighed when its generation began or, if that came later, when a reflection could not make it any smaller."""
     generation_at: datetime
     metadata: JsonObject
     working_memory: str | None
@@ -197,12 +198,20 @@ def log_head(row: Row) -> LogHead:
         last_success_at=moment(row[6]),
         last_error_at=moment(row[7]),
         last_error=unpack(row[8]),
-        settled_tokens=row[10],
+        settled_tokens=max(row[10], _incompressible_tokens(row[16], row[3])),
         generation_at=from_micros(row[11]),
         metadata=loads(row[12]) if row[12] != "{}" else {},
         working_memory=row[14],
         run_changes=row[15],
     )
+
+
+def _incompressible_tokens(inputs: str | None, generation: int) -> int:
+    """Return what the log weighed when a reflection of this generation found nothing that could be left out; 0 if none did."""
+    if not inputs or '"incompressible"' not in inputs:
+        return 0
+    found: JsonObject = loads(inputs)
+    return int(found.get("log_tokens", 0)) if found.get("generation") == generation else 0
 
 
 def group_row(row: Row) -> GroupRow:

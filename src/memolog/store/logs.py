@@ -250,6 +250,14 @@ class Logs:
 
         return await self._engine.read(script)
 
+    async def count_dropped(self, log_pk: int) -> int:
+        """Return how many lines no line of the log stands for any more; search finds them, restore brings them back."""
+
+        def script() -> Script[int]:
+            return (yield q.count_dropped(log_pk=log_pk))[0][0]
+
+        return await self._engine.read(script)
+
     # ------------------------------------------------------------ activating
 
     async def activate(
@@ -289,6 +297,9 @@ class Logs:
             for group in covered:
                 dropped += [row[0] for row in (yield q.drop_rest(group_pk=group.pk))]
                 yield q.set_group_state(group_pk=group.pk, state="covered")
+            inputs = yield q.inputs_of_group(group_pk=group_pk)
+            if omitted := loads(inputs[0][0]).get("omitted") if inputs else None:
+                dropped += [row[0] for row in (yield q.drop_omitted(log_pk=log.pk, ids=omitted))]
             rows = yield q.activate_reflection_group(
                 group_pk=group_pk, now=at, text=pack(rendered.text), tokens=rendered.tokens
             )

@@ -84,6 +84,8 @@ class Made:
     """What it would make of the working memory."""
     thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
     """What a reflection of a shared log says of the threads that share it, by thread."""
+    omitted: tuple[str, ...] = ()
+    """The ids of lines that a reflection stands for without saying what they named."""
 
 
 class Runs:
@@ -192,6 +194,10 @@ class Runs:
             if not ended:
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
             yield from _store_group(resource, ended[0], made, at)
+            if made.omitted:
+                # Read when the reflection is activated: until then nothing is dropped.
+                inputs = {**loads(ended[0][5]), "omitted": list(made.omitted)}
+                yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
             if made.extracts:
                 _, _, thread_pk, first, last, _ = ended[0]
                 span, who = Span(first=first, last=last), made.model
@@ -238,8 +244,11 @@ class Runs:
 
         await self._engine.write(script, name="runs.note_stall")
 
-    async def abandon(self, claim: Claim, why: str, *, now: datetime) -> bool:
-        """Give a run up for good, so that its span is free again; False if it is no longer this owner's."""
+    async def abandon(self, claim: Claim, why: str, *, now: datetime, incompressible: bool = False) -> bool:
+        """Give a run up for good, so that its span is free again; False if it is no longer this owner's.
+
+        `incompressible` marks a reflection that found nothing to leave out: the log must grow before the next one.
+        """
 
         def script() -> Script[bool]:
             yield q.take_log_of(id=claim.run)
@@ -247,6 +256,8 @@ class Runs:
                 id=claim.run, owner=claim.owner, fence=claim.fence, now=to_micros(now), error=pack(why)
             )
             for row in rows:
+                if incompressible:
+                    yield q.set_run_inputs(id=claim.run, inputs=dumps({**loads(row[1]), "incompressible": True}))
                 yield logs.touch_version(log_pk=row[0])
             return bool(rows)
 

@@ -1,7 +1,9 @@
 -- find_log --
 -- The thread's own log, or (thread_pk 0) the one that the resource's threads share.
 SELECT l.pk, l.id, l.version, l.generation, l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error,
-  l.next_handle, g.tokens_after, g.created_at, l.metadata, l.created_at, g.working_memory, l.run_changes
+  l.next_handle, g.tokens_after, g.created_at, l.metadata, l.created_at, g.working_memory, l.run_changes,
+  (SELECT r.inputs FROM runs r WHERE r.log_pk = l.pk AND r.status = 'abandoned' AND r.kind = 'reflect' AND r.error IS NOT NULL
+    ORDER BY r.pk DESC LIMIT 1)
 FROM logs l JOIN generations g ON g.log_pk = l.pk AND g.number = l.generation
 WHERE l.resource = :resource AND COALESCE(l.thread_pk, 0) = :thread_pk
 
@@ -252,6 +254,19 @@ WHERE state = 'active' AND pk IN (SELECT x.merged_pk FROM observation_merges x
 -- What no line of the reflection stands for is known, and can be brought back.
 UPDATE observations SET state = 'dropped' WHERE group_pk = :group_pk AND state = 'active'
 RETURNING id
+
+-- drop_omitted --
+-- Lines that a reflection stands for without saying what they named: they count as dropped.
+UPDATE observations SET state = 'dropped' WHERE id IN (:ids[]) AND state = 'superseded'
+  AND group_pk IN (SELECT g.pk FROM groups g WHERE g.log_pk = :log_pk)
+RETURNING id
+
+-- inputs_of_group --
+SELECT r.inputs FROM groups g JOIN runs r ON r.pk = g.run_pk WHERE g.pk = :group_pk
+
+-- count_dropped --
+SELECT COUNT(*) FROM groups g JOIN observations o ON o.group_pk = g.pk
+WHERE g.log_pk = :log_pk AND g.state = 'covered' AND o.state = 'dropped'
 
 -- revive --
 UPDATE observations SET state = 'active' WHERE group_pk = :group_pk AND state IN ('superseded', 'dropped')

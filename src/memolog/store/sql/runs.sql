@@ -47,7 +47,10 @@ RETURNING log_pk
 -- abandon_run --
 UPDATE runs SET status = 'abandoned', finished_at = :now, error = :error
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
-RETURNING log_pk
+RETURNING log_pk, inputs
+
+-- set_run_inputs --
+UPDATE runs SET inputs = :inputs WHERE id = :id
 
 -- give_back_run --
 -- Over by any clock.

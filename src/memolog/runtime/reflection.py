@@ -1,0 +1,246 @@
+"""The loss guard at work: what a reflection must not lose is carried over, and what it leaves out is listed.
+
+The rules are in `grounding.loss`. This module applies them to the drafts of a reply (to ask once more) and to the observations
+that are about to replace a slice. Where what must be kept no longer fits the log, its oldest lines go to an archive.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from memolog.domain.observation import MARKS, Observation
+from memolog.grounding import Said, content_words, is_bare_list, lost, lost_lines, lowest, unsaid, vague
+from memolog.prompt.drafts import ReflectedDraft
+from memolog.runtime.drafting import merged_sources, weight_of
+from memolog.tokens import TokenCounter
+
+__all__ = ["Gaps", "Guarded", "archived", "as_they_are", "gaps_of", "guarded", "kept_tokens"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """What an answer of the reflector leaves to be desired."""
+
+    omitted: tuple[str, ...] = ()
+    """The ids of 🔴 and ✅ lines that it no longer says."""
+    names: tuple[str, ...] = ()
+    """Paths, symbols and names that it no longer has."""
+    vague: tuple[str, ...] = ()
+    """Its lines that stand for many others and say hardly anything of them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.omitted or self.names or self.vague)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Return how much is missing; a smaller tuple is the better answer."""
+        return len(self.vague), len(self.omitted), len(self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """The lines of a reflection, with what code carried over and what none of them says."""
+
+    observations: tuple[Observation, ...]
+    carried: int
+    """How many of them are lines of the slice, unchanged."""
+    omitted: tuple[str, ...]
+    """The ids of lines that some line stands for, but whose names no line has any more: they count as dropped."""
+
+
+def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Sequence[Observation]) -> Gaps:
+    """Return what the drafts of an answer no longer say of the lines; `ids` are those of the short ids that drafts name."""
+    by_id = {line.id: line for line in lines}
+    result: list[Said] = []
+    texts: list[str] = []
+    for draft in drafts:
+        merged = [by_id[ids[name]] for name in draft.merges if name in ids and ids[name] in by_id]
+        # What stands under a line is read together with it.
+        above = f"{texts[draft.parent]}\n" if draft.parent is not None else ""
+        texts.append(_words(draft))
+        if not is_bare_list(draft.text):
+            priority = weight_of(draft.priority, merged)
+            result.append(Said(above + texts[-1], (line.id for line in merged), priority))
+    return Gaps(
+        omitted=tuple(line.id for line in unsaid(lines, result)),
+        names=lost(lines, [said.text for said in result]),
+        vague=tuple(said.text for said in vague(lines, result)),
+    )
+
+
+def guarded(
+    made: Sequence[Observation], lines: Sequence[Observation], new_id: Callable[[], str], group: str
+) -> Guarded:
+    """Return the lines of a reflection without bare lists of names, and with every 🔴 and ✅ line that they no longer say.
+
+    A line that only stands for what is carried over goes: it says nothing beside it.
+    """
+    told = [line for line in made if not is_bare_list(line.text)]
+    missing = unsaid(lines, [said for _, said in _said(told)])
+    gone = {line.id for line in missing}
+    told = [line for line in told if not line.merges or not gone.issuperset(line.merges)]
+    kept = _renumbered(told, made)
+    kept += _carried(missing, new_id, group, after=len(kept))
+    rest = [line for line in lines if line.id not in gone]
+    merged = {name for line in kept for name in line.merges}
+    left = lost_lines(rest, [_words(line) for line in kept])
+    return Guarded(
+        observations=tuple(kept),
+        carried=len(missing),
+        omitted=tuple(line.id for line in left if line.id in merged),
+    )
+
+
+def _said(lines: Sequence[Observation]) -> list[tuple[Observation, Said]]:
+    texts = {line.ordinal: _words(line) for line in lines}
+    return [
+        (
+            line,
+            Said(
+                "\n".join(filter(None, (texts.get(line.parent or 0), texts[line.ordinal]))), line.merges, line.priority
+            ),
+        )
+        for line in lines
+    ]
+
+
+def _words(line: ReflectedDraft | Observation) -> str:
+    about = f" (meaning {line.about.isoformat()})" if line.about else ""
+    return f"{line.text}{about}\n{line.verbatim or ''}"
+
+
+def _renumbered(kept: Sequence[Observation], before: Sequence[Observation]) -> list[Observation]:
+    """Return the lines in their order; one whose parent goes stands by itself."""
+    if len(kept) == len(before):
+        return list(kept)
+    places = {line.ordinal: place for place, line in enumerate(kept, start=1)}
+    return [
+        replace(line, ordinal=place, parent=places.get(line.parent) if line.parent is not None else None)
+        for place, line in enumerate(kept, start=1)
+    ]
+
+
+def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str, *, after: int) -> list[Observation]:
+    """Return copies of lines for another group; one whose parent is carried over too stays under it."""
+    places = {(line.group, line.ordinal): after + place for place, line in enumerate(lines, start=1)}
+    return [
+        replace(
+            line,
+            id=new_id(),
+            group=group,
+            ordinal=after + place,
+            parent=None if line.parent is None else places.get((line.group, line.parent)),
+            merges=(line.id,),
+            state="active",
+        )
+        for place, line in enumerate(lines, start=1)
+    ]
+
+
+# ---------------------------------------------------------------- the archive
+
+_KEPT: Final = frozenset({"high", "done"})
+_ARCHIVED, _SUBJECT, _SINCE = "archived", "subject", "since"
+# The log must grow by a tenth before the next reflection: that much room is made.
+_ROOM: Final = 0.9
+_MOST_SUBJECTS: Final = 12
+_OTHER: Final = "other things"
+
+
+def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
+    """Return what the 🔴 and ✅ lines weigh in the log, with mark and time."""
+    return sum(_weight(line, counter) for line in lines if line.priority in _KEPT)
+
+
+def as_they_are(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
+    """Return the lines of a slice as a reflection that changes nothing: what it takes to archive some of them."""
+    return Guarded(observations=tuple(_carried(lines, new_id, group, after=0)), carried=len(lines), omitted=())
+
+
+def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, counter: TokenCounter) -> Guarded:
+    """Let the oldest 🔴 and ✅ lines leave a reflection in which they alone weigh more than `limit`.
+
+    One line a subject says how many they are and which days they are of. It stands for them, so that they count as kept:
+    search finds them, recall has their messages, and `restore` brings them back.
+    """
+    lines = kept.observations
+    over = kept_tokens(lines, counter) - round(_ROOM * limit)
+    if kept_tokens(lines, counter) <= limit:
+        return kept
+    earlier = [line for line in lines if isinstance(line.metadata.get(_ARCHIVED), int)]
+    known = {line.id for line in earlier}
+    candidates = sorted((line for line in lines if line.priority in _KEPT and line.id not in known), key=_age)
+    leaving: list[Observation] = []
+    for line in candidates:
+        if over <= 0:
+            break
+        over -= _weight(line, counter)
+        leaving.append(line)
+    gone = known | {line.id for line in leaving}
+    rest = _renumbered([line for line in lines if line.id not in gone], lines)
+    told = [
+        _archive_line(subject, found, earlier, new_id(), group, ordinal=len(rest) + place, counter=counter)
+        for place, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
+    ]
+    return replace(kept, observations=(*rest, *told))
+
+
+def _weight(line: Observation, counter: TokenCounter) -> int:
+    return counter.count(f"* {MARKS[line.priority]} (00:00) {line.text}")
+
+
+def _age(line: Observation) -> tuple[bool, datetime, int]:
+    return line.said_at is None, line.said_at or datetime.min.replace(tzinfo=UTC), line.ordinal
+
+
+def _by_subject(lines: Sequence[Observation], earlier: Sequence[Observation]) -> dict[str, list[Observation]]:
+    """Return lines by the word that most of them share; subjects of the archive so far come first and stay."""
+    found: dict[str, list[Observation]] = {str(line.metadata[_SUBJECT]): [] for line in earlier}
+    words = {line.id: content_words(line.text) for line in lines}
+    counts = Counter(word for several in words.values() for word in several)
+    for line in lines:
+        shared = [word for word in words[line.id] if counts[word] > 1 or word in found]
+        subject = max(shared, key=lambda word: (word in found, counts[word], len(word)), default=_OTHER)
+        if subject not in found and len(found) >= _MOST_SUBJECTS:
+            subject = _OTHER
+        found.setdefault(subject, []).append(line)
+    return found
+
+
+def _archive_line(
+    subject: str,
+    lines: Sequence[Observation],
+    earlier: Sequence[Observation],
+    name: str,
+    group: str,
+    *,
+    ordinal: int,
+    counter: TokenCounter,
+) -> Observation:
+    """Return the line that says what the archive has about a subject; one about the same subject becomes part of it."""
+    before = [line for line in earlier if line.metadata.get(_SUBJECT) == subject]
+    count = len(lines) + sum(int(line.metadata[_ARCHIVED]) for line in before)
+    all_lines = [*before, *lines]
+    days = [line.said_at.date().isoformat() for line in all_lines if line.said_at]
+    days = sorted([*days, *(str(line.metadata[_SINCE]) for line in before if line.metadata.get(_SINCE))])
+    period = f", {days[0]} to {days[-1]}" if days else ""
+    hint = "" if subject == _OTHER else f' with "{subject}"'
+    things = "statement" if count == 1 else "statements"
+    text = f"Archive: {count} {things} about {subject}{period}; search memory{hint} to read them"
+    newest = max(all_lines, key=_age)
+    return Observation(
+        id=name,
+        group=group,
+        ordinal=ordinal,
+        priority="high",
+        text=text,
+        said_at=newest.said_at,
+        zone=newest.zone,
+        sources=merged_sources(all_lines),
+        merges=tuple(dict.fromkeys(merged for line in all_lines for merged in line.merges)),
+        trust=lowest(line.trust for line in all_lines),
+        metadata={_ARCHIVED: count, _SUBJECT: subject, _SINCE: days[0] if days else None},
+        tokens=counter.count(text),
+    )
