@@ -256,8 +256,8 @@ async def test_no_wait_that_ends_after_the_time_is_up() -> None:
     assert waits.slept == []
 
 
-async def test_an_attempt_has_no_more_time_than_is_left() -> None:
-    """The second attempt is told what the first and the wait have left of the total."""
+async def test_a_second_attempt_has_its_whole_time() -> None:
+    """However long the first took; a third begins only within the total."""
     waits = Waits()
 
     def slow(request: ModelRequest) -> str:
@@ -265,8 +265,12 @@ async def test_an_attempt_has_no_more_time_than_is_left() -> None:
         raise ConnectionError(request.text)
 
     model = ScriptedModel([slow, "yes"])
-    await RetryingModel(model, waits.policy(first=2.0, total=60)).complete(replace(ASKED, timeout=45.0))
-    assert [request.timeout for request in model.requests] == [45.0, 28.0]
+    await RetryingModel(model, waits.policy(first=2.0, total=20)).complete(replace(ASKED, timeout=45.0))
+    assert [request.timeout for request in model.requests] == [45.0, 45.0]
+    model = ScriptedModel([slow, slow, "too late"])
+    with pytest.raises(ConnectionError):
+        await RetryingModel(model, waits.policy(first=2.0)).complete(replace(ASKED, timeout=30.0))
+    assert len(model.requests) == 2
 
 
 async def test_a_cancelled_call_is_not_repeated() -> None:

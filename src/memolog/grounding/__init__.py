@@ -6,10 +6,12 @@ is; never rewrites one.
 
 from memolog.grounding.check import ungrounded
 from memolog.grounding.documents import trusted_document
-from memolog.grounding.evidence import Evidence, is_found
+from memolog.grounding.evidence import Evidence, is_found, support
+from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
 from memolog.grounding.loss import KEEP, keep_line, lost
+from memolog.grounding.sources import source_text
 from memolog.grounding.trust import lowest, speaks_for_user, trust_of, trusted_after_reflection, trusted_hints
 
 __all__ = [
@@ -19,6 +21,8 @@ __all__ = [
     "Kind",
     "Mention",
     "Policy",
+    "content_words",
+    "folded",
     "is_found",
     "judge",
     "judge_reflection",
@@ -26,7 +30,10 @@ __all__ = [
     "lost",
     "lowest",
     "mentions",
+    "source_text",
     "speaks_for_user",
+    "squeezed",
+    "support",
     "trust_of",
     "trusted_after_reflection",
     "trusted_document",

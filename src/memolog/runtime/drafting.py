@@ -14,7 +14,17 @@ from memolog.domain.message import Message
 from memolog.domain.observation import Observation, Source, Span
 from memolog.domain.run import Run
 from memolog.domain.thread import Hints
-from memolog.grounding import keep_line, lost, lowest, trust_of, trusted_after_reflection, trusted_hints
+from memolog.grounding import (
+    Evidence,
+    keep_line,
+    lost,
+    lowest,
+    source_text,
+    support,
+    trust_of,
+    trusted_after_reflection,
+    trusted_hints,
+)
 from memolog.prompt.build import Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.prompt.redact import Redactor
@@ -25,6 +35,7 @@ __all__ = ["draft_hints", "observations_from", "reflected_hints", "reflections_f
 
 _MOST_DROPPED: Final = 2_000
 _DROPPED: Final = "dropped_identifiers"
+_SAME: Final = 0.5
 _OFF_TRACK: Final = "The work has left what was asked for. "
 
 
@@ -98,7 +109,7 @@ def observations_from(
                 ordinal=ordinal,
                 priority=draft.priority,
                 text=draft.text,
-                said_at=draft.said_at,
+                said_at=draft.said_at if cited else _moment_of(draft, messages),
                 zone=by_seq[cited[-1]].zone if cited else messages[-1].zone,
                 about=draft.about,
                 parent=None if draft.parent is None else draft.parent + 1,
@@ -107,11 +118,28 @@ def observations_from(
                 trust=lowest(trust_of(by_seq[seq]) for seq in cited or by_seq),
                 category=draft.category,
                 files=draft.files,
-                metadata=draft.metadata,
+                metadata=_with_observer(draft),
                 tokens=counter.count(draft.text),
             )
         )
     return tuple(made)
+
+
+def _with_observer(draft: Draft) -> JsonObject:
+    """Return the metadata of a line, with who wrote it where that was not the one who was asked; a reply has no say in it."""
+    metadata = {name: value for name, value in draft.metadata.items() if name != "observer"}
+    return metadata if draft.observer is None else {**metadata, "observer": draft.observer}
+
+
+def _moment_of(draft: Draft, messages: Sequence[Message]) -> datetime:
+    """Return when a line without citations was said: with the message that has most of its words, if one has half of them."""
+    found = [(support(draft.text, Evidence(source_text(message))), message) for message in messages]
+    best = max((share for share, _ in found), default=0.0)
+    if best < _SAME:
+        moments = [message.created_at.astimezone(draft.said_at.tzinfo) for message in messages]
+        return min(moments, key=lambda moment: abs(moment - draft.said_at), default=draft.said_at)
+    first = next(message for share, message in found if share == best)
+    return first.created_at.astimezone(draft.said_at.tzinfo)
 
 
 def reflections_from(

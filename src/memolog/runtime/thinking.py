@@ -93,8 +93,7 @@ class Thinking:
         try:
             return await self._with_mind(resource, found, config, ask)
         except RunFault as fault:
-            usage = fault.usage or ask.usage
-            raise RunFault(str(fault), usage, is_final=fault.is_final, cause=fault.cause) from fault
+            raise fault.billed(ask.usage) from fault
 
     async def _with_mind(
         self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: Asking
@@ -229,14 +228,18 @@ class Thinking:
             ask,
             attempt=task.work.run.attempt,
             is_alive=_is_alive(task.work),
+            counter=self._counter,
         )
         thought = await asyncio.to_thread(self._thought, task, divided.observed, config, mind)
-        if divided.missing:
+        if divided.missing or divided.embedded:
             span = task.work.run.span
+            of = f"of the messages {span.first if span else ''}–{span.last if span else ''}"
             error = (
-                f"{divided.missing} of the messages {span.first if span else ''}–{span.last if span else ''} could not be "
-                f"observed: {divided.error} The log says where they are missing, and recall has them."
+                f"{divided.missing} {of} could not be observed: {divided.error} "
+                "The log says where they are missing, and recall has them."
             )
+            if divided.embedded:
+                error = f"The embedded observer observed {divided.embedded} {of}: {divided.error}"
             trouble = Trouble(what="observing a part of the conversation", error=error)
             thought = replace(thought, troubles=(trouble,), faults=(*thought.faults, "stood_in"))
         return await self._with_extracts(thought, task, divided.observed, config)
@@ -257,6 +260,9 @@ class Thinking:
         self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
     ) -> Thought:
         run, parsed = task.work.run, answer.parsed
+        if answer.last_seq is not None:
+            # Cut off: the group is about the messages up to there, and the others stay in the tail.
+            task = replace(task, messages=tuple(m for m in task.messages if m.seq <= answer.last_seq))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         made = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
@@ -276,7 +282,8 @@ class Thinking:
         drafted = observations_from(
             parsed, task.messages, answer.prompt, group, run, self._store.new_id, self._counter, redactor
         )
-        log = _seen_log(task.given, task.given.messages[: -len(task.messages)])
+        first = task.messages[0].seq if task.messages else 0
+        log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
         judged = judge(drafted, task.messages, log=log, policy=config.grounding, foreign=foreign)
         hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign)
         proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
@@ -289,6 +296,7 @@ class Thinking:
             tokens=sum(observation.tokens for observation in judged.observations),
             model=mind.name,
             prompt_version=answer.prompt.version,
+            last_seq=answer.last_seq,
         )
         return made, (*judged.faults, *wrong, *refused)
 

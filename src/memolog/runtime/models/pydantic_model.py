@@ -16,8 +16,8 @@ from memolog.domain.errors import ConfigError, MemologError
 from memolog.domain.message import FilePart
 from memolog.domain.run import Usage
 from memolog.prompt.redact import REDACTION
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.models.errors import ModelRefused, ModelUnavailable
+from memolog.runtime.model import FinishReason, ModelReply, ModelRequest
+from memolog.runtime.models.errors import ModelRefused, ModelUnavailable, is_transport_error
 from memolog.runtime.models.managed import Managed
 from memolog.runtime.models.price import Price
 from memolog.runtime.models.retry import DEFAULT_RETRY, Retry, in_time
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SECONDS", "ModelAt", "PydanticModel"]
 
-SECONDS: Final = 90.0
-"""How long one attempt may take unless it is said."""
+SECONDS: Final = 120.0
+"""How long one attempt may take unless a request says it."""
 
 _STAND_IN: Final = "Until then the embedded observer goes on working."
 _INSTALL: Final = 'Run: pip install "memolog[llm]". '
@@ -38,10 +38,14 @@ _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 # Providers whose variable is not simply their name.
 _KEYS: Final = {"azure": "AZURE_OPENAI_API_KEY", "cohere": "CO_API_KEY", "gateway": "PYDANTIC_AI_GATEWAY_API_KEY"}
 _KINDS: Final = re.compile(r"-(?:chat|responses|cloud)$|/.*$")
-# Too early, too slow, too many; everything from 500 on is the server's own fault.
-_PASSING: Final = frozenset({408, 409, 425, 429})
-_SERVER_FAULT: Final = 500
 _NOT_ALLOWED: Final = frozenset({401, 403})
+_FINISHED: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+# Providers count the thoughts of a model that thinks as a part of its answer.
+_THOUGHT_TOKENS: Final = 16_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,12 @@ class ModelAt:
         parts = urllib.parse.urlsplit(self.base_url)
         shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
         return f"{urllib.parse.urlunsplit(shown)}#{self.name}"
+
+    @property
+    def is_openai(self) -> bool:
+        """Tell whether it is a server of OpenAI or Azure, which refuse the older name of a limit beside the newer one."""
+        host = urllib.parse.urlsplit(self.base_url).hostname or ""
+        return host.endswith(("openai.com", "azure.com"))
 
     @classmethod
     def parse(cls, text: str) -> "Self | str":
@@ -119,11 +129,10 @@ class PydanticModel(Managed):
         client = await self._ready()
         most = self._timeout if request.timeout is None else request.timeout
 
-        async def ask(left: float) -> ModelReply:
-            seconds = min(left, most)
+        async def ask(seconds: float) -> ModelReply:
             return await in_time(self._ask(client, request, seconds), seconds, self.name)
 
-        return await self._retry.run(ask)
+        return await self._retry.run(ask, most)
 
     async def check(self) -> None:
         """Raise ConfigError if a key, a package or the provider itself is missing; makes no call."""
@@ -154,12 +163,16 @@ class PydanticModel(Managed):
             if known is None:
                 raise
             raise known from error
-        return ModelReply(text=response.text or "", usage=self._usage(response, request))
+        return ModelReply(
+            text=response.text or "",
+            usage=self._usage(response, request),
+            finish_reason=_FINISHED.get(response.finish_reason or ""),
+        )
 
     def _settings_for(self, client: "Client", request: ModelRequest, seconds: float) -> dict[str, Any]:
         asked: dict[str, Any] = {
             "temperature": request.temperature,
-            "max_tokens": request.max_tokens or self._max_tokens,
+            "max_tokens": min(filter(None, (request.max_tokens, self._max_tokens)), default=None),
             "timeout": seconds,
             # Retries are ours: two that wait for each other take too long.
             "max_retries": 0,
@@ -167,6 +180,12 @@ class PydanticModel(Managed):
         given = {**self._settings, **request.options}
         if not _takes_temperature(client, given):
             del asked["temperature"]
+            if self._max_tokens is None and request.max_tokens is not None:
+                asked["max_tokens"] = request.max_tokens + _THOUGHT_TOKENS
+        if asked["max_tokens"] and isinstance(self._address, ModelAt) and not self._address.is_openai:
+            # Many compatible servers know only the older name of the limit, and ignore the newer one.
+            body = given.get("extra_body") or {}
+            given["extra_body"] = {"max_tokens": given.get("max_tokens", asked["max_tokens"]), **body}
         # What a client cannot do it is not asked for, or it would complain at every call.
         asked = {name: value for name, value in asked.items() if name not in client.unsupported_settings}
         return {name: value for name, value in {**asked, **given}.items() if value is not None}
@@ -228,7 +247,7 @@ class PydanticModel(Managed):
         final = (theirs.ModelRequestRejectedError, theirs.ModelQuotaExceededError)
         match error:
             case theirs.ModelHTTPError():
-                is_passing = error.status_code in _PASSING or error.status_code >= _SERVER_FAULT
+                is_passing = is_transport_error(error)
                 what = f"The model {self.name} answered with HTTP {error.status_code}."
                 why = _text(_said(error.body), _key_of(client))
                 if is_passing and not isinstance(error, final):

@@ -1,0 +1,285 @@
+"""Plausibility of a model's reply: what of it may become memory, and which statements of users it leaves out.
+
+Pure. Compares a reply with what the model was shown: lines and hints that only repeat the prompt or the log are dropped, and
+user messages that state something and that no line covers are found. The caller decides what follows.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Final, NamedTuple
+
+from memolog.domain.message import Message
+from memolog.extractive import observe
+from memolog.grounding import Evidence, content_words, folded, source_text, squeezed, support
+from memolog.prompt.build import ObserveInput, Prompt
+from memolog.prompt.drafts import Draft, HintsDraft, Parsed
+from memolog.prompt.faults import FaultNotes
+from memolog.tokens import TokenCounter
+
+__all__ = ["checked", "in_order", "uncovered"]
+
+# So many times as long as what it is about may an answer be; an answer about a word or two needs some room all the same.
+_MOST_TIMES: Final = 20
+_LEAST_ROOM: Final = 300
+# So many words in a row does a line or a hint share with the instructions only if it is a part of them.
+_LINE_WORDS: Final = 4
+_HINT_WORDS: Final = 3
+_MOST_ECHOED: Final = 0.5
+_LEAST_SUPPORT: Final = 0.34
+_SUPPORTED: Final = 0.5
+_FEW_WORDS: Final = 3
+_ALIKE: Final = 0.8
+# What stands in a prompt beside our own words.
+_GIVEN: Final = re.compile(
+    r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>\n.*?\n</\1>", re.DOTALL
+)
+_TRANSCRIPT: Final = re.compile(r"<transcript>\n(.*?)\n</transcript>", re.DOTALL)
+_DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
+_LOG_LINE: Final = re.compile(
+    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(.*)\Z", re.DOTALL
+)
+_MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
+
+
+def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
+    """Return what may be used of a reply; what was dropped is among its faults.
+
+    A reply of which nothing is left is empty, which is a failure, unless all that it says was said and is in the log already.
+    """
+    notes = FaultNotes()
+    notes.take(parsed.faults)
+    if notes.has_fatal:
+        return parsed
+    said = Evidence("\n".join(map(source_text, given.messages)))
+    echoes = _Echoes(prompt, said)
+    hints = _checked_hints(parsed.hints, given, echoes, notes)
+    if parsed.nothing:
+        return replace(parsed, hints=hints, faults=notes.faults())
+    if echoes.are_most_of(reply):
+        notes.note("echo", reply)
+        notes.note("empty", "it repeats the prompt")
+        return Parsed(faults=notes.faults())
+    if _is_too_long(parsed, given, counter):
+        notes.note("too_large", f"over {_MOST_TIMES} times as long as what it is about")
+        return Parsed(faults=notes.faults())
+    kept, is_known = _checked_lines(parsed, given, prompt, echoes, said, notes)
+    if parsed.observations and not kept and not is_known:
+        notes.note("empty", "it says nothing new about these messages")
+    nothing = bool(parsed.observations) and not kept and is_known
+    return Parsed(observations=kept, hints=hints, faults=notes.faults(), nothing=nothing)
+
+
+def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
+    lines = sum(counter.count(f"{draft.text}\n{draft.verbatim or ''}") for draft in parsed.observations)
+    span = sum(message.tokens or counter.count(source_text(message)) for message in given.messages)
+    return lines > max(_MOST_TIMES * span, _LEAST_ROOM)
+
+
+def _checked_lines(
+    parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, notes: FaultNotes
+) -> tuple[tuple[Draft, ...], bool]:
+    """Return the lines that say something, and whether one was dropped because the log has it from the same day."""
+    log = _Log(given.previous)
+    sources = _Sources(given, prompt)
+    kept: list[int] = []
+    is_known = False
+    for place, draft in enumerate(parsed.observations):
+        evidence = sources.of(draft) or said
+        if echoes.has(draft.text, _LINE_WORDS):
+            notes.note("echo", draft.text)
+        elif not draft.cites and support(draft.text, said) < _LEAST_SUPPORT:
+            notes.note("unfounded", draft.text)
+        elif (days := log.days_of(draft.text)) is None:
+            kept.append(place)
+        elif support(draft.text, evidence) < _SUPPORTED:
+            notes.note("copied", draft.text)
+        elif draft.said_at.date() in days or None in days:
+            is_known = True
+            notes.note("copied", draft.text)
+        else:
+            # The same was said on another day.
+            kept.append(place)
+    return _at(parsed.observations, kept), is_known
+
+
+def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
+    """Return the drafts at these places; one whose parent is not among them stands under the parent's parent."""
+    new = {place: number for number, place in enumerate(places)}
+
+    def above(place: int | None) -> int | None:
+        while place is not None and place not in new:
+            place = drafts[place].parent
+        return None if place is None else new[place]
+
+    return tuple(replace(drafts[place], parent=above(drafts[place].parent)) for place in places)
+
+
+def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
+    """Return the hints without those that repeat the format instead of filling it."""
+    known = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
+    for name in ("current_task", "suggested_response", "title"):
+        text: str | None = getattr(hints, name)
+        if text and text not in known and echoes.has(text, _HINT_WORDS):
+            notes.note("echo", text)
+            hints = replace(hints, **{name: None})
+    return hints
+
+
+class _Echoes:
+    """The words of a prompt that are ours, to tell when a reply repeats them."""
+
+    def __init__(self, prompt: Prompt, said: Evidence) -> None:
+        self._said = said
+        ours = f"{prompt.system}\n{_GIVEN.sub('', prompt.text)}"
+        self._instructions = Evidence(ours)
+        shown = "\n".join(_TRANSCRIPT.findall(prompt.text))
+        self._rows = {row for row in map(_row, f"{ours}\n{shown}".split("\n")) if row}
+
+    def has(self, text: str, least: int) -> bool:
+        """Tell whether a text is a part of the instructions, and not of what was said."""
+        # Instructions often show several forms of one thing, set off by a semicolon or a dash.
+        needle = squeezed(folded(text))
+        words = needle.strip(".").split(".")
+        return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
+
+    def are_most_of(self, reply: str) -> bool:
+        """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word."""
+        rows = [row for row in map(_row, reply.split("\n")) if row]
+        return len(rows) > 1 and sum(row in self._rows for row in rows) > _MOST_ECHOED * len(rows)
+
+
+def _row(text: str) -> str:
+    """Return a row in a form that can be compared; nothing of one that is too short to tell anything."""
+    words = squeezed(folded(text)).strip(".").split(".")
+    return ".".join(words) if sum(not word.isdigit() for word in words) >= _LINE_WORDS else ""
+
+
+# ---------------------------------------------------------------- the log
+
+
+class _LogLine(NamedTuple):
+    words: frozenset[str]
+    numbers: frozenset[str]
+    day: date | None
+
+
+class _Log:
+    """The lines of the log that the model was shown, to tell when it repeats one."""
+
+    def __init__(self, text: str) -> None:
+        self._lines: list[_LogLine] = []
+        day: date | None = None
+        for row in text.split("\n"):
+            if heading := _DATE.match(row.strip()):
+                day = date.fromisoformat(heading[1])
+            elif (hit := _LOG_LINE.match(row)) and (line := _log_line(hit[1], day)).words:
+                self._lines.append(line)
+
+    def days_of(self, text: str) -> frozenset[date | None] | None:
+        """Return the days under which the log has a line, or one that is nearly the same; None if it has not."""
+        if len(content_words(text)) < _FEW_WORDS:
+            return None
+        mine = _log_line(text, None)
+        return frozenset(line.day for line in self._lines if _is_alike(mine, line)) or None
+
+
+def _log_line(text: str, day: date | None) -> _LogLine:
+    words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
+    return _LogLine(words, frozenset(word for word in words if any(map(str.isdigit, word))), day)
+
+
+def _is_alike(one: _LogLine, other: _LogLine) -> bool:
+    if one.numbers != other.numbers:
+        return False
+    return len(one.words & other.words) >= _ALIKE * len(one.words | other.words)
+
+
+# ---------------------------------------------------------------- what is covered
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A message that was shown, under its number, as something to look words up in."""
+
+    message: Message
+    number: int | None
+    evidence: Evidence
+
+
+class _Sources:
+    """The messages of a span by the numbers under which the model saw them."""
+
+    def __init__(self, given: ObserveInput, prompt: Prompt) -> None:
+        waiting: dict[tuple[str, int], list[int]] = {}
+        for shown in reversed(prompt.shown):
+            waiting.setdefault((shown.thread, shown.seq), []).append(shown.number)
+        self.all: list[_Said] = []
+        for message in given.messages:
+            if message.state == "live":
+                numbers = waiting.get((message.thread, message.seq))
+                self.all.append(_Said(message, numbers.pop() if numbers else None, Evidence(source_text(message))))
+        self._by_number = {said.number: said for said in self.all if said.number is not None}
+
+    def of(self, draft: Draft) -> Evidence | None:
+        """Return what a line cites as one text; None if it cites nothing."""
+        cited = [source_text(self._by_number[n].message) for n in draft.cites if n in self._by_number]
+        return Evidence("\n".join(cited)) if cited else None
+
+
+def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
+    """Return the messages in which a user states something and that no line covers.
+
+    A line covers what it cites, if it has a word of it. A line without citations covers a message if it says half of it.
+    """
+    stated = _stating(given, counter)
+    if not stated:
+        return ()
+    cited: dict[int, list[Draft]] = {}
+    loose = [draft for draft in parsed.observations if not draft.cites]
+    for draft in parsed.observations:
+        for number in draft.cites:
+            cited.setdefault(number, []).append(draft)
+    return tuple(
+        said.message
+        for said in _Sources(given, prompt).all
+        if said.message in stated and not _is_covered(said, cited, loose)
+    )
+
+
+def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft]) -> bool:
+    for draft in cited.get(said.number or 0, ()):
+        words = content_words(f"{draft.text}\n{draft.verbatim or ''}")
+        if len(words) < _FEW_WORDS or support(f"{draft.text}\n{draft.verbatim or ''}", said.evidence) > 0:
+            return True
+    words = source_text(said.message)
+    return any(support(words, Evidence(f"{draft.text}\n{draft.verbatim or ''}")) >= _SUPPORTED for draft in loose)
+
+
+def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
+    """Return the messages in which a user states something that the log does not say yet, as the embedded observer finds."""
+    live = [message for message in given.messages if message.state == "live"]
+    if not any(message.role == "user" for message in live):
+        return []
+    found = observe(replace(given, messages=tuple(live), wanted=()), counter).observations
+    numbers = {number for draft in found if draft.priority == "high" for number in draft.cites}
+    stating = (live[number - 1] for number in sorted(numbers))
+    return [message for message in stating if message.role == "user" and _says_something(message)]
+
+
+def _says_something(message: Message) -> bool:
+    text = source_text(message)
+    return len(content_words(text)) >= _FEW_WORDS - 1 or any(map(str.isdigit, text))
+
+
+def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+    """Return lines in the order of their times, each with the lines under it."""
+    trees: dict[int, list[int]] = {}
+    for place in range(len(drafts)):
+        root, above = place, drafts[place].parent
+        while above is not None:
+            root, above = above, drafts[above].parent
+        trees.setdefault(root, []).append(place)
+    ordered = sorted(trees, key=lambda root: drafts[root].said_at)
+    return _at(drafts, [place for root in ordered for place in trees[root]])
