@@ -29,6 +29,7 @@ from memolog.runtime.models import (
     Retry,
     RetryingModel,
     TieredModel,
+    cause_of,
     check_model,
     close_model,
     is_transport_error,
@@ -228,6 +229,75 @@ async def test_other_errors_are_not_retried(error: Exception) -> None:
     assert len(model.requests) == 1
     assert waits.slept == []
     assert not is_transport_error(error)
+
+
+class StatusError(Exception):
+    """An error as clients raise them: it carries the status of the answer."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__("the provider answered with an error")
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+
+class Response:
+    """What some clients put into their errors."""
+
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+
+
+class APIConnectionError(Exception):
+    """A client's own error for a broken connection."""
+
+
+def caused(outer: Exception, *causes: BaseException) -> Exception:
+    """Return an error with a chain of causes."""
+    last: BaseException = outer
+    for cause in causes:
+        last.__cause__ = cause
+        last = cause
+    return outer
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("name", ["status_code", "status", "code", "response"])
+def test_errors_of_any_client_that_pass_by_themselves(status: int, name: str) -> None:
+    """The status is found wherever clients keep it, also in what caused the error."""
+    error = StatusError(**{name: Response(status) if name == "response" else status})
+    assert is_transport_error(error)
+    assert is_transport_error(caused(RuntimeError("mine"), error))
+    assert cause_of(error) == "away"
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"), [(400, "refused"), (413, "refused"), (422, "refused"), (401, "denied"), (404, "denied")]
+)
+def test_errors_of_any_client_that_stay(status: int, cause: str) -> None:
+    """A request that is not taken as it is differs from one that is not allowed at all."""
+    error = caused(RuntimeError("mine"), StatusError(status_code=status), ConnectionError())
+    assert not is_transport_error(error)
+    assert cause_of(error) == cause
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError(), APIConnectionError()])
+def test_a_connection_error_among_the_causes(error: Exception) -> None:
+    """Whatever a client wraps it in."""
+    assert is_transport_error(caused(RuntimeError("mine"), ValueError("theirs"), error))
+    assert cause_of(ValueError("a bug")) == "refused"
+    assert cause_of(ConfigError("No key.")) == "denied"
+
+
+async def test_a_function_may_take_the_limits_as_arguments() -> None:
+    """Whoever hands them on to a client need not take the request apart."""
+    seen: list[object] = []
+
+    def mine(request: ModelRequest, max_tokens: int | None = None, *, timeout: float | None = None) -> str:
+        seen.append((max_tokens, timeout))
+        return request.text
+
+    await needed_model(mine).complete(replace(ASKED, max_tokens=700, timeout=33.0))
+    assert seen == [(700, 33.0)]
 
 
 async def test_retries_end() -> None:

@@ -59,6 +59,8 @@ class Parsed:
     faults: tuple[Fault, ...] = ()
     nothing: bool = False
     """It said that nothing is worth keeping."""
+    known: tuple[Draft, ...] = ()
+    """Lines that were dropped because the log has them from the same day: what they cite is covered all the same."""
 
     def has(self, kind: FaultKind) -> bool:
         """Tell whether this was wrong with it."""

@@ -35,6 +35,7 @@ _ALIKE: Final = 0.8
 _GIVEN: Final = re.compile(
     r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>\n.*?\n</\1>", re.DOTALL
 )
+_HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>.*?</\1>", re.DOTALL)
 _TRANSCRIPT: Final = re.compile(r"<transcript>\n(.*?)\n</transcript>", re.DOTALL)
 _DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
 _LOG_LINE: Final = re.compile(
@@ -64,11 +65,11 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
     if _is_too_long(parsed, given, counter):
         notes.note("too_large", f"over {_MOST_TIMES} times as long as what it is about")
         return Parsed(faults=notes.faults())
-    kept, is_known = _checked_lines(parsed, given, prompt, echoes, said, notes)
-    if parsed.observations and not kept and not is_known:
+    kept, known = _checked_lines(parsed, given, prompt, echoes, said, notes)
+    if parsed.observations and not kept and not known:
         notes.note("empty", "it says nothing new about these messages")
-    nothing = bool(parsed.observations) and not kept and is_known
-    return Parsed(observations=kept, hints=hints, faults=notes.faults(), nothing=nothing)
+    nothing = bool(known) and not kept
+    return Parsed(observations=kept, hints=hints, faults=notes.faults(), nothing=nothing, known=known)
 
 
 def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
@@ -79,12 +80,12 @@ def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> 
 
 def _checked_lines(
     parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, notes: FaultNotes
-) -> tuple[tuple[Draft, ...], bool]:
-    """Return the lines that say something, and whether one was dropped because the log has it from the same day."""
+) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
+    """Return the lines that say something new, and those that the log has from the same day."""
     log = _Log(given.previous)
     sources = _Sources(given, prompt)
     kept: list[int] = []
-    is_known = False
+    known: list[Draft] = []
     for place, draft in enumerate(parsed.observations):
         evidence = sources.of(draft) or said
         if echoes.has(draft.text, _LINE_WORDS):
@@ -96,12 +97,12 @@ def _checked_lines(
         elif support(draft.text, evidence) < _SUPPORTED:
             notes.note("copied", draft.text)
         elif draft.said_at.date() in days or None in days:
-            is_known = True
+            known.append(draft)
             notes.note("copied", draft.text)
         else:
             # The same was said on another day.
             kept.append(place)
-    return _at(parsed.observations, kept), is_known
+    return _at(parsed.observations, kept), tuple(known)
 
 
 def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
@@ -146,7 +147,8 @@ class _Echoes:
 
     def are_most_of(self, reply: str) -> bool:
         """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word."""
-        rows = [row for row in map(_row, reply.split("\n")) if row]
+        # Hints are looked at one by one.
+        rows = [row for row in map(_row, _HINTS.sub("", reply).split("\n")) if row]
         return len(rows) > 1 and sum(row in self._rows for row in rows) > _MOST_ECHOED * len(rows)
 
 
@@ -237,8 +239,9 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
     if not stated:
         return ()
     cited: dict[int, list[Draft]] = {}
-    loose = [draft for draft in parsed.observations if not draft.cites]
-    for draft in parsed.observations:
+    lines = (*parsed.observations, *parsed.known)
+    loose = [draft for draft in lines if not draft.cites]
+    for draft in lines:
         for number in draft.cites:
             cited.setdefault(number, []).append(draft)
     return tuple(
