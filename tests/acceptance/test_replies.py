@@ -381,6 +381,33 @@ async def test_a_model_whose_answers_are_of_no_use(tell: Open) -> None:
     assert any("embedded observer" in event.error for event in story.told(Degraded))
 
 
+async def test_a_line_that_cites_hundreds_of_messages_keeps_its_citations(tell: Open) -> None:
+    """However they are written."""
+    numbers = ", ".join(str(number) for number in range(1, 501, 2))
+    line = "* 🟡 (09:00) User counted sheep, hundreds of them"
+    story = tell([tagged(f"{line} [{numbers}]")])
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(*(UserMessage(f"sheep, hundreds: {number}?") for number in range(500)))
+        await turn.record(AssistantMessage("Good night."))
+    await story.memory.observe(THREAD, RESOURCE)
+    lines = await story.lines()
+    (counted,) = [line for line in lines if "counted" in line.text]
+    assert counted.text == "User counted sheep, hundreds of them"
+    assert [source.span.first for source in counted.sources] == list(range(1, 501, 2))
+
+
+@pytest.mark.parametrize(
+    "words", ["on Friday (meaning 2026-03-20) (meaning 2026-03-20)", "on Friday (meaning 20 March 2026)"]
+)
+async def test_the_day_that_is_meant_is_said_once(tell: Open, words: str) -> None:
+    """Whether the reply repeats it, or writes it in a way of its own."""
+    story = tell([tagged(f"* 🔴 (09:00) User flies to Porto {words} [1]")])
+    await story.say(("I fly to Porto on Friday.", "Have a good flight."))
+    await story.memory.observe(THREAD, RESOURCE)
+    log = await story.log()
+    assert log.split("flies to Porto")[1].split("\n")[0].count("(meaning") == 1
+
+
 # ---------------------------------------------------------------- errors and time
 
 

@@ -404,7 +404,7 @@ def in_words(request: ModelRequest) -> str:
         said = re.search(rf"^<message>\[{hit[1]}\][^\n]*\n([^\n]+)", request.text, re.MULTILINE)
         return f"* 🟡 {said[1][:60] if said else ''} [{hit[1]}]"
 
-    return re.sub(r"\* 🟡 Message \d+ was said \[(\d+)\]", line, observations_of(request))
+    return re.sub(r"\* 🟡 Message (\d+) was said \[[\d,]+\]", line, observations_of(request))
 
 
 async def test_a_reflection_keeps_which_thread_a_line_is_of(memory: Memory, clock: FakeClock) -> None:

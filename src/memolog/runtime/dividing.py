@@ -96,8 +96,9 @@ async def observe_in_parts(
             await _ask(part, mind, given, redactor, ask)
         has_answered = has_answered or part.answer is not None
         if calls == least and part.fault is not None and not has_answered:
-            if _is_useless(part.fault):
-                whole.fault = part.fault
+            if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
+                # It answers, and never to any use.
+                whole.fault = RunFault(str(part.fault))
                 return await _put_together([whole], given, attempt, counter)
             if not is_alive:
                 raise part.fault
@@ -106,11 +107,6 @@ async def observe_in_parts(
         else:
             done.append(part)
     return await _put_together(sorted(done, key=lambda part: part.first), given, attempt, counter)
-
-
-def _is_useless(fault: RunFault) -> bool:
-    """Tell whether the model answered, and not because of the words in a way that cannot be used."""
-    return fault.cause == "answer" and not fault.is_about_words
 
 
 async def _ask(part: _Part, mind: Mind, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:

@@ -4,6 +4,7 @@ Knows that a line cites what it came from, that an uncited line cites all it cou
 of the roles cited, and that no secret enters the log. What is checked against sources is checked in `grounding`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ __all__ = ["draft_hints", "observations_from", "reflected_hints", "reflections_f
 _MOST_DROPPED: Final = 2_000
 _DROPPED: Final = "dropped_identifiers"
 _SAME: Final = 0.5
+_MEANING: Final = re.compile(r"[ ]?\(meaning ([^()\n]{1,80})\)", re.IGNORECASE)
 _OFF_TRACK: Final = "The work has left what was asked for. "
 
 
@@ -268,11 +270,23 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
     """Return a draft without the secrets that a model may have put together again, or seen before they were known as such."""
     return replace(
         draft,
-        text=redactor.redact(draft.text),
+        text=_meaning_once(redactor.redact(draft.text)),
         verbatim=_redacted(draft.verbatim, redactor),
         files=tuple(map(redactor.redact, draft.files)),
         metadata=_facts(draft.metadata, redactor),
     )
+
+
+def _meaning_once(text: str) -> str:
+    """Return a line that says at most once which day is meant: a repeated remark is an echo of the log."""
+    seen: set[str] = set()
+
+    def first(hit: re.Match[str]) -> str:
+        is_new = hit[1].casefold() not in seen
+        seen.add(hit[1].casefold())
+        return hit[0] if is_new else ""
+
+    return _MEANING.sub(first, text)
 
 
 def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:

@@ -29,7 +29,7 @@ _HINT_WORDS: Final = 3
 _MOST_ECHOED: Final = 0.5
 _LEAST_SUPPORT: Final = 0.34
 _SUPPORTED: Final = 0.5
-_FEW_WORDS: Final = 3
+_FEW_WORDS: Final = 2
 _ALIKE: Final = 0.8
 # What stands in a prompt beside our own words.
 _GIVEN: Final = re.compile(
@@ -73,7 +73,7 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
 
 
 def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
-    lines = sum(counter.count(f"{draft.text}\n{draft.verbatim or ''}") for draft in parsed.observations)
+    lines = sum(counter.count(_words(draft)) for draft in parsed.observations)
     span = sum(message.tokens or counter.count(source_text(message)) for message in given.messages)
     return lines > max(_MOST_TIMES * span, _LEAST_ROOM)
 
@@ -84,25 +84,39 @@ def _checked_lines(
     """Return the lines that say something new, and those that the log has from the same day."""
     log = _Log(given.previous)
     sources = _Sources(given, prompt)
+    days = [log.days_of(draft.text) for draft in parsed.observations]
+    is_said = [_is_said_again(draft, sources.of(draft) or said) for draft in parsed.observations]
+    # A line without a word that could be compared is taken for a copy only beside others.
+    copies = any(
+        found and not again and content_words(draft.text)
+        for draft, found, again in zip(parsed.observations, days, is_said, strict=True)
+    )
     kept: list[int] = []
     known: list[Draft] = []
     for place, draft in enumerate(parsed.observations):
-        evidence = sources.of(draft) or said
         if echoes.has(draft.text, _LINE_WORDS):
             notes.note("echo", draft.text)
         elif not draft.cites and support(draft.text, said) < _LEAST_SUPPORT:
             notes.note("unfounded", draft.text)
-        elif (days := log.days_of(draft.text)) is None:
+        elif not (found := days[place]) or not (copies or content_words(draft.text)):
             kept.append(place)
-        elif support(draft.text, evidence) < _SUPPORTED:
+        elif not is_said[place] or not content_words(draft.text):
             notes.note("copied", draft.text)
-        elif draft.said_at.date() in days or None in days:
+        elif draft.said_at.date() in found or None in found:
             known.append(draft)
             notes.note("copied", draft.text)
         else:
             # The same was said on another day.
             kept.append(place)
     return _at(parsed.observations, kept), tuple(known)
+
+
+def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
+    """Tell whether the messages that a line cites say it, so that the log is not all that it can come from."""
+    words, share = content_words(draft.text), support(draft.text, evidence)
+    # One word in common may be chance, unless it is all that was said.
+    is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
+    return share >= _SUPPORTED and is_more and _log_line(draft.text, None).numbers <= evidence.words
 
 
 def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
@@ -180,9 +194,7 @@ class _Log:
                 self._lines.append(line)
 
     def days_of(self, text: str) -> frozenset[date | None] | None:
-        """Return the days under which the log has a line, or one that is nearly the same; None if it has not."""
-        if len(content_words(text)) < _FEW_WORDS:
-            return None
+        """Return the days under which the log has a line, or one that is nearly the same; None if it has none."""
         mine = _log_line(text, None)
         return frozenset(line.day for line in self._lines if _is_alike(mine, line)) or None
 
@@ -253,11 +265,14 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
 
 def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft]) -> bool:
     for draft in cited.get(said.number or 0, ()):
-        words = content_words(f"{draft.text}\n{draft.verbatim or ''}")
-        if len(words) < _FEW_WORDS or support(f"{draft.text}\n{draft.verbatim or ''}", said.evidence) > 0:
+        if support(_words(draft), said.evidence) > 0:
             return True
     words = source_text(said.message)
-    return any(support(words, Evidence(f"{draft.text}\n{draft.verbatim or ''}")) >= _SUPPORTED for draft in loose)
+    return any(support(words, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
+
+
+def _words(draft: Draft) -> str:
+    return f"{draft.text}\n{draft.verbatim or ''}"
 
 
 def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
@@ -273,7 +288,7 @@ def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
 
 def _says_something(message: Message) -> bool:
     text = source_text(message)
-    return len(content_words(text)) >= _FEW_WORDS - 1 or any(map(str.isdigit, text))
+    return len(content_words(text)) >= _FEW_WORDS or any(map(str.isdigit, text))
 
 
 def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
