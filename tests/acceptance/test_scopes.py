@@ -518,7 +518,7 @@ async def test_who_does_not_say_takes_what_the_resource_was_used_with(address: s
         assert (found.scope, found.groups) == ("resource", said.groups)
         assert (found.messages.limit, found.observations.limit) == (2_000, 4_000)
         assert await memory.history("blue", RESOURCE) == history
-        assert "[red 1-1]" in await memory.export_markdown("blue", RESOURCE)
+        assert "[red 1-2]" in await memory.export_markdown("blue", RESOURCE)
         # Nobody else is meant.
         assert (await (await memory.open()).config_for("bob")).scope == "thread"
     async with Memory(address, clock=clock) as memory:

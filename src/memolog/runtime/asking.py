@@ -15,7 +15,7 @@ from memolog.domain.codec import dumps, encode
 from memolog.domain.errors import MemologError
 from memolog.domain.run import Usage
 from memolog.runtime.model import Model, ModelReply, ModelRequest
-from memolog.runtime.models import BudgetedModel, BudgetSpent, Limit, cause_of
+from memolog.runtime.models import BudgetedModel, BudgetSpent, CallableModel, Limit, cause_of
 from memolog.runtime.runner import RunFault
 from memolog.store import Store
 
@@ -55,7 +55,8 @@ class Asking:
         if self._guarded is None:
             self._guarded = BudgetedModel(model, *self._limits)
         most = min(filter(None, (request.max_tokens, self._config.reply_tokens)))
-        request = replace(request, max_tokens=most, timeout=request.timeout or self._config.model_timeout)
+        own = model.timeout if isinstance(model, CallableModel) else None
+        request = replace(request, max_tokens=most, timeout=own or self._config.model_timeout)
         try:
             return await self._once(self._guarded, request)
         except BudgetSpent:

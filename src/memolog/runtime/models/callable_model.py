@@ -28,7 +28,7 @@ class CallableModel:
     The function takes a ModelRequest. If it has arguments named `max_tokens` or `timeout`, it gets those of the request too.
     """
 
-    def __init__(self, function: ModelFunction, *, name: str | None = None, timeout: float = _SECONDS) -> None:
+    def __init__(self, function: ModelFunction, *, name: str | None = None, timeout: float | None = None) -> None:
         self._function, self._timeout = function, timeout
         self._name = name or f"callable:{getattr(function, '__name__', type(function).__name__)}"
         call: Any = getattr(function, "__call__", None)  # noqa: B004 - an object's method tells its colour
@@ -40,9 +40,14 @@ class CallableModel:
         """Return how the function is called in events, runs and the ledger."""
         return self._name
 
+    @property
+    def timeout(self) -> float | None:
+        """Return how many seconds one call may take, where that was said; it beats `model_timeout`."""
+        return self._timeout
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return what the function says."""
-        seconds = self._timeout if request.timeout is None else request.timeout
+        seconds = request.timeout or self._timeout or _SECONDS
         answer = await in_time(self._call(request), seconds, self._name)
         match answer:
             case ModelReply():

@@ -23,8 +23,11 @@ from memolog.runtime.models.price import Price
 from memolog.runtime.models.retry import DEFAULT_RETRY, Retry, in_time
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl, ModelResponse
     from pydantic_ai.models import Model as Client
+    from pydantic_ai.models import StreamedResponse
 
 __all__ = ["SECONDS", "ModelAt", "PydanticModel"]
 
@@ -46,6 +49,8 @@ _FINISHED: Final[Mapping[str, FinishReason]] = {
 }
 # Providers count the thoughts of a model that thinks as a part of its answer.
 _THOUGHT_TOKENS: Final = 16_000
+# A model reads all of the prompt before its first word, and then writes word after word.
+_PAUSE_SHARE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +112,19 @@ class PydanticModel(Managed):
         model: str | ModelAt,
         *,
         settings: Mapping[str, Any] | None = None,
-        timeout: float = SECONDS,
+        timeout: float | None = None,
         max_tokens: int | None = None,
         price: Price | None = None,
         retry: Retry | None = DEFAULT_RETRY,
+        stream: bool = False,
     ) -> None:
-        """Name the model; `timeout` is for one attempt, `price` for a model that no price list knows."""
+        """Name the model; `price` is for one that no price list knows.
+
+        `timeout` is for one attempt, and beats `model_timeout`. With `stream` the answer is read as it is written: the first
+        words may take that long, and then no pause a quarter of it, however long the whole answer takes.
+        """
         self._address = ModelAt.parse(model) if isinstance(model, str) else model
-        self._settings, self._timeout = dict(settings or {}), timeout
+        self._settings, self._timeout, self._stream = dict(settings or {}), timeout, stream
         self._max_tokens, self._price, self._retry = max_tokens, price, retry or Retry(attempts=1)
         self._client: Client | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -127,12 +137,13 @@ class PydanticModel(Managed):
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the provider's answer; asks again where the way to it failed."""
         client = await self._ready()
-        most = self._timeout if request.timeout is None else request.timeout
 
         async def ask(seconds: float) -> ModelReply:
-            return await in_time(self._ask(client, request, seconds), seconds, self.name)
+            call = self._ask(client, request, seconds)
+            # What is written piece by piece has a limit for each of them.
+            return await (call if self._stream else in_time(call, seconds, self.name))
 
-        return await self._retry.run(ask, most)
+        return await self._retry.run(ask, self._timeout or request.timeout or SECONDS)
 
     async def check(self) -> None:
         """Raise ConfigError if a key, a package or the provider itself is missing; makes no call."""
@@ -149,7 +160,7 @@ class PydanticModel(Managed):
     # ------------------------------------------------------------ one attempt
 
     async def _ask(self, client: "Client", request: ModelRequest, seconds: float) -> ModelReply:
-        from pydantic_ai.direct import model_request  # noqa: PLC0415 - an extra
+        from pydantic_ai.direct import model_request, model_request_stream  # noqa: PLC0415 - an extra
         from pydantic_ai.messages import ModelRequest as Question  # noqa: PLC0415
         from pydantic_ai.messages import UserPromptPart  # noqa: PLC0415
 
@@ -157,7 +168,11 @@ class PydanticModel(Managed):
         question = Question(parts=[UserPromptPart(content)], instructions=request.system)
         settings: Any = self._settings_for(client, request, seconds)
         try:
-            response = await model_request(client, [question], model_settings=settings)
+            if self._stream:
+                stream = model_request_stream(client, [question], model_settings=settings)
+                response = await self._read(stream, seconds)
+            else:
+                response = await model_request(client, [question], model_settings=settings)
         except Exception as error:
             known = self._translated(error, client)
             if known is None:
@@ -168,6 +183,26 @@ class PydanticModel(Managed):
             usage=self._usage(response, request),
             finish_reason=_FINISHED.get(response.finish_reason or ""),
         )
+
+    async def _read(self, opening: "AbstractAsyncContextManager[StreamedResponse]", seconds: float) -> "ModelResponse":
+        """Return a whole answer that arrives piece by piece; the first piece may take longer than the others."""
+        pause, loop, waited = seconds / _PAUSE_SHARE, asyncio.get_running_loop(), "begin"
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit, opening as stream:
+                async for _ in stream:
+                    waited = "go on"
+                    limit.reschedule(loop.time() + pause)
+                return stream.get()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            after = seconds if waited == "begin" else pause
+            raise ModelUnavailable(
+                f"The model {self.name} did not {waited} within {after:g} s.",
+                why="The call was cancelled.",
+                then="It is asked again later; if that happens often, raise model_timeout, or give it less to read.",
+            ) from error
 
     def _settings_for(self, client: "Client", request: ModelRequest, seconds: float) -> dict[str, Any]:
         asked: dict[str, Any] = {
