@@ -16,7 +16,7 @@ from memolog.runtime.models.retry import in_time
 
 __all__ = ["CallableModel", "ModelFunction"]
 
-ModelFunction: TypeAlias = Callable[..., str | ModelReply | Awaitable[str | ModelReply]]
+ModelFunction: TypeAlias = Callable[[ModelRequest], str | ModelReply | Awaitable[str | ModelReply]]
 
 _SECONDS: Final = 120.0
 _LIMITS: Final = frozenset({"max_tokens", "timeout"})
@@ -62,7 +62,8 @@ class CallableModel:
 
     async def _call(self, request: ModelRequest) -> object:
         named = {name: getattr(request, name) for name in self._named}
-        call = partial(self._function, request, **named)
+        function: Any = self._function
+        call: Callable[[], object] = partial(function, request, **named)
         answer: object = call() if self._is_async else await asyncio.to_thread(call)
         return await answer if inspect.isawaitable(answer) else answer
 

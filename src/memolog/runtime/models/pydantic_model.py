@@ -219,7 +219,7 @@ class PydanticModel(Managed):
                 asked["max_tokens"] = request.max_tokens + _THOUGHT_TOKENS
         if asked["max_tokens"] and isinstance(self._address, ModelAt) and not self._address.is_openai:
             # Many compatible servers know only the older name of the limit, and ignore the newer one.
-            body = given.get("extra_body") or {}
+            body: dict[str, Any] = given.get("extra_body") or {}
             given["extra_body"] = {"max_tokens": given.get("max_tokens", asked["max_tokens"]), **body}
         # What a client cannot do it is not asked for, or it would complain at every call.
         asked = {name: value for name, value in asked.items() if name not in client.unsupported_settings}
