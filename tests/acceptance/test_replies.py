@@ -357,6 +357,25 @@ async def test_nothing_worth_keeping_where_nothing_was_stated(tell: Open) -> Non
     assert (status.cursor, await story.lines()) == (4, [])
 
 
+async def test_lines_in_another_language_cover_what_they_cite(tell: Open) -> None:
+    """Words cannot be compared then, and nothing is asked twice."""
+    story = tell(
+        [
+            tagged(
+                "* 🔴 (09:00) User has been living in the south of the city for ten years [1]",
+                "* 🔴 (09:00) User drinks no coffee and is not fond of tea [3]",
+            )
+        ]
+    )
+    await story.say(
+        ("Ich wohne seit zehn Jahren im Süden der Stadt.", "Schön dort."),
+        ("Kaffee trinke ich keinen, und Tee mag ich auch nicht besonders.", "Dann eben Wasser."),
+    )
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) == 1
+    assert len(await story.lines()) == 2
+
+
 async def test_a_vague_line_about_everything_covers_nothing(tell: Open) -> None:
     """Numbers alone do not make a line say what they lead to."""
     vague = tagged("* 🟡 (09:00) Various topics were discussed at length [1-8]")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final, TypeVar, cast
 
 from memolog.domain.codec import JsonObject
@@ -29,7 +30,7 @@ from memolog.grounding import (
 from memolog.prompt.build import Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.prompt.redact import Redactor
-from memolog.prompt.transcript import said_in_zone
+from memolog.prompt.transcript import in_zone, said_in_zone
 from memolog.tokens import TokenCounter
 
 __all__ = ["draft_hints", "observations_from", "reflected_hints", "reflections_from", "with_lost", "words_of"]
@@ -100,6 +101,7 @@ def observations_from(
     by_seq = {message.seq: message for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
+    sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])
     for ordinal, found in enumerate(parsed.observations, start=1):
         draft = _without_secrets(found, redactor)
         cited = sorted({shown[number] for number in draft.cites if number in shown})
@@ -111,7 +113,7 @@ def observations_from(
                 ordinal=ordinal,
                 priority=draft.priority,
                 text=draft.text,
-                said_at=draft.said_at if cited else _moment_of(draft, messages),
+                said_at=draft.said_at if cited else _moment_of(draft, sources_of_all()),
                 zone=by_seq[cited[-1]].zone if cited else messages[-1].zone,
                 about=draft.about,
                 parent=None if draft.parent is None else draft.parent + 1,
@@ -133,15 +135,18 @@ def _with_observer(draft: Draft) -> JsonObject:
     return metadata if draft.observer is None else {**metadata, "observer": draft.observer}
 
 
-def _moment_of(draft: Draft, messages: Sequence[Message]) -> datetime:
-    """Return when a line without citations was said: with the message that has most of its words, if one has half of them."""
-    found = [(support(draft.text, Evidence(source_text(message))), message) for message in messages]
-    best = max((share for share, _ in found), default=0.0)
-    if best < _SAME:
-        moments = [message.created_at.astimezone(draft.said_at.tzinfo) for message in messages]
-        return min(moments, key=lambda moment: abs(moment - draft.said_at), default=draft.said_at)
-    first = next(message for share, message in found if share == best)
-    return first.created_at.astimezone(draft.said_at.tzinfo)
+def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> datetime:
+    """Return when a line without citations was said: with the message that has most of its words, if one has half of them.
+
+    Else it is the time of the message that is nearest to the time that the line gives.
+    """
+    found = [(support(draft.text, evidence), message) for message, evidence in sources]
+    best = max(share for share, _ in found)
+    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for share, message in found if share == best]
+    if best >= _SAME:
+        return moments[0]
+    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for message, _ in sources]
+    return min(moments, key=lambda moment: abs(moment - draft.said_at))
 
 
 def reflections_from(

@@ -36,6 +36,9 @@ _GIVEN: Final = re.compile(
     r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>\n.*?\n</\1>", re.DOTALL
 )
 _HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>.*?</\1>", re.DOTALL)
+_FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1", re.DOTALL | re.MULTILINE)
+_VERBATIM: Final = re.compile(r"\s*[|>│]")
+_MARKED: Final = re.compile(r"\s*[*•-] ")
 _TRANSCRIPT: Final = re.compile(r"<transcript>\n(.*?)\n</transcript>", re.DOTALL)
 _DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
 _LOG_LINE: Final = re.compile(
@@ -85,7 +88,10 @@ def _checked_lines(
     log = _Log(given.previous)
     sources = _Sources(given, prompt)
     days = [log.days_of(draft.text) for draft in parsed.observations]
-    is_said = [_is_said_again(draft, sources.of(draft) or said) for draft in parsed.observations]
+    is_said = [
+        bool(found) and _is_said_again(draft, sources.of(draft) or said)
+        for draft, found in zip(parsed.observations, days, strict=True)
+    ]
     # A line without a word that could be compared is taken for a copy only beside others.
     copies = any(
         found and not again and content_words(draft.text)
@@ -94,7 +100,7 @@ def _checked_lines(
     kept: list[int] = []
     known: list[Draft] = []
     for place, draft in enumerate(parsed.observations):
-        if echoes.has(draft.text, _LINE_WORDS):
+        if echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED:
             notes.note("echo", draft.text)
         elif not draft.cites and support(draft.text, said) < _LEAST_SUPPORT:
             notes.note("unfounded", draft.text)
@@ -149,21 +155,25 @@ class _Echoes:
         self._said = said
         ours = f"{prompt.system}\n{_GIVEN.sub('', prompt.text)}"
         self._instructions = Evidence(ours)
-        shown = "\n".join(_TRANSCRIPT.findall(prompt.text))
-        self._rows = {row for row in map(_row, f"{ours}\n{shown}".split("\n")) if row}
+        self._ours = set(map(_row, ours.split("\n")))
+        self._shown = set(map(_row, "\n".join(_TRANSCRIPT.findall(prompt.text)).split("\n")))
 
     def has(self, text: str, least: int) -> bool:
         """Tell whether a text is a part of the instructions, and not of what was said."""
-        # Instructions often show several forms of one thing, set off by a semicolon or a dash.
         needle = squeezed(folded(text))
         words = needle.strip(".").split(".")
         return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
 
     def are_most_of(self, reply: str) -> bool:
-        """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word."""
+        """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word.
+
+        A line may repeat a message, and what stands under it word for word must.
+        """
         # Hints are looked at one by one.
-        rows = [row for row in map(_row, _HINTS.sub("", reply).split("\n")) if row]
-        return len(rows) > 1 and sum(row in self._rows for row in rows) > _MOST_ECHOED * len(rows)
+        plain = _FENCED.sub("", _HINTS.sub("", reply)).split("\n")
+        rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
+        echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
+        return len(rows) > 1 and echoed > _MOST_ECHOED * len(rows)
 
 
 def _row(text: str) -> str:
@@ -245,7 +255,8 @@ class _Sources:
 def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
     """Return the messages in which a user states something and that no line covers.
 
-    A line covers what it cites, if it has a word of it. A line without citations covers a message if it says half of it.
+    A line covers what it cites, if it has a word of it or is in another language. A line without citations covers a message if it
+    says half of it.
     """
     stated = _stating(given, counter)
     if not stated:
@@ -256,16 +267,17 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
     for draft in lines:
         for number in draft.cites:
             cited.setdefault(number, []).append(draft)
+    is_foreign = _are_in_other_languages("\n".join(map(_words, lines)), "\n".join(map(source_text, stated)))
     return tuple(
         said.message
         for said in _Sources(given, prompt).all
-        if said.message in stated and not _is_covered(said, cited, loose)
+        if said.message in stated and not _is_covered(said, cited, loose, is_foreign=is_foreign)
     )
 
 
-def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft]) -> bool:
+def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool) -> bool:
     for draft in cited.get(said.number or 0, ()):
-        if support(_words(draft), said.evidence) > 0:
+        if is_foreign or support(_words(draft), said.evidence) > 0:
             return True
     words = source_text(said.message)
     return any(support(words, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
@@ -273,6 +285,25 @@ def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterab
 
 def _words(draft: Draft) -> str:
     return f"{draft.text}\n{draft.verbatim or ''}"
+
+
+# Words of English that the languages beside it do not have; those that others have too ("in", "was", "die") are left out.
+_ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
+_ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
+_LEAST_TOLD: Final = 8
+_IS_ENGLISH: Final = 0.1
+_IS_NOT: Final = 0.03
+
+
+def _are_in_other_languages(lines: str, said: str) -> bool:
+    """Tell whether one of two texts is in English and the other is not, so that their words cannot be compared."""
+    shares: list[float] = []
+    for text in (lines, said):
+        words = squeezed(folded(text)).strip(".").split(".")
+        if len(words) < _LEAST_TOLD:
+            return False
+        shares.append(sum(word in _ENGLISH for word in words) / len(words))
+    return min(shares) < _IS_NOT and max(shares) >= _IS_ENGLISH
 
 
 def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
