@@ -92,11 +92,9 @@ def _checked_lines(
         bool(found) and _is_said_again(draft, sources.of(draft) or said)
         for draft, found in zip(parsed.observations, days, strict=True)
     ]
-    # A line without a word that could be compared is taken for a copy only beside others.
-    copies = any(
-        found and not again and content_words(draft.text)
-        for draft, found, again in zip(parsed.observations, days, is_said, strict=True)
-    )
+    # A line with hardly a word that could be compared is taken for a copy only beside others.
+    is_telling = [len(content_words(draft.text)) >= _FEW_WORDS for draft in parsed.observations]
+    copies = any(tells and found and not again for tells, found, again in zip(is_telling, days, is_said, strict=True))
     kept: list[int] = []
     known: list[Draft] = []
     for place, draft in enumerate(parsed.observations):
@@ -104,9 +102,9 @@ def _checked_lines(
             notes.note("echo", draft.text)
         elif not draft.cites and support(draft.text, said) < _LEAST_SUPPORT:
             notes.note("unfounded", draft.text)
-        elif not (found := days[place]) or not (copies or content_words(draft.text)):
+        elif not (found := days[place]) or not (copies or is_telling[place]):
             kept.append(place)
-        elif not is_said[place] or not content_words(draft.text):
+        elif not is_said[place]:
             notes.note("copied", draft.text)
         elif draft.said_at.date() in found or None in found:
             known.append(draft)
@@ -255,8 +253,8 @@ class _Sources:
 def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
     """Return the messages in which a user states something and that no line covers.
 
-    A line covers what it cites, if it has a word of it or is in another language. A line without citations covers a message if it
-    says half of it.
+    A line covers what it cites, unless it has several words and none of them is from there. Words of another language are not
+    compared. A line without citations covers a message if it says half of it.
     """
     stated = _stating(given, counter)
     if not stated:
@@ -277,10 +275,11 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
 
 def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool) -> bool:
     for draft in cited.get(said.number or 0, ()):
-        if is_foreign or support(_words(draft), said.evidence) > 0:
+        words = _words(draft)
+        if is_foreign or len(content_words(words)) < _FEW_WORDS or support(words, said.evidence) > 0:
             return True
-    words = source_text(said.message)
-    return any(support(words, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
+    text = source_text(said.message)
+    return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
 
 
 def _words(draft: Draft) -> str:
