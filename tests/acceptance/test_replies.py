@@ -216,6 +216,19 @@ async def test_a_reply_that_copies_the_log_is_a_failure(tell: Open) -> None:
     assert texts[-1] == "User's flight to Lisbon leaves at 6:40 from Porto"
 
 
+async def test_a_short_line_of_the_log_is_no_answer_either(tell: Open) -> None:
+    """It says nothing about what was said since, whatever it cites."""
+    tea = tagged("* 🔴 (09:00) User drinks tea [1]")
+    story = tell([tea, tea, tea])
+    await story.say(("I drink tea.", "Fine."))
+    await story.memory.observe(THREAD, RESOURCE)
+    await story.say(("My dentist appointment is on 4 May.", "Noted."))
+    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.settled()
+    assert len(story.told(RunFailed)) == 1
+    assert len(await story.lines()) == 1
+
+
 async def test_copied_lines_beside_new_ones_are_dropped(tell: Open) -> None:
     """Also where a word of them was changed; a number that was changed makes another line."""
     mixed = tagged(

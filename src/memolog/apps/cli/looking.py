@@ -174,7 +174,8 @@ def _log_lines(lines: Sequence[Observation], handles: dict[str, str], *, sources
         if sources:
             cited = ", ".join(f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
             name = f"{handles.get(line.group, '')}.{line.ordinal}"
-            yield told(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {name}  ·  {line.id}", "dim cyan")
+            by = f"  ·  by {line.metadata['observer']}" if "observer" in line.metadata else ""
+            yield told(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {name}  ·  {line.id}{by}", "dim cyan")
 
 
 def show_groups(groups: "Sequence[GroupRow]", empty: str) -> "RenderableType":
