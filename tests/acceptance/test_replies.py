@@ -101,15 +101,15 @@ CUT = WHOLE[: WHOLE.index("* 🔴 (09:00) User's budget") + 20]
 
 async def test_every_request_has_a_limit_in_proportion_to_its_span(tell: Open) -> None:
     """A longer span may have a longer answer, up to the setting."""
-    story = tell(reply_tokens=1_500)
+    story = tell(reply_tokens=3_000)
     await story.say(TALK[0])
     await story.memory.observe(THREAD, RESOURCE)
     await story.say(*TALK * 4)
     await story.memory.observe(THREAD, RESOURCE)
-    await story.say(*[(said * 80, answer) for said, answer in TALK])
+    await story.say(*[(said * 150, answer) for said, answer in TALK])
     await story.memory.observe(THREAD, RESOURCE)
     first, second, *_, last = [request.max_tokens for request in story.model.requests]
-    assert 0 < first < second < last == 1_500
+    assert 0 < first < second < last == 3_000
 
 
 async def test_a_reply_that_is_cut_off_is_asked_for_once_more(tell: Open) -> None:
