@@ -352,6 +352,36 @@ async def test_what_stays_uncovered_is_observed_by_the_embedded_observer(tell: O
     assert "uncovered" in story.told(RunEnded)[-1].faults
 
 
+async def test_lines_of_a_span_that_was_asked_about_in_pieces(tell: Open) -> None:
+    """What each piece leaves out is found and cites the messages it comes from."""
+
+    def poor(request: ModelRequest) -> str:
+        number, words = re.findall(r"^<message>\[(\d+)\][^\n]*\n([^\n]+)", request.text, re.MULTILINE)[0]
+        return tagged(f"* 🔴 (09:00) User said: {words[:60]} [{number}]")
+
+    story = tell([poor] * 99, observation={"prompt_tokens": 1_000})
+    said = [f"The code of room {n} is {n * 7}, and I keep the key in box {n}." for n in range(1, 61)]
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(*map(UserMessage, said))
+        await turn.record(AssistantMessage("All noted."))
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) > 3
+    lines = await story.lines()
+    for number in range(1, 61):
+        found = [line for line in lines if re.search(rf"room {number}\b", line.text)]
+        assert [source.span.first for line in found for source in line.sources] == [number]
+
+
+async def test_the_better_of_two_replies_that_are_cut_off(tell: Open) -> None:
+    """A second answer that is worse does not take the place of the first."""
+    story = tell([CUT, CUT[:30], tagged("nothing worth keeping")])
+    await story.say(*TALK)
+    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.settled()
+    await story.memory.activate(THREAD, RESOURCE)
+    assert [line.sources[0].span.first for line in await story.lines()][:2] == [1, 3]
+
+
 async def test_full_coverage_costs_nothing(tell: Open) -> None:
     """One call, no word of it."""
     story = tell([WHOLE])

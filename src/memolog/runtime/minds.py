@@ -4,6 +4,7 @@ Knows how a question becomes a parsed answer. Knows no rows: what is asked about
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
@@ -217,12 +218,7 @@ class ModelMind:
             return answers[0]
         end = next((number for number, answer in enumerate(answers) if answer.last_seq is not None), len(answers) - 1)
         # What comes after an answer that was cut off is observed again with its rest.
-        answers = answers[: end + 1]
-        shown = tuple(message for answer in answers for message in answer.prompt.shown)
-        prompt = replace(answers[0].prompt, shown=shown)
-        said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
-        parsed = joined([answer.parsed for answer in answers])
-        return Observed(parsed=parsed, prompt=prompt, said=said, last_seq=answers[-1].last_seq)
+        return replace(put_together(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(
         self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
@@ -230,6 +226,7 @@ class ModelMind:
         """Ask, ask once more if the answer is no use, and then for what it left out."""
         prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
+        before: Parsed | None = None
         for attempt in range(2):
             async with gate:
                 reply = await self._ask("observe", prompt, ask, times=1 + attempt)
@@ -244,6 +241,11 @@ class ModelMind:
             parsed = await self._in_thread(given, checked, parsed, text, given, prompt, self._counter)
             if not parsed.has("cut_off") and (failure(parsed) is None or not any(map(parsed.has, _PASSING))):
                 break
+            if attempt == 0:
+                before = parsed
+        if before is not None and _reach(before) > _reach(parsed):
+            # Both were cut off, or the second is of no use at all.
+            parsed = before
         problem = failure(parsed)
         if problem is not None:
             raise RunFault(problem, declines=_declines(reply, parsed))
@@ -377,15 +379,23 @@ def _declines(reply: ModelReply, parsed: Parsed) -> bool:
     return reply.finish_reason == "content_filter" or not reply.text.strip() or parsed.has("refusal")
 
 
+def _reach(parsed: Parsed) -> float:
+    """Return up to which message an answer may be used: all of them, unless it was cut off."""
+    if failure(parsed) is not None:
+        return -1
+    last = max((number for draft in parsed.observations for number in draft.cites), default=0)
+    return last if parsed.has("cut_off") else math.inf
+
+
 def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, ObserveInput]:
     """Return an answer that was cut off as one about the messages up to its last line, and these messages.
 
     A tool call and its result stay together. Raises RunFault if no message is whole before the cut.
     """
     numbers = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown}
-    last = max((number for draft in observed.parsed.observations for number in draft.cites), default=0)
+    last = _reach(observed.parsed)
     places = {(message.thread, message.seq): place for place, message in enumerate(given.messages)}
-    reached = places.get(numbers.get(last, ("", 0)), -1)
+    reached = places.get(numbers.get(int(last), ("", 0)), -1)
     ends = [end for end in closed_ends(weights_of(given.messages)) if end <= reached]
     if reached == len(given.messages) - 1:
         return observed, given

@@ -248,7 +248,8 @@ class Thinking:
         """Add the application's values to what was observed; what fails there stays there."""
         if thought.made is None or not self._extractors:
             return thought
-        drawn = await self._extractors.drawn(task.messages, answer.said, task.known, redactor_for(config))
+        messages = _messages_of(task, answer)
+        drawn = await self._extractors.drawn(messages, answer.said, task.known, redactor_for(config))
         return replace(
             thought,
             made=replace(thought.made, extracts=tuple(drawn.values)),
@@ -260,9 +261,7 @@ class Thinking:
         self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
     ) -> Thought:
         run, parsed = task.work.run, answer.parsed
-        if answer.last_seq is not None:
-            # Cut off: the group is about the messages up to there, and the others stay in the tail.
-            task = replace(task, messages=tuple(m for m in task.messages if m.seq <= answer.last_seq))
+        task = replace(task, messages=_messages_of(task, answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         made = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
@@ -370,6 +369,12 @@ class Thinking:
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
         return found
+
+
+def _messages_of(task: _Task, answer: Observed) -> tuple[Message, ...]:
+    """Return the messages that an answer is about: those before its end, if it was cut off; the others stay in the tail."""
+    last = answer.last_seq
+    return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
 
 
 def _is_alive(work: Work) -> bool:
