@@ -14,7 +14,7 @@ from memolog.runtime.model import ModelReply, ModelRequest
 
 __all__ = ["FakeClock", "ScriptedModel", "observations_of", "reflection_of"]
 
-Answer: TypeAlias = str | BaseException | Callable[[ModelRequest], str | Awaitable[str]]
+Answer: TypeAlias = str | ModelReply | BaseException | Callable[[ModelRequest], str | Awaitable[str]]
 
 _THREAD = re.compile(r'^<thread id="([^"]+)">$', re.MULTILINE)
 _NUMBERED = re.compile(r"^<message>\[(\d+)\]", re.MULTILINE)
@@ -37,7 +37,7 @@ class FakeClock:
 
 
 def observations_of(request: ModelRequest) -> str:
-    """Answer as a dutiful observer would: a short line for every second message that was shown."""
+    """Answer as a dutiful observer would: a short line for every two messages that were shown, which cites both."""
     names = _THREAD.findall(request.text)
     if not names:
         return _section(request.text)
@@ -52,7 +52,8 @@ def _section(text: str) -> str:
     numbers = _NUMBERED.findall(text)
     if not numbers:
         return "<observations>\nNothing worth keeping.\n</observations>"
-    lines = "\n".join(f"* 🟡 Message {number} was said [{number}]" for number in numbers[::2])
+    pairs = [numbers[at : at + 2] for at in range(0, len(numbers), 2)]
+    lines = "\n".join(f"* 🟡 Message {pair[0]} was said [{','.join(pair)}]" for pair in pairs)
     return f"<observations>\n{lines}\n</observations>\n<current-task>Going on from {numbers[-1]}</current-task>"
 
 
@@ -65,7 +66,8 @@ def reflection_of(request: ModelRequest) -> str:
 class ScriptedModel:
     """A model that answers from a script, in order; then as a dutiful observer and a terse reflector would.
 
-    An answer is a text, an error to raise, or a function of the request. `seconds` is how long each answer takes.
+    An answer is a text, a whole ModelReply, an error to raise, or a function of the request. `seconds` is how long each
+    answer takes.
     """
 
     def __init__(self, answers: Sequence[Answer] = (), *, seconds: float = 0.0, name: str = "scripted") -> None:
@@ -82,6 +84,8 @@ class ScriptedModel:
             await asyncio.sleep(self.seconds)
         if isinstance(answer, BaseException):
             raise answer
+        if isinstance(answer, ModelReply):
+            return answer
         text = answer if isinstance(answer, str) else answer(request)
         if not isinstance(text, str):
             text = await text

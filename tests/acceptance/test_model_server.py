@@ -119,6 +119,19 @@ class Server:
             self.asked.set()
             handler = self.script.pop(0) if self.script else self.handler
             status, extra, answer = await handler(body)
+            if pieces := answer.get("pieces"):
+                writer.write(
+                    f"HTTP/1.1 {status} X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".encode()
+                )
+                for piece in pieces:
+                    writer.write(f"data: {json.dumps(piece)}\n\n".encode())
+                    await writer.drain()
+                if answer["ends"]:
+                    writer.write(b"data: [DONE]\n\n")
+                    await writer.drain()
+                else:
+                    await asyncio.Event().wait()
+                return
             data = json.dumps(answer).encode()
             fields = {"content-type": "application/json", "content-length": str(len(data)), "connection": "close"}
             rows = "".join(f"{name}: {value}\r\n" for name, value in {**fields, **extra}.items())
@@ -228,6 +241,54 @@ async def test_what_goes_over_the_wire(server: Server) -> None:
     assert (second["temperature"], second["seed"], second["max_completion_tokens"]) == (0.0, 8, 99)
     assert "top_p" not in second
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def written(*words: str, ends: bool = True) -> Handler:
+    """Return a handler that answers piece by piece; one that does not end goes silent after the last."""
+
+    async def handle(body: dict[str, Any]) -> Reply:
+        assert body["stream"] is True
+        chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+        pieces = [{**chunk, "choices": [{"index": 0, "delta": {"role": "assistant", "content": w}}]} for w in words]
+        end = {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
+        return 200, {}, {"pieces": [*pieces, end] if ends else pieces, "ends": ends}
+
+    return handle
+
+
+async def test_an_answer_that_is_read_as_it_is_written(server: Server) -> None:
+    """It is put together, and says why it ended."""
+    server.handler = written("Be", " brief", ".")
+    model = server.model(stream=True)
+    reply = await model.complete(ASKED)
+    await model.aclose()
+    assert (reply.text, reply.finish_reason, reply.is_cut_off) == ("Be brief.", "length", True)
+
+
+async def test_an_answer_that_goes_silent(server: Server) -> None:
+    """The words after the first are not awaited as long as the first."""
+    server.handler = written("Be", " brief", ends=False)
+    model = server.model(stream=True, timeout=8.0, retry=None)
+    with pytest.raises(ModelUnavailable, match="did not go on within 2 s"):
+        await model.complete(ASKED)
+    await model.aclose()
+
+
+async def test_every_request_has_a_limit_over_the_wire(server: Server, clock: FakeClock) -> None:
+    """Under both of its names: many servers know only the older one. An answer that reaches it says so."""
+    model = server.model()
+    reply = await model.complete(replace(ASKED, max_tokens=99))
+    await model.aclose()
+    assert (server.bodies[0]["max_tokens"], server.bodies[0]["max_completion_tokens"]) == (99, 99)
+    assert reply.finish_reason == "stop"
+    server.bodies.clear()
+    async with Memory(":memory:", model=f"{server.address}#m", config=Config(model_timeout=77), clock=clock) as memory:
+        await Talk(memory=memory, clock=clock).turns(2)
+        await memory.observe("t1", "alice")
+    (body,) = server.bodies
+    assert body["max_tokens"] > 0
+    # The time is a setting for this form too.
+    assert server.headers[-1]["x-stainless-read-timeout"] == "77"
 
 
 async def test_files_go_over_the_wire(server: Server) -> None:

@@ -15,7 +15,7 @@ from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import ModelRefused
 from memolog.store.logs import Rendered
 from memolog.store.runs import Made, NewRun
-from memolog.testing import ScriptedModel, reflection_of
+from memolog.testing import ScriptedModel, observations_of, reflection_of
 from memolog.tokens import HeuristicCounter
 
 RESOURCE, THREAD = "alice", "t1"
@@ -163,7 +163,7 @@ async def test_many_messages_at_once(tell: Open) -> None:
     """A span of many messages is asked about in pieces whose numbers run on; one that fails, fails the run as a whole."""
     story = tell(observation={"message_tokens": 30_000, "buffer_tokens": False, "prompt_tokens": 2_000})
     said = [UserMessage(f"note {number}: " + "flour, butter and sugar " * 40) for number in range(40)]
-    story.model.answers[:] = ["<observations>\n* 🔴 A note [1]\n</observations>", ""]
+    story.model.answers[:] = [observations_of, ""]
     await story.say(*said)
     assert story.told(RunFailed) != []
     story.clock.advance(hours=2)
@@ -183,7 +183,7 @@ async def test_many_messages_at_once(tell: Open) -> None:
     store = (await story.memory.open()).store
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
-    # The script cites every second message of what it is shown: each line leads to the message it was made of.
+    # The script writes a line for two messages: each leads to the messages it was made of.
     assert len(lines) >= 20
     assert all(f"Message {line.sources[0].span.first} was said" == line.text for line in lines)
 

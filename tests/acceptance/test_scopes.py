@@ -404,7 +404,7 @@ def in_words(request: ModelRequest) -> str:
         said = re.search(rf"^<message>\[{hit[1]}\][^\n]*\n([^\n]+)", request.text, re.MULTILINE)
         return f"* 🟡 {said[1][:60] if said else ''} [{hit[1]}]"
 
-    return re.sub(r"\* 🟡 Message \d+ was said \[(\d+)\]", line, observations_of(request))
+    return re.sub(r"\* 🟡 Message (\d+) was said \[[\d,]+\]", line, observations_of(request))
 
 
 async def test_a_reflection_keeps_which_thread_a_line_is_of(memory: Memory, clock: FakeClock) -> None:
@@ -518,7 +518,7 @@ async def test_who_does_not_say_takes_what_the_resource_was_used_with(address: s
         assert (found.scope, found.groups) == ("resource", said.groups)
         assert (found.messages.limit, found.observations.limit) == (2_000, 4_000)
         assert await memory.history("blue", RESOURCE) == history
-        assert "[red 1-1]" in await memory.export_markdown("blue", RESOURCE)
+        assert "[red 1-2]" in await memory.export_markdown("blue", RESOURCE)
         # Nobody else is meant.
         assert (await (await memory.open()).config_for("bob")).scope == "thread"
     async with Memory(address, clock=clock) as memory:

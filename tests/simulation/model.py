@@ -109,11 +109,13 @@ class FaultyModel:
             return "<observations>\nNothing worth keeping.\n</observations>"
         lines: list[str] = []
         for number, body in shown:
-            animal = _ANIMAL.search(body)
+            animal, marker = _ANIMAL.search(body), MARKER.search(body)
             if rng.random() < 0.6 or not lines:
                 cite = f" [{number}]" if rng.random() < 0.9 else ""
                 mark = rng.choice("🔴🟡🟢✅")
-                lines.append(f"* {mark} The {animal[0] if animal else 'user'} said thing {number} at length{cite}")
+                # A line of its own for each message: one that the log has already is no answer.
+                thing = marker[0].strip("k") if marker else number
+                lines.append(f"* {mark} The {animal[0] if animal else 'user'} said thing {thing} at length{cite}")
         hints = f"<current-task>Going on from {shown[-1][0]}</current-task>" if rng.random() < 0.7 else ""
         title = "<thread-title>Animals</thread-title>" if rng.random() < 0.2 else ""
         body = "\n".join(lines)

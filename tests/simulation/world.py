@@ -148,7 +148,8 @@ class World:
         for word in {words[0], words[-1]} if words else ():
             found = self.checker.rows(
                 "SELECT r.id, r.owner, r.fence, EXISTS (SELECT 1 FROM runs a WHERE a.thread_pk = m.thread_pk "
-                "  AND a.owner = ? AND a.status = 'abandoned' AND m.seq BETWEEN a.first_seq AND a.last_seq) "
+                "  AND ((a.owner = ? AND a.status = 'abandoned') OR (a.fence > 1 AND a.pk <> r.pk)) "
+                "  AND m.seq BETWEEN a.first_seq AND a.last_seq) "
                 "FROM messages m JOIN groups g ON g.thread_pk = m.thread_pk "
                 "AND g.kind = 'observer' AND g.state <> 'void' AND m.seq BETWEEN g.first_seq AND g.last_seq "
                 "JOIN runs r ON r.pk = g.run_pk WHERE m.id = ? AND m.state = 'live' AND INSTR(m.parts, ?)",
@@ -156,13 +157,14 @@ class World:
                 self.expected.of_marker[word],
                 word,
             )
-            for run, owner, fence, is_abandoned in found:
-                # Who lost its lease, or its run to a withdrawal, may not know it yet. One that was paused may have lost it to
+            for run, owner, fence, was_lost in found:
+                # Who lost its lease, or its run to a withdrawal, may not know it yet, also if what the next owner made of it was
+                # withdrawn meanwhile and observed anew. One that was paused may have lost it to
                 # itself: it took the run over anew, and what it began before goes on until it comes to the fence. Where
                 # clocks differ by more than a lease, a run may go from one process to another and back.
                 may_be_its_own = process.was_paused or self.struck["clock jumps back"] > 0
                 is_known = fence == 1 or (owner == process.owner and not may_be_its_own)
-                if is_known and not is_abandoned:
+                if is_known and not was_lost:
                     self.fail(f"{process.name} asks about {word} again, which run {run} has observed")
 
     async def wait_for_turn(self, actor: Actor) -> None:

@@ -88,6 +88,8 @@ OTHER: dict[str, tuple[Any, str]] = {
     "assume_done": (True, "true"),
     "grounding": ("drop", "drop"),
     "model": ("anthropic:some", "anthropic:some"),
+    "model_timeout": (600, "600"),
+    "reply_tokens": (4_000, "4000"),
     "budget": (2.5, "2.5"),
     "budget_scope": ("all", "all"),
     "over_budget": ("wait", "wait"),

@@ -29,6 +29,7 @@ from memolog.runtime.models import (
     Retry,
     RetryingModel,
     TieredModel,
+    cause_of,
     check_model,
     close_model,
     is_transport_error,
@@ -230,6 +231,75 @@ async def test_other_errors_are_not_retried(error: Exception) -> None:
     assert not is_transport_error(error)
 
 
+class StatusError(Exception):
+    """An error as clients raise them: it carries the status of the answer."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__("the provider answered with an error")
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+
+class Response:
+    """What some clients put into their errors."""
+
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+
+
+class APIConnectionError(Exception):
+    """A client's own error for a broken connection."""
+
+
+def caused(outer: Exception, *causes: BaseException) -> Exception:
+    """Return an error with a chain of causes."""
+    last: BaseException = outer
+    for cause in causes:
+        last.__cause__ = cause
+        last = cause
+    return outer
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("name", ["status_code", "status", "code", "response"])
+def test_errors_of_any_client_that_pass_by_themselves(status: int, name: str) -> None:
+    """The status is found wherever clients keep it, also in what caused the error."""
+    error = StatusError(**{name: Response(status) if name == "response" else status})
+    assert is_transport_error(error)
+    assert is_transport_error(caused(RuntimeError("mine"), error))
+    assert cause_of(error) == "away"
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"), [(400, "refused"), (413, "refused"), (422, "refused"), (401, "denied"), (404, "denied")]
+)
+def test_errors_of_any_client_that_stay(status: int, cause: str) -> None:
+    """A request that is not taken as it is differs from one that is not allowed at all."""
+    error = caused(RuntimeError("mine"), StatusError(status_code=status), ConnectionError())
+    assert not is_transport_error(error)
+    assert cause_of(error) == cause
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError(), APIConnectionError()])
+def test_a_connection_error_among_the_causes(error: Exception) -> None:
+    """Whatever a client wraps it in."""
+    assert is_transport_error(caused(RuntimeError("mine"), ValueError("theirs"), error))
+    assert cause_of(ValueError("a bug")) == "refused"
+    assert cause_of(ConfigError("No key.")) == "denied"
+
+
+async def test_a_function_may_take_the_limits_as_arguments() -> None:
+    """Whoever hands them on to a client need not take the request apart."""
+    seen: list[object] = []
+
+    def mine(request: ModelRequest, max_tokens: int | None = None, *, timeout: float | None = None) -> str:
+        seen.append((max_tokens, timeout))
+        return request.text
+
+    await needed_model(mine).complete(replace(ASKED, max_tokens=700, timeout=33.0))
+    assert seen == [(700, 33.0)]
+
+
 async def test_retries_end() -> None:
     """After the last attempt the last error is raised."""
     waits = Waits()
@@ -256,8 +326,8 @@ async def test_no_wait_that_ends_after_the_time_is_up() -> None:
     assert waits.slept == []
 
 
-async def test_an_attempt_has_no_more_time_than_is_left() -> None:
-    """The second attempt is told what the first and the wait have left of the total."""
+async def test_a_second_attempt_has_its_whole_time() -> None:
+    """However long the first took; a third begins only within the total."""
     waits = Waits()
 
     def slow(request: ModelRequest) -> str:
@@ -265,8 +335,12 @@ async def test_an_attempt_has_no_more_time_than_is_left() -> None:
         raise ConnectionError(request.text)
 
     model = ScriptedModel([slow, "yes"])
-    await RetryingModel(model, waits.policy(first=2.0, total=60)).complete(replace(ASKED, timeout=45.0))
-    assert [request.timeout for request in model.requests] == [45.0, 28.0]
+    await RetryingModel(model, waits.policy(first=2.0, total=20)).complete(replace(ASKED, timeout=45.0))
+    assert [request.timeout for request in model.requests] == [45.0, 45.0]
+    model = ScriptedModel([slow, slow, "too late"])
+    with pytest.raises(ConnectionError):
+        await RetryingModel(model, waits.policy(first=2.0)).complete(replace(ASKED, timeout=30.0))
+    assert len(model.requests) == 2
 
 
 async def test_a_cancelled_call_is_not_repeated() -> None:

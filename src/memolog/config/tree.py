@@ -127,6 +127,18 @@ class Config(Given):
         "What happens to an observation whose names and numbers are not in its sources.",
     )
     model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
+    model_timeout: float = declare(
+        seconds(),
+        120,
+        "How many seconds one attempt to get an answer of a model may take, in whatever form it is named; a second attempt has "
+        "as many again.",
+    )
+    reply_tokens: int = declare(
+        tokens(100),
+        16_000,
+        "How many tokens one answer of a model may have at most. Every request sets a limit in proportion to what it is about, "
+        "and never above this one.",
+    )
     budget: float | None = declare(
         optional(dollars()),
         None,

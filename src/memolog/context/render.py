@@ -156,7 +156,12 @@ def _time(observation: Observation, parent: Observation | None) -> str:
 def _meaning(observation: Observation) -> str:
     """Return the day that is spoken of, unless the line or its date says it already."""
     about = observation.about
-    if about is None or about == _day(observation) or about.isoformat() in observation.text:
+    if (
+        about is None
+        or about == _day(observation)
+        or about.isoformat() in observation.text
+        or "(meaning " in observation.text
+    ):
         return ""
     return f" (meaning {about.isoformat()})"
 

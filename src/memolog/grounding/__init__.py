@@ -6,8 +6,8 @@ is; never rewrites one.
 
 from memolog.grounding.check import ungrounded
 from memolog.grounding.documents import trusted_document
-from memolog.grounding.evidence import Evidence, is_found
-from memolog.grounding.folding import content_words
+from memolog.grounding.evidence import Evidence, is_found, support
+from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
 from memolog.grounding.loss import Said, is_bare_list, lost, lost_lines, unsaid, vague
@@ -22,6 +22,7 @@ __all__ = [
     "Policy",
     "Said",
     "content_words",
+    "folded",
     "is_bare_list",
     "is_found",
     "judge",
@@ -32,6 +33,8 @@ __all__ = [
     "mentions",
     "source_text",
     "speaks_for_user",
+    "squeezed",
+    "support",
     "trust_of",
     "trusted_after_reflection",
     "trusted_document",

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Final
 
 from memolog.grounding.figures import Day, days_in, minutes_in, values_in, values_of
-from memolog.grounding.folding import folded, squeezed, with_escapes_undone
+from memolog.grounding.folding import content_words, folded, squeezed, with_escapes_undone
 from memolog.grounding.identifiers import Kind, Mention
 
-__all__ = ["Evidence", "is_found"]
+__all__ = ["Evidence", "is_found", "support"]
 
 _SAMPLE: Final = 20_000
 _LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
@@ -22,6 +22,7 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SCHEME: Final = re.compile(r"\A[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|\Awww\.")
 _ELLIPSIS: Final = re.compile(r"…|\.{3}|\[\.\.\.\]")
 _SHORTEST_HASH: Final = 7
+_STEM: Final = 5
 _SHORTEST_STEM: Final = 3
 _MOST_ENDING: Final = 2
 _MOST_SEGMENTS: Final = 64
@@ -47,6 +48,11 @@ class Evidence:
     def words(self) -> frozenset[str]:
         """Every word, once."""
         return frozenset(self.words_apart.split("."))
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The beginnings of its longer words, which inflected forms share."""
+        return frozenset(word[:_STEM] for word in self.words if len(word) >= _STEM)
 
     @cached_property
     def values(self) -> frozenset[str]:
@@ -75,6 +81,23 @@ class Evidence:
         # Most questions are answered by a word that is not here, which is far quicker to see.
         words = squeezed_text.strip(".").split(".")
         return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.words_apart)
+
+
+def support(text: str, evidence: Evidence) -> float:
+    """Return the share of the words of a text that occur in the evidence; 1.0 where there is nothing to compare.
+
+    Texts in different scripts cannot be compared by their words.
+    """
+    words = content_words(text)
+    if not words or Evidence(text).is_latin != evidence.is_latin:
+        return 1.0
+    return sum(_is_said(word, evidence) for word in words) / len(words)
+
+
+def _is_said(word: str, evidence: Evidence) -> bool:
+    if "." in word:
+        return evidence.has(f".{word}.")
+    return word in evidence.words or (len(word) >= _STEM and word[:_STEM] in evidence.stems)
 
 
 def is_found(mention: Mention, texts: Sequence[Evidence]) -> bool:

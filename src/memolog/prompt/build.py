@@ -383,7 +383,8 @@ def _short_names(observation: Observation, aliases: Mapping[str, str]) -> str:
 def _words(observation: Observation) -> str:
     about = observation.about.isoformat() if observation.about else ""
     # The text holds its date where it was written; only a date that was added later has to be shown.
-    meaning = f" (meaning {about})" if about and about not in observation.text else ""
+    is_told = about in observation.text or "(meaning " in observation.text
+    meaning = f" (meaning {about})" if about and not is_told else ""
     return f"{escape(one_line(observation.text, 10_000))}{meaning}"
 
 

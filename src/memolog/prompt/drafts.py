@@ -9,7 +9,7 @@ from datetime import date, datetime, time
 
 from memolog.domain.codec import JsonObject, nothing
 from memolog.domain.observation import Priority
-from memolog.prompt.faults import Fault
+from memolog.prompt.faults import Fault, FaultKind
 
 __all__ = ["Draft", "HintsDraft", "Parsed", "ParsedReflection", "ReflectedDraft"]
 
@@ -32,6 +32,8 @@ class Draft:
     category: str | None = None
     files: tuple[str, ...] = ()
     metadata: JsonObject = field(default_factory=nothing)
+    observer: str | None = None
+    """Who wrote the line, where it was not the one who was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,12 @@ class Parsed:
     faults: tuple[Fault, ...] = ()
     nothing: bool = False
     """It said that nothing is worth keeping."""
+    known: tuple[Draft, ...] = ()
+    """Lines that were dropped because the log has them from the same day: what they cite is covered all the same."""
+
+    def has(self, kind: FaultKind) -> bool:
+        """Tell whether this was wrong with it."""
+        return any(fault.kind == kind for fault in self.faults)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ __all__ = [
     "Fault",
     "FaultKind",
     "FaultNotes",
+    "is_apology",
     "is_chatter",
     "is_degenerate",
     "is_nonsense",
@@ -33,7 +34,13 @@ FaultKind: TypeAlias = Literal[
     "nonsense",  # an error page, a trace or an error object where an answer should be
     "too_large",
     "unparsable",
-    "cut_off",  # its observations never end
+    "cut_off",  # it ends before its observations do
+    "cut_off_hint",  # it ends inside a later section, which is dropped
+    "echo",  # a line, a hint or all of it repeats the prompt
+    "copied",  # a line that only repeats the log, dropped
+    "apology",  # a refusal written as a line, dropped
+    "uncovered",  # statements of users that only the embedded observer observed
+    "unfounded",  # a line that cites nothing and says nothing of what was said, dropped
     "over_long",  # a line was cut
     "too_many",  # lines beyond the most were dropped
     "forged_tag",  # one of our tags where none belongs
@@ -155,13 +162,28 @@ def is_refusal(lines: Sequence[str]) -> bool:
     return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))
 
 
+_APOLOGY: Final = re.compile(
+    "|".join(_REFUSALS[:5]) + r"|ich kann (?:dabei|dir|ihnen) (?:leider )?nicht", re.IGNORECASE
+)
+
+
+def is_apology(text: str) -> bool:
+    """Return whether one line of a reply is the model's own refusal: the log never speaks as "I".
+
+    A refusal of the assistant that was observed says whose it is.
+    """
+    plain = text.strip(" *#>-\"'")
+    return bool(_APOLOGY.match(plain[:200])) and "assistant" not in plain.lower()
+
+
 # ---------------------------------------------------------------- talk beside an answer
 
 _FRAME: Final = re.compile(
     r"(?:sure(?: thing)?|certainly|of course|absolutely|ok(?:ay)?|alright|all right|got it|understood|great|done|yes|no problem)"
     r"\s*(?:[!,.:;–—-]|$)"
     r"|here(?:['’]s| is| are)\b|below (?:is|are)\b|the following (?:is|are)\b|let me\b|i(?:['’](?:m|ll|ve|d))?[ ,]"
-    r"|please (?:provide|share|send|let|paste)\b|how can i\b",
+    r"|please (?:provide|share|send|let|paste)\b|how can i\b"
+    r"|you(?:['’](?:re|ll|d|ve))? (?:can|could|should|may|might|must|need|want|will|would)\b",
     re.IGNORECASE,
 )
 _FEWEST_WORDS: Final = 3

@@ -82,17 +82,22 @@ class _Times:
         return datetime.combine(day, at, tzinfo=self.zone)
 
 
-def parse_observations(reply: str, shown: Sequence[Shown], *, base: datetime, zone: tzinfo) -> Parsed:
+def parse_observations(
+    reply: str, shown: Sequence[Shown], *, base: datetime, zone: tzinfo, is_cut_off: bool = False
+) -> Parsed:
     """Return what an observer's reply says about the messages that it was shown.
 
-    `base` is the moment of lines that tell no time and cite nothing: that of the first message, say.
+    `base` is the moment of lines that tell no time and cite nothing: that of the first message, say. `is_cut_off` says that
+    the provider reported that the reply reached its limit.
     """
     notes = FaultNotes()
-    return _parsed(cleaned(reply, notes), shown, base, zone, notes)
+    return _parsed(cleaned(reply, notes), shown, base, zone, notes, is_cut_off=is_cut_off)
 
 
-def _parsed(text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes) -> Parsed:
-    read = read_reply(text, Known.of(message.number for message in shown), notes)
+def _parsed(
+    text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes, *, is_cut_off: bool = False
+) -> Parsed:
+    read = read_reply(text, Known.of(message.number for message in shown), notes, is_cut_off=is_cut_off)
     drafts = _drafts(read, _Times.of(shown, base, zone), notes)
     if not drafts and not read.nothing and not notes.has_fatal:
         notes.note("empty", "no observation, and no word that there is none")
@@ -186,9 +191,13 @@ def _moved(draft: Draft, places: list[int], owners: Mapping[int, str], thread: s
 
 
 def failure(parsed: Parsed | ParsedReflection) -> str | None:
-    """Return why a reply must not become memory, or None if it may."""
+    """Return why a reply must not become memory, or None if it may.
+
+    A reflection that was cut off never may. Of an observer's reply the lines before the cut may: its caller sees to the rest.
+    """
+    fatal = FATAL if isinstance(parsed, Parsed) else FATAL | {"cut_off", "cut_off_hint"}
     for fault in parsed.faults:
-        if fault.kind in FATAL:
+        if fault.kind in fatal:
             return f"{fault.kind.replace('_', ' ')}: {fault.detail}"
     has_lines = bool(parsed.observations or parsed.nothing) if isinstance(parsed, Parsed) else bool(parsed.lines)
     return None if has_lines else "empty: no line in it"

@@ -10,7 +10,15 @@ from typing import Final
 
 from memolog.prompt.drafts import HintsDraft
 from memolog.prompt.escape import unescape
-from memolog.prompt.faults import LONGEST_LINE, FaultNotes, is_chatter, is_degenerate, is_nonsense, is_refusal
+from memolog.prompt.faults import (
+    LONGEST_LINE,
+    FaultNotes,
+    is_apology,
+    is_chatter,
+    is_degenerate,
+    is_nonsense,
+    is_refusal,
+)
 from memolog.prompt.from_json import json_reply
 from memolog.prompt.lines import Line, read_lines
 from memolog.prompt.references import Known
@@ -30,8 +38,8 @@ class Read:
     nothing: bool = False
 
 
-def read_reply(text: str, known: Known, notes: FaultNotes) -> Read:
-    """Return the lines and hints of a cleaned reply."""
+def read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool = False) -> Read:
+    """Return the lines and hints of a cleaned reply; `is_cut_off` says that its end is known to be missing."""
     if not text:
         notes.note("empty", "no text")
         return Read()
@@ -45,17 +53,20 @@ def read_reply(text: str, known: Known, notes: FaultNotes) -> Read:
     body = found.loose if found.observations is None else found.observations
     if found.observations is None:
         notes.note("untagged", "no section of observations")
+    if found.unclosed and found.unclosed != "observations":
+        # A hint or a document that was torn off must not take the place of a whole one.
+        notes.note("cut_off_hint", f"<{found.unclosed}> never ends")
+        found.hints.pop(found.unclosed, None)
     hints, off_track = hints_of(found.hints, notes)
-    if found.unclosed != "working-memory":
-        # A document that was torn off must not take the place of a whole one.
-        hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
+    hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
     if _is_nothing(body):
         if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
             # Where nothing was asked for in so few words, a program that has no answer says the same.
             notes.note("empty", body)
             return Read()
         return Read(hints=hints, off_track=off_track, nothing=True)
-    lines = _lines(found, body, known, notes)
+    is_torn = found.unclosed == "observations" or (is_cut_off and found.observations is None)
+    lines = _lines(found, body, known, notes, is_torn=is_torn)
     return Read(lines=tuple(lines), hints=hints, off_track=off_track)
 
 
@@ -83,7 +94,7 @@ def _json_lines(lines: str, notes: FaultNotes) -> str:
 # ---------------------------------------------------------------- lines
 
 
-def _lines(found: Sections, body: str, known: Known, notes: FaultNotes) -> list[Line]:
+def _lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_torn: bool) -> list[Line]:
     lines = read_lines(body, known, notes)
     if found.observations is not None:
         # Some close the section too early: what is marked like a line is one.
@@ -102,14 +113,23 @@ def _lines(found: Sections, body: str, known: Known, notes: FaultNotes) -> list[
             notes.note("empty", f"no observation in it: {lines[0].text}")
             return []
         lines = said
-    if found.unclosed:
-        notes.note("cut_off", f"<{found.unclosed}> never ends")
-    if found.unclosed == "observations" and len(lines) > 1 and not lines[-1].is_cited:
-        # The last line was torn; if it is all there is, a part of it is better than nothing.
-        lines.pop()
-    if not lines and any(char.isalnum() for char in body):
+    if is_torn:
+        notes.note("cut_off", "its observations never end")
+        while lines and not lines[-1].is_cited:
+            # What a line comes from is said at its end: a line without it may be torn.
+            lines.pop()
+    elif not lines and any(char.isalnum() for char in body):
         notes.note("unparsable", body)
-    return _without_duplicates(lines, notes)
+    return _without_duplicates(_without_apologies(lines, notes), notes)
+
+
+def _without_apologies(lines: list[Line], notes: FaultNotes) -> list[Line]:
+    """Return the lines without those in which the model itself refuses."""
+    kept = [line for line in lines if not is_apology(line.text)]
+    if len(kept) < len(lines):
+        refused = next(line.text for line in lines if is_apology(line.text))
+        notes.note("apology" if kept else "refusal", refused)
+    return kept
 
 
 _MOST_DUPLICATES: Final = 10

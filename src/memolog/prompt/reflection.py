@@ -33,13 +33,17 @@ _THREAD: Final = re.compile(
 )
 
 
-def parse_reflection(reply: str, ids: Collection[str], aliases: Collection[str] = ()) -> ParsedReflection:
+def parse_reflection(
+    reply: str, ids: Collection[str], aliases: Collection[str] = (), *, is_cut_off: bool = False
+) -> ParsedReflection:
     """Return what a reflector's reply says about the lines with these short ids (o1, o2 …).
 
     `aliases` are the short names of the threads (t1, t2 …) where several share the log: what the reply says of where one of
-    them stands is in a section of that thread.
+    them stands is in a section of that thread. `is_cut_off` says that the provider reported that the reply reached its limit.
     """
     notes = FaultNotes()
+    if is_cut_off:
+        notes.note("cut_off", "the reply reached its limit")
     numbers = {int(hit[1]): name for name in ids if (hit := _ID.fullmatch(name))}
     # Some put an id before the line, as they were shown them: what counts is the list at its end.
     text = _LEADING_ID.sub(r"\1", cleaned(reply, notes))

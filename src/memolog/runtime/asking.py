@@ -8,25 +8,20 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from memolog.config import Config
 from memolog.domain.codec import dumps, encode
 from memolog.domain.errors import MemologError
 from memolog.domain.run import Usage
 from memolog.runtime.model import Model, ModelReply, ModelRequest
-from memolog.runtime.models import BudgetedModel, BudgetSpent, Limit, ModelRefused
-from memolog.runtime.models.errors import is_transport_error
-from memolog.runtime.models.retry import in_time
+from memolog.runtime.models import BudgetedModel, BudgetSpent, CallableModel, Limit, cause_of
 from memolog.runtime.runner import RunFault
 from memolog.store import Store
 
 __all__ = ["Ask", "Asking", "spent_of"]
 
 Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[ModelReply]]
-
-# A model that has not answered by then never will; the run fails and is tried again.
-_SECONDS: Final = 120.0
 
 
 async def spent_of(store: Store, resource: str, thread: str | None, config: Config) -> float:
@@ -53,28 +48,32 @@ class Asking:
         """What all calls so far cost."""
 
     async def __call__(self, model: Model, request: ModelRequest) -> ModelReply:
-        """Return the model's answer; raises BudgetSpent without asking it, or RunFault if it fails."""
+        """Return the model's answer; raises BudgetSpent without asking it, or RunFault if it fails.
+
+        The time of an attempt and the longest answer are those of the configuration.
+        """
         if self._guarded is None:
             self._guarded = BudgetedModel(model, *self._limits)
+        most = min(filter(None, (request.max_tokens, self._config.reply_tokens)))
+        own = model.timeout if isinstance(model, CallableModel) else None
+        request = replace(request, max_tokens=most, timeout=own or self._config.model_timeout)
         try:
             return await self._once(self._guarded, request)
         except BudgetSpent:
             raise
-        except ModelRefused as error:
-            if not request.files:
-                raise _fault(error) from error
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             if _is_ours(error):
                 raise
-            raise _fault(error) from error
+            if not request.files or cause_of(error) != "refused":
+                raise _fault(error) from error
         # It cannot see files, or not these: what their placeholders say is better than nothing.
         return await self(model, replace(request, files=()))
 
     async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
         try:
-            reply = await in_time(model.complete(request), _SECONDS, model.name)
+            reply = await model.complete(request)
         except BudgetSpent:
             raise
         except Exception as error:
@@ -93,6 +92,7 @@ class Asking:
             "system": request.system,
             "text": request.text,
             "temperature": request.temperature,
+            "max_tokens": request.max_tokens,
             "files": [file.name or file.media_type for file in request.files],
             "error": None if error is None else f"{type(error).__name__}: {error}",
         }
@@ -109,8 +109,7 @@ def _is_ours(error: BaseException) -> bool:
 
 
 def _fault(error: BaseException) -> RunFault:
-    cause = "away" if is_transport_error(error) else "refused"
-    return RunFault(f"the model failed: {type(error).__name__}: {error}", cause=cause)
+    return RunFault(f"the model failed: {type(error).__name__}: {error}", cause=cause_of(error))
 
 
 def _sum(one: Usage | None, other: Usage) -> Usage:

@@ -5,10 +5,12 @@ Knows what is left, and when nothing more can be done about it. Who goes on talk
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from math import inf
 from typing import NamedTuple
 
 from memolog.config import Config
+from memolog.domain.clock import Clock
 from memolog.store.snapshot import OTHER_ROWS, Snapshot
 
 __all__ = ["catch_up"]
@@ -16,14 +18,20 @@ __all__ = ["catch_up"]
 _POLL_SECONDS = 0.05
 # A process that died is known by then, and what it was at is taken over.
 _LEASES = 2
+_LONGEST_REST = 60.0
+_STANDSTILL_SECONDS = 0.25
 
 
 async def catch_up(
     look: Callable[[], Awaitable[tuple[Config, Snapshot]]],
     observe: Callable[[], Awaitable[None]],
     activate: Callable[[], Awaitable[None]],
+    clock: Clock,
 ) -> None:
-    """Observe and activate until the log covers what was there at the beginning, or nothing more can be done."""
+    """Observe and activate until the log covers what was there at the beginning, or nothing more can be done.
+
+    After a failure it waits until the model may be asked again, unless that takes more than a minute.
+    """
     loop = asyncio.get_running_loop()
     _, snapshot = await look()
     wanted = _wanted(snapshot)
@@ -41,12 +49,37 @@ async def catch_up(
         now = (snapshot.cursor, left, len(snapshot.buffered), len(snapshot.groups), beats)
         if now != before:
             before, changed = now, loop.time()
+        elif not under_way and await _has_rested(snapshot, clock):
+            before = None
         elif not under_way or loop.time() - changed > _LEASES * config.lease:
             # The observer rests, a call is still without its result, or whoever is at it does not come to an end.
             return
         else:
             # Another process is at it: there is nothing to do but to look again.
             await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _has_rested(snapshot: Snapshot, clock: Clock) -> bool:
+    """Wait until a failed run may be tried again; returns whether it may, False if there is none or it takes too long."""
+    failed = [
+        run.retry_at for run in snapshot.runs if run.status == "failed" and run.kind == "observe" and run.retry_at
+    ]
+    if not failed:
+        return False
+    due = max(min(failed), snapshot.log.retry_at or min(failed))
+    start = last = clock.now()
+    if due - start > timedelta(seconds=_LONGEST_REST):
+        return False
+    loop = asyncio.get_running_loop()
+    moved = loop.time()
+    while last < due:
+        await asyncio.sleep(_POLL_SECONDS)
+        if (now := clock.now()) != last:
+            last, moved = now, loop.time()
+        elif loop.time() - moved > _STANDSTILL_SECONDS:
+            # A clock that stands still never gets there.
+            return False
+    return True
 
 
 class _Wanted(NamedTuple):

@@ -7,6 +7,7 @@ the run that holds the span, so a crash repeats it like any other. Knows no rows
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final, TypeAlias
 
 from memolog.decide import closed_ends
@@ -16,12 +17,12 @@ from memolog.prompt.build import ObserveInput, Prompt
 from memolog.prompt.drafts import Draft, Parsed
 from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
-from memolog.prompt.slices import joined
 from memolog.prompt.transcript import Shown, in_zone
 from memolog.runtime.asking import Ask
-from memolog.runtime.minds import Mind, Observed
+from memolog.runtime.minds import Mind, Observed, put_together, stood_in
 from memolog.runtime.runner import RunFault
 from memolog.runtime.views import weights_of
+from memolog.tokens import TokenCounter
 
 __all__ = ["TRIES", "Divided", "observe_in_parts"]
 
@@ -38,10 +39,13 @@ Units: TypeAlias = Sequence[tuple[Message, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divided:
-    """What the parts came to, how many messages the model would not take, and why."""
+    """What the parts came to, and how many messages the model did not observe, and why."""
 
     observed: Observed
     missing: int = 0
+    """Messages whose words the model does not take: a line says where they are."""
+    embedded: int = 0
+    """Messages that the embedded observer observed, because no answer about them was of use."""
     error: str = ""
 
 
@@ -60,36 +64,49 @@ class _Part:
 
     def halves(self) -> "tuple[_Part, _Part]":
         middle = len(self.units) // 2
-        second = _Part(first=self.first + middle, units=self.units[middle:])
-        return _Part(first=self.first, units=self.units[:middle]), second
+        second = _Part(first=self.first + middle, units=self.units[middle:], fault=self.fault)
+        return _Part(first=self.first, units=self.units[:middle], fault=self.fault), second
 
 
 async def observe_in_parts(
-    mind: Mind, given: ObserveInput, redactor: Redactor, ask: Ask, *, attempt: int, is_alive: bool
+    mind: Mind,
+    given: ObserveInput,
+    redactor: Redactor,
+    ask: Ask,
+    *,
+    attempt: int,
+    is_alive: bool,
+    counter: TokenCounter,
 ) -> Divided:
-    """Observe a span in halves, quarters and so on; where a single message fails, a line says that it is missing.
+    """Observe a span in halves, quarters and so on; where a single message is refused, a line says that it is missing.
 
     `is_alive` says that the model has answered about other spans meanwhile. Raises the fault of the first part if it has not,
-    and answers about no part either: then it is the model that is in trouble, and not what was said.
+    and refuses every part: then it is the model that is in trouble, and not what was said. A model that answers and whose
+    answers are of no use about any part is not asked further: the embedded observer observes the span.
     """
     whole = _Part(first=0, units=_units(given.messages))
     todo = deque(whole.halves() if len(whole.units) > 1 else (whole,))
     least = len(todo)
     done: list[_Part] = []
-    calls = 0
+    has_answered, calls = False, 0
     while todo:
         part = todo.popleft()
         if calls < _MOST_CALLS:
             calls += 1
             await _ask(part, mind, given, redactor, ask)
-        is_alive = is_alive or part.answer is not None
-        if calls == least and part.fault is not None and not is_alive:
-            raise part.fault
+        has_answered = has_answered or part.answer is not None
+        if calls == least and part.fault is not None and not has_answered:
+            if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
+                # It answers, and never to any use.
+                whole.fault = RunFault(str(part.fault))
+                return await _put_together([whole], given, attempt, counter)
+            if not is_alive:
+                raise part.fault
         if part.answer is None and len(part.units) > 1 and calls < _MOST_CALLS:
             todo.extend(part.halves())
         else:
             done.append(part)
-    return _put_together(sorted(done, key=lambda part: part.first), given, attempt)
+    return await _put_together(sorted(done, key=lambda part: part.first), given, attempt, counter)
 
 
 async def _ask(part: _Part, mind: Mind, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
@@ -104,31 +121,44 @@ async def _ask(part: _Part, mind: Mind, given: ObserveInput, redactor: Redactor,
         part.fault = RunFault(f"{type(error).__name__}: {error}", cause="refused")
     else:
         problem = None if answer.parsed.nothing else failure(answer.parsed)
+        if answer.last_seq is not None:
+            problem = "cut off: it is about the first messages only"
         part.answer, part.fault = (answer, None) if problem is None else (None, RunFault(problem))
 
 
-def _put_together(parts: Sequence[_Part], given: ObserveInput, attempt: int) -> Divided:
-    """Return the answers in their order, and a line for each stretch that has none.
+async def _put_together(parts: Sequence[_Part], given: ObserveInput, attempt: int, counter: TokenCounter) -> Divided:
+    """Return the answers in their order, and something for each stretch that has none.
 
-    The embedded observer could say more, but in the words that the model chokes on: the end of the log is shown with the next
-    span, and the reflector reads all of it, so they would fail as well, and so on for ever.
+    Where the model refuses the words, that is a line which says so. The embedded observer could say more, but in the words
+    that the model refuses: the end of the log is shown with the next span, and the reflector reads all of it, so they would
+    fail as well. Whatever else went wrong is no matter of the words, and the embedded observer observes them.
     """
     answers: list[Observed] = []
-    waiting: list[Message] = []
-    missing, error = 0, ""
-    for part in parts:
-        if part.answer is None:
-            fault = part.fault or RunFault("it was not asked about: too much of the span fails", cause="refused")
-            if fault.cause == "away" and attempt <= _TRIES_AWAY:
-                raise fault
-            missing, error = missing + len(part.messages), error or str(fault)
-            waiting += part.messages
+    missing, embedded, error = 0, 0, ""
+    for is_refused, group in groupby(parts, key=_is_refused):
+        stretch = list(group)
+        messages = [message for part in stretch for message in part.messages]
+        if is_refused is None:
+            answers += [part.answer for part in stretch if part.answer is not None]
             continue
-        answers += [_stand_in(waiting, given)] if waiting else []
-        waiting = []
-        answers.append(part.answer)
-    answers += [_stand_in(waiting, given)] if waiting else []
-    return Divided(observed=_joined(answers), missing=missing, error=error)
+        for fault in (part.fault for part in stretch if part.fault is not None):
+            if fault.cause == "denied" or (fault.cause == "away" and attempt <= _TRIES_AWAY):
+                raise fault
+            error = error or str(fault)
+        if is_refused:
+            missing += len(messages)
+            answers.append(_stand_in(messages, given))
+        else:
+            embedded += len(messages)
+            answers.append(await stood_in(given, messages, counter))
+    return Divided(observed=put_together(answers), missing=missing, embedded=embedded, error=error)
+
+
+def _is_refused(part: _Part) -> bool | None:
+    """Tell whether the words of a part are refused; None if it was answered."""
+    if part.answer is not None:
+        return None
+    return part.fault is None or part.fault.is_about_words
 
 
 def _units(messages: Sequence[Message]) -> Units:
@@ -149,18 +179,3 @@ def _stand_in(messages: Sequence[Message], given: ObserveInput) -> Observed:
     )
     draft = Draft(priority="medium", text=_STAND_IN, said_at=shown[0].at, cites=tuple(s.number for s in shown))
     return Observed(parsed=Parsed(observations=(draft,)), prompt=Prompt(system="", text="", shown=shown))
-
-
-def _joined(answers: Sequence[Observed]) -> Observed:
-    """Return several answers as one, in which each message has a number of its own."""
-    shifted: list[Observed] = []
-    taken = 0
-    for answer in answers:
-        shown = tuple(replace(s, number=s.number + taken) for s in answer.prompt.shown)
-        drafts = tuple(replace(d, cites=tuple(n + taken for n in d.cites)) for d in answer.parsed.observations)
-        prompt = replace(answer.prompt, shown=shown)
-        shifted.append(replace(answer, parsed=replace(answer.parsed, observations=drafts), prompt=prompt))
-        taken = max((s.number for s in shown), default=taken)
-    said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
-    prompt = replace(shifted[0].prompt, shown=tuple(s for answer in shifted for s in answer.prompt.shown))
-    return Observed(parsed=joined([answer.parsed for answer in shifted]), prompt=prompt, said=said)

@@ -4,9 +4,11 @@ Knows that a line cites what it came from, that an uncited line cites all it cou
 of the roles cited, and that no secret enters the log. What is checked against sources is checked in `grounding`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final, TypeVar
 
 from memolog.config.sizes import Mode
@@ -15,16 +17,26 @@ from memolog.domain.message import Message
 from memolog.domain.observation import Observation, Priority, Source, Span
 from memolog.domain.run import Run
 from memolog.domain.thread import Hints
-from memolog.grounding import lowest, trust_of, trusted_after_reflection, trusted_hints
+from memolog.grounding import (
+    Evidence,
+    lowest,
+    source_text,
+    support,
+    trust_of,
+    trusted_after_reflection,
+    trusted_hints,
+)
 from memolog.prompt.build import Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.prompt.modes import with_fields
 from memolog.prompt.redact import Redactor
-from memolog.prompt.transcript import said_in_zone
+from memolog.prompt.transcript import in_zone, said_in_zone
 from memolog.tokens import TokenCounter
 
 __all__ = ["draft_hints", "merged_sources", "observations_from", "reflected_hints", "reflections_from", "weight_of"]
 
+_SAME: Final = 0.5
+_MEANING: Final = re.compile(r"[ ]?\(meaning ([^()\n]{1,80})\)", re.IGNORECASE)
 _OFF_TRACK: Final = "The work has left what was asked for. "
 
 
@@ -88,6 +100,7 @@ def observations_from(
     by_seq = {message.seq: message for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
+    sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])
     for ordinal, found in enumerate(parsed.observations, start=1):
         draft = _without_secrets(with_fields(found, mode), redactor)
         cited = sorted({shown[number] for number in draft.cites if number in shown})
@@ -100,7 +113,7 @@ def observations_from(
                 ordinal=ordinal,
                 priority=draft.priority,
                 text=draft.text,
-                said_at=draft.said_at,
+                said_at=draft.said_at if cited else _moment_of(draft, sources_of_all()),
                 zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
                 about=draft.about,
                 parent=None if draft.parent is None else draft.parent + 1,
@@ -109,11 +122,31 @@ def observations_from(
                 trust=lowest(trust_of(by_seq[seq]) for seq in cited or by_seq),
                 category=draft.category,
                 files=draft.files,
-                metadata={**draft.metadata, "mode": mode},
+                metadata={**_with_observer(draft), "mode": mode},
                 tokens=counter.count(draft.text),
             )
         )
     return tuple(made)
+
+
+def _with_observer(draft: Draft) -> JsonObject:
+    """Return the metadata of a line, with who wrote it where that was not the one who was asked; a reply has no say in it."""
+    metadata = {name: value for name, value in draft.metadata.items() if name != "observer"}
+    return metadata if draft.observer is None else {**metadata, "observer": draft.observer}
+
+
+def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> datetime:
+    """Return when a line without citations was said: with the message that has most of its words, if one has half of them.
+
+    Else it is the time of the message that is nearest to the time that the line gives.
+    """
+    found = [(support(draft.text, evidence), message) for message, evidence in sources]
+    best = max(share for share, _ in found)
+    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for share, message in found if share == best]
+    if best >= _SAME:
+        return moments[0]
+    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for message, _ in sources]
+    return min(moments, key=lambda moment: abs(moment - draft.said_at))
 
 
 def reflections_from(
@@ -203,11 +236,23 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
     """Return a draft without the secrets that a model may have put together again, or seen before they were known as such."""
     return replace(
         draft,
-        text=redactor.redact(draft.text),
+        text=_meaning_once(redactor.redact(draft.text)),
         verbatim=_redacted(draft.verbatim, redactor),
         files=tuple(map(redactor.redact, draft.files)),
         metadata=_facts(draft.metadata, redactor),
     )
+
+
+def _meaning_once(text: str) -> str:
+    """Return a line that says at most once which day is meant: a repeated remark is an echo of the log."""
+    seen: set[str] = set()
+
+    def first(hit: re.Match[str]) -> str:
+        is_new = hit[1].casefold() not in seen
+        seen.add(hit[1].casefold())
+        return hit[0] if is_new else ""
+
+    return _MEANING.sub(first, text)
 
 
 def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:

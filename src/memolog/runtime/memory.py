@@ -323,10 +323,17 @@ class Memory(LookingBack, Forgetting, Transferring):
         await self._by_hand(thread, resource, "buffer")
 
     async def observe(self, thread: str, resource: str) -> Status:
-        """Observe all that was said by now and move it into the log; waits for it, however long: the deadline is for turns."""
+        """Observe all that was said by now and move it into the log; waits for it, however long: the deadline is for turns.
+
+        After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
+        says what failed.
+        """
         act = partial(self._by_hand, thread, resource)
         await catch_up(
-            partial(self._look, thread, resource), partial(act, "observe", may_wait=True), partial(act, "activate")
+            partial(self._look, thread, resource),
+            partial(act, "observe", may_wait=True),
+            partial(act, "activate"),
+            self.clock,
         )
         return await self.status(thread, resource)
 

@@ -4,10 +4,13 @@ Knows how a question becomes a parsed answer. Knows no rows: what is asked about
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
+from memolog.decide import closed_ends
+from memolog.domain.message import Message
 from memolog.extractive import observe, reflect
 from memolog.grounding import source_text
 from memolog.prompt.build import (
@@ -18,8 +21,9 @@ from memolog.prompt.build import (
     observer_prompt,
     reflector_prompt,
 )
-from memolog.prompt.drafts import Parsed, ParsedReflection
+from memolog.prompt.drafts import HintsDraft, Parsed, ParsedReflection
 from memolog.prompt.extracts import taken
+from memolog.prompt.faults import Fault, FaultKind
 from memolog.prompt.modes import Spoken, with_findings
 from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import Redactor
@@ -29,13 +33,22 @@ from memolog.prompt.transcript import Shown, split
 from memolog.runtime.asking import Ask
 from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
 from memolog.runtime.models import BudgetSpent, ModelPair
+from memolog.runtime.plausibility import checked, in_order, uncovered
 from memolog.runtime.reflection import gaps_of
 from memolog.runtime.runner import RunFault
+from memolog.runtime.views import weights_of
 from memolog.tokens import TokenCounter
 
-__all__ = ["ExtractiveMind", "Mind", "ModelMind", "Observed", "Reflected", "minds_of"]
+__all__ = ["ExtractiveMind", "Mind", "ModelMind", "Observed", "Reflected", "minds_of", "put_together", "stood_in"]
 
 _LEVELS: Final = 5
+# How long an answer may be: some room for its sections, and a share of what it is about.
+_LEAST_REPLY: Final = 1_000
+_REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
+# A fault of the answer that a second try often does not have.
+_PASSING: Final[tuple[FaultKind, ...]] = ("degenerate", "cut_off", "echo", "copied", "unfounded", "too_large")
+# Comparing an answer with a longer span takes more than a few milliseconds.
+_LONG_TOKENS: Final = 4_000
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
 _EXTRACTIVE: Final = "extractive-1"
 # Calls for one span that is too long for a prompt, at a time.
@@ -54,6 +67,8 @@ class Observed:
     """What it says about the values of the application, by key; None if nobody was asked."""
     fault: RunFault | None = None
     """Why there is no answer about this span, while there is one about another of the same call."""
+    last_seq: int | None = None
+    """The last message that it is about, where the answer was cut off before the end of the span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +108,7 @@ class ExtractiveMind:
         """Select and shorten what was said."""
         del redactor, ask  # What enters the log is redacted when the lines become observations.
         # A long span takes tens of milliseconds: more than a turn on the same loop should ever wait.
-        return await asyncio.to_thread(lambda: [self._observed(given) for given in inputs])
-
-    def _observed(self, given: ObserveInput) -> Observed:
-        shown = tuple(
-            Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=m.created_at)
-            for number, m in enumerate((m for m in given.messages if m.state == "live"), start=1)
-        )
-        prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
-        live = [m for m in given.messages if m.state == "live"]
-        spoken = [
-            Spoken(number=number, at=m.created_at, text=source_text(m), is_tool=m.role == "tool")
-            for number, m in enumerate(live, start=1)
-            if m.role in {"assistant", "tool"} and not m.own
-        ]
-        return Observed(parsed=with_findings(observe(given, self._counter), spoken, given.mode), prompt=prompt)
+        return await asyncio.to_thread(lambda: [_embedded(given, self._counter) for given in inputs])
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Merge, and drop what matters least."""
@@ -118,6 +119,28 @@ class ExtractiveMind:
         if not 0 < length < size:
             raise RunFault("nothing can be left out without losing what was said", cause="incompressible")
         return Reflected(parsed=parsed, prompt=Prompt(system="", text="", version=_EXTRACTIVE, ids=ids))
+
+
+def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
+    live = [message for message in given.messages if message.state == "live"]
+    shown = tuple(
+        Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=m.created_at)
+        for number, m in enumerate(live, start=1)
+    )
+    prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
+    spoken = [
+        Spoken(number=number, at=m.created_at, text=source_text(m), is_tool=m.role == "tool")
+        for number, m in enumerate(live, start=1)
+        if m.role in {"assistant", "tool"} and not m.own
+    ]
+    return Observed(parsed=with_findings(observe(given, counter), spoken, given.mode), prompt=prompt)
+
+
+async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+    """Return what the embedded observer makes of messages that a model observed badly; its lines say that they are its own."""
+    found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
+    drafts = tuple(replace(draft, observer=ExtractiveMind.name) for draft in found.parsed.observations)
+    return replace(found, parsed=replace(found.parsed, observations=drafts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +179,20 @@ class ModelMind:
         answers = parse_batch(
             reply.text, prompt.shown, aliases=threads, base=inputs[0].messages[0].created_at, zone=inputs[0].zone
         )
-        return [Observed(parsed=answers.get(threads[given.alias], Parsed()), prompt=prompt) for given in inputs]
+        observed: list[Observed] = []
+        for given in inputs:
+            parsed = answers.get(threads[given.alias], Parsed())
+            parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
+            if parsed.has("cut_off"):
+                # The thread is asked about again, by itself.
+                fault = RunFault("cut off: its section never ends")
+                observed.append(Observed(parsed=Parsed(), prompt=prompt, fault=fault))
+            elif failure(parsed) is None:
+                answer = Observed(parsed=parsed, prompt=prompt)
+                observed.append(await self._completed(answer, given, redactor, ask))
+            else:
+                observed.append(Observed(parsed=parsed, prompt=prompt))
+        return observed
 
     async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Ask about each thread by itself, since values of the application belong to one; a failure keeps the other answers."""
@@ -186,28 +222,84 @@ class ModelMind:
         answers = await _together(calls)
         if len(answers) == 1:
             return answers[0]
-        shown = tuple(message for answer in answers for message in answer.prompt.shown)
-        prompt = replace(answers[0].prompt, shown=shown)
-        said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
-        return Observed(parsed=joined([answer.parsed for answer in answers]), prompt=prompt, said=said)
+        end = next((number for number, answer in enumerate(answers) if answer.last_seq is not None), len(answers) - 1)
+        # What comes after an answer that was cut off is observed again with its rest.
+        return replace(put_together(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(
         self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
     ) -> Observed:
-        """Ask, and ask once more if the answer runs away."""
+        """Ask, ask once more if the answer is no use, and then for what it left out."""
         prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
-        parsed, said = Parsed(), dict[str, str]()
-        for _ in range(2):
+        parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
+        before: Parsed | None = None
+        for attempt in range(2):
             async with gate:
-                reply = await self._ask("observe", prompt, ask)
+                reply = await self._ask("observe", prompt, ask, times=1 + attempt)
             text, said = taken(reply.text, [wanted.key for wanted in given.wanted])
-            parsed = parse_observations(text, prompt.shown, base=given.messages[0].created_at, zone=given.zone)
-            if not any(fault.kind == "degenerate" for fault in parsed.faults):
+            parsed = parse_observations(
+                text,
+                prompt.shown,
+                base=given.messages[0].created_at,
+                zone=given.zone,
+                is_cut_off=reply.is_cut_off,
+            )
+            parsed = await self._in_thread(given, checked, parsed, text, given, prompt, self._counter)
+            if not parsed.has("cut_off") and (failure(parsed) is None or not any(map(parsed.has, _PASSING))):
                 break
-        problem = None if parsed.nothing else failure(parsed)
+            if attempt == 0:
+                before = parsed
+        if before is not None and _reach(before) > _reach(parsed):
+            # Both were cut off, or the second is of no use at all.
+            parsed = before
+        problem = failure(parsed)
         if problem is not None:
-            raise RunFault(problem)
-        return Observed(parsed=parsed, prompt=prompt, said=said)
+            raise RunFault(problem, declines=_declines(reply, parsed))
+        observed = Observed(parsed=parsed, prompt=prompt, said=said)
+        if parsed.has("cut_off"):
+            observed, given = _before_cut(observed, given)
+        return await self._completed(observed, given, redactor, ask, gate)
+
+    async def _completed(
+        self,
+        observed: Observed,
+        given: ObserveInput,
+        redactor: Redactor,
+        ask: Ask,
+        gate: asyncio.Semaphore | None = None,
+    ) -> Observed:
+        """Return an answer with what users stated and it left out: asked for once more, then by the embedded observer."""
+        missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.prompt, self._counter)
+        if not missing:
+            return observed
+        asked = replace(given, messages=missing, wanted=(), document=None)
+        first = max((shown.number for shown in observed.prompt.shown), default=0) + 1
+        prompt = observer_prompt(asked, self._counter, redactor=redactor, first=first)
+        try:
+            async with gate or asyncio.Semaphore():
+                reply = await self._ask("observe", prompt, ask)
+        except (BudgetSpent, RunFault):
+            # The answer in hand is of use, and the embedded observer completes it.
+            again = Parsed()
+        else:
+            again = parse_observations(reply.text, prompt.shown, base=missing[0].created_at, zone=given.zone)
+            again = await self._in_thread(asked, checked, again, reply.text, asked, prompt, self._counter)
+        if failure(again) is None and again.observations:
+            answer = replace(again, hints=HintsDraft())
+            observed = _with_more(observed, Observed(parsed=answer, prompt=prompt))
+            # Those that it still leaves out.
+            missing = await self._in_thread(asked, uncovered, again, asked, prompt, self._counter)
+        if missing:
+            observed = _with_more(observed, await stood_in(given, missing, self._counter))
+            fault = Fault(kind="uncovered", detail=f"{len(missing)} messages", count=len(missing))
+            observed = replace(observed, parsed=replace(observed.parsed, faults=(*observed.parsed.faults, fault)))
+        return observed
+
+    async def _in_thread(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
+        """Return what a function returns; beside the loop where the span is long, so that turns go on meanwhile."""
+        if sum(message.tokens for message in given.messages) > _LONG_TOKENS:
+            return await asyncio.to_thread(work, *arguments)
+        return work(*arguments)
 
     # ------------------------------------------------------------ reflecting
 
@@ -238,7 +330,7 @@ class ModelMind:
             if reply.text == last:
                 break
             last = reply.text
-            parsed = parse_reflection(reply.text, prompt.ids, asked.aliases.values())
+            parsed = parse_reflection(reply.text, prompt.ids, asked.aliases.values(), is_cut_off=reply.is_cut_off)
             problem = failure(parsed)
             if problem is not None:
                 continue
@@ -270,7 +362,7 @@ class ModelMind:
             if gaps.vague:
                 raise
             return best
-        parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values())
+        parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values(), is_cut_off=reply.is_cut_off)
         length = self._length(parsed)
         omitted = {line.id: line for line in lines if line.id in set(gaps.omitted)}
         room = max(most, best.tokens) + sum(line.tokens for line in omitted.values())
@@ -286,15 +378,81 @@ class ModelMind:
     def _length(self, parsed: ParsedReflection) -> int:
         return sum(self._counter.count(line.text) for line in parsed.lines)
 
-    async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask) -> ModelReply:
+    async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask, times: int = 1) -> ModelReply:
+        """Ask; the answer may be so many times as long as it usually is."""
+        most = _LEAST_REPLY + int(self._counter.count(prompt.text) * _REPLY_SHARE[purpose])
         request = ModelRequest(
             purpose=purpose,
             system=prompt.system,
             text=prompt.text,
             temperature=_TEMPERATURE[purpose],
+            max_tokens=most * times,
             files=prompt.files,
         )
         return await ask(self._models[purpose], request)
+
+
+def _declines(reply: ModelReply, parsed: Parsed) -> bool:
+    """Tell whether the model would not speak about what it was shown; filters of providers answer with nothing at all."""
+    return reply.finish_reason == "content_filter" or not reply.text.strip() or parsed.has("refusal")
+
+
+def _reach(parsed: Parsed) -> float:
+    """Return up to which message an answer may be used: all of them, unless it was cut off."""
+    if failure(parsed) is not None:
+        return -1
+    last = max((number for draft in parsed.observations for number in draft.cites), default=0)
+    return last if parsed.has("cut_off") else math.inf
+
+
+def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, ObserveInput]:
+    """Return an answer that was cut off as one about the messages up to its last line, and these messages.
+
+    A tool call and its result stay together. Raises RunFault if no message is whole before the cut.
+    """
+    numbers = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown}
+    last = _reach(observed.parsed)
+    places = {(message.thread, message.seq): place for place, message in enumerate(given.messages)}
+    reached = places.get(numbers.get(int(last), ("", 0)), -1)
+    ends = [end for end in closed_ends(weights_of(given.messages)) if end <= reached]
+    if reached == len(given.messages) - 1:
+        return observed, given
+    if not ends:
+        raise RunFault("cut off: its observations never end, and it is about no whole part of the messages")
+    messages = given.messages[: ends[-1] + 1]
+    seqs = {(message.thread, message.seq) for message in messages}
+    known = {number for number, place in numbers.items() if place in seqs}
+    drafts = observed.parsed.observations
+    # A line that cites a later message is written again with the rest; lines under it go with it.
+    end = next((place for place, draft in enumerate(drafts) if not known.issuperset(draft.cites)), len(drafts))
+    parsed = replace(observed.parsed, observations=drafts[:end], hints=HintsDraft())
+    shown = tuple(one for one in observed.prompt.shown if one.number in known)
+    prompt = replace(observed.prompt, shown=shown)
+    cut = replace(observed, parsed=parsed, prompt=prompt, last_seq=messages[-1].seq)
+    return cut, replace(given, messages=messages)
+
+
+def put_together(answers: Sequence[Observed]) -> Observed:
+    """Return several answers as one, in which each message has a number of its own."""
+    shifted: list[Observed] = []
+    taken = 0
+    for answer in answers:
+        shown = tuple(replace(s, number=s.number + taken) for s in answer.prompt.shown)
+        drafts = tuple(replace(d, cites=tuple(n + taken for n in d.cites)) for d in answer.parsed.observations)
+        prompt = replace(answer.prompt, shown=shown)
+        shifted.append(replace(answer, parsed=replace(answer.parsed, observations=drafts), prompt=prompt))
+        taken = max((s.number for s in shown), default=taken)
+    said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
+    prompt = replace(shifted[0].prompt, shown=tuple(s for answer in shifted for s in answer.prompt.shown))
+    return Observed(parsed=joined([answer.parsed for answer in shifted]), prompt=prompt, said=said)
+
+
+def _with_more(observed: Observed, more: Observed) -> Observed:
+    """Return an answer with further lines about the same messages, in their order; its hints stay."""
+    both = put_together([observed, more])
+    drafts = in_order(both.parsed.observations)
+    parsed = replace(both.parsed, observations=drafts, hints=observed.parsed.hints, nothing=not drafts)
+    return replace(observed, parsed=parsed, prompt=both.prompt)
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -11,9 +11,10 @@ from memolog.domain.codec import nothing
 from memolog.domain.message import FilePart
 from memolog.domain.run import Usage
 
-__all__ = ["Model", "ModelReply", "ModelRequest", "Purpose"]
+__all__ = ["FinishReason", "Model", "ModelReply", "ModelRequest", "Purpose"]
 
 Purpose: TypeAlias = Literal["observe", "reflect"]
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +26,9 @@ class ModelRequest:
     text: str
     temperature: float = 0.0
     max_tokens: int | None = None
-    """How long the answer may be; None leaves it to the model."""
+    """How long the answer may be. Memolog always sets it, in proportion to the text; None leaves it to the model."""
     timeout: float | None = None
-    """How many seconds one attempt may take; None leaves it to the model."""
+    """How many seconds one attempt may take. Memolog always sets it, from `model_timeout`; None leaves it to the model."""
     files: tuple[FilePart, ...] = ()
     """Images and documents that the text speaks of, for models that can see them."""
     options: Mapping[str, Any] = field(default_factory=nothing)
@@ -36,10 +37,17 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What a model answered, and what it cost."""
+    """What a model answered, what it cost, and why it stopped."""
 
     text: str
     usage: Usage | None = None
+    finish_reason: FinishReason | None = None
+    """Why the model stopped: "length" if it reached `max_tokens`, so that its end is missing; None if that is unknown."""
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Tell whether the provider says that the end of the answer is missing."""
+        return self.finish_reason == "length"
 
 
 @runtime_checkable

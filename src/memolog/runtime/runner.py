@@ -26,26 +26,45 @@ Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
 
 # Several calls, each with a limit of its own; beyond this something hangs that is no model.
 _RUN_SECONDS = 900.0
+_RUN_CALLS = 8
 _GIVE_BACK_SECONDS = 2.0
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
-Cause: TypeAlias = Literal["answer", "refused", "away", "incompressible"]
+Cause: TypeAlias = Literal["answer", "refused", "denied", "away", "incompressible"]
 
 
 class RunFault(Exception):
     """A run's answer cannot be used; says why, what was spent on it, and whether another try could end otherwise.
 
-    The cause is an answer without use, a call that was refused, a model that is not there, or a log of which nothing can be left
-    out: that run is given up.
+    The cause is an answer without use, a call that was refused, a call that is not allowed at all (a wrong key, an unknown
+    model), a model that is not there, or a log of which nothing can be left out: that run is given up. `declines` says that the
+    model would not speak about these words: it refused them in its answer, or answered with nothing.
     """
 
     def __init__(
-        self, reason: str, usage: Usage | None = None, *, is_final: bool = False, cause: Cause = "answer"
+        self,
+        reason: str,
+        usage: Usage | None = None,
+        *,
+        is_final: bool = False,
+        cause: Cause = "answer",
+        declines: bool = False,
     ) -> None:
         super().__init__(reason)
-        self.usage, self.is_final = usage, is_final or cause == "incompressible"
+        self.usage, self.is_final, self.declines = usage, is_final or cause == "incompressible", declines
         self.cause: Cause = cause
+
+    @property
+    def is_about_words(self) -> bool:
+        """Tell whether it is the words that the model does not take."""
+        return self.cause == "refused" or self.declines
+
+    def billed(self, usage: Usage | None) -> "RunFault":
+        """Return the same fault with what was spent."""
+        return RunFault(
+            str(self), self.usage or usage, is_final=self.is_final, cause=self.cause, declines=self.declines
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,10 +217,11 @@ class Runner:
         work = asyncio.ensure_future(self._think(job))
         beat = asyncio.ensure_future(self._beat(job))
         try:
-            done, _ = await asyncio.wait({work, beat}, timeout=_RUN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            seconds = max(_RUN_SECONDS, _RUN_CALLS * job.config.model_timeout)
+            done, _ = await asyncio.wait({work, beat}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if work not in done and beat in done:
                 beat.result()
-            for thought in _result(work):
+            for thought in _result(work, seconds):
                 try:
                     await self._store_thought(job, thought)
                 except LeaseLost as lost:
@@ -330,9 +350,9 @@ class Runner:
         await self.tell(event)
 
 
-def _result(work: "asyncio.Future[tuple[Thought, ...]]") -> tuple[Thought, ...]:
+def _result(work: "asyncio.Future[tuple[Thought, ...]]", seconds: float) -> tuple[Thought, ...]:
     if not work.done():
-        raise RunFault(f"the run did not end within {_RUN_SECONDS:g} s")
+        raise RunFault(f"the run did not end within {seconds:g} s", cause="away")
     return work.result()
 
 

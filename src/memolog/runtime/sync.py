@@ -172,7 +172,11 @@ class SyncMemory:
         self._portal.call(self._memory.buffer(thread, resource))
 
     def observe(self, thread: str, resource: str) -> Status:
-        """Observe all that was said by now and move it into the log; waits for it, however long: the deadline is for turns."""
+        """Observe all that was said by now and move it into the log; waits for it, however long: the deadline is for turns.
+
+        After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
+        says what failed.
+        """
         return self._portal.call(self._memory.observe(thread, resource))
 
     def activate(self, thread: str, resource: str) -> Status:

@@ -3,7 +3,6 @@
 Knows how to ask, and that no answer, a bad answer or a spent budget must not keep anybody from closing a task.
 """
 
-import asyncio
 import logging
 from dataclasses import replace
 
@@ -12,14 +11,15 @@ from memolog.domain.task import DraftSummary, Task
 from memolog.prompt.redact import Redactor
 from memolog.runtime.kit import Kit
 from memolog.runtime.model import Model, ModelRequest
+from memolog.runtime.models.retry import complete_in_time
 from memolog.tasks.summary import draft, summary_prompt, written
 
 __all__ = ["drafted_summary"]
 
 _log = logging.getLogger("memolog")
 
-_SECONDS = 60.0
 _MOST_LINES = 100
+_MOST_TOKENS = 2_000
 
 
 async def drafted_summary(
@@ -30,15 +30,20 @@ async def drafted_summary(
     if kit.writer is None or not observations:
         return draft(task, observations, most=most)
     system, text = summary_prompt(task, observations)
-    request = ModelRequest(purpose="reflect", system=system, text=redactor.redact(text), timeout=_SECONDS)
+    request = ModelRequest(
+        purpose="reflect",
+        system=system,
+        text=redactor.redact(text),
+        max_tokens=_MOST_TOKENS,
+        timeout=kit.config.model_timeout,
+    )
     answer = await _ask(kit, kit.writer, resource, task, request, to_write=to_write)
     return written(answer, observations, kit.writer.name) or draft(task, observations, most=most)
 
 
 async def _ask(kit: Kit, model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool) -> str:
     try:
-        async with asyncio.timeout(_SECONDS):
-            reply = await model.complete(request)
+        reply = await complete_in_time(model, request)
     except Exception as error:  # noqa: BLE001 - a model may raise anything, and the embedded draft is there
         _log.warning("the model did not write a summary of %s: %s", task.handle, error)
         return ""

@@ -94,8 +94,7 @@ class Thinking:
         try:
             return await self._with_mind(resource, found, config, ask)
         except RunFault as fault:
-            usage = fault.usage or ask.usage
-            raise RunFault(str(fault), usage, is_final=fault.is_final, cause=fault.cause) from fault
+            raise fault.billed(ask.usage) from fault
 
     async def _with_mind(
         self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: Asking
@@ -231,14 +230,18 @@ class Thinking:
             ask,
             attempt=task.work.run.attempt,
             is_alive=_is_alive(task.work),
+            counter=self._counter,
         )
         thought = await asyncio.to_thread(self._thought, task, divided.observed, config, mind)
-        if divided.missing:
+        if divided.missing or divided.embedded:
             span = task.work.run.span
+            of = f"of the messages {span.first if span else ''}–{span.last if span else ''}"
             error = (
-                f"{divided.missing} of the messages {span.first if span else ''}–{span.last if span else ''} could not be "
-                f"observed: {divided.error} The log says where they are missing, and recall has them."
+                f"{divided.missing} {of} could not be observed: {divided.error} "
+                "The log says where they are missing, and recall has them."
             )
+            if divided.embedded:
+                error = f"The embedded observer observed {divided.embedded} {of}: {divided.error}"
             trouble = Trouble(what="observing a part of the conversation", error=error)
             thought = replace(thought, troubles=(trouble,), faults=(*thought.faults, "stood_in"))
         return await self._with_extracts(thought, task, divided.observed, config)
@@ -247,7 +250,8 @@ class Thinking:
         """Add the application's values to what was observed; what fails there stays there."""
         if thought.made is None or not self._extractors:
             return thought
-        drawn = await self._extractors.drawn(task.messages, answer.said, task.known, redactor_for(config))
+        messages = _messages_of(task, answer)
+        drawn = await self._extractors.drawn(messages, answer.said, task.known, redactor_for(config))
         return replace(
             thought,
             made=replace(thought.made, extracts=tuple(drawn.values)),
@@ -259,6 +263,7 @@ class Thinking:
         self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
     ) -> Thought:
         run, parsed = task.work.run, answer.parsed
+        task = replace(task, messages=_messages_of(task, answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         made = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
@@ -286,7 +291,8 @@ class Thinking:
             redactor,
             task.given.mode,
         )
-        log = _seen_log(task.given, task.given.messages[: -len(task.messages)])
+        first = task.messages[0].seq if task.messages else 0
+        log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
         judged = judge(drafted, task.messages, log=log, policy=config.grounding, foreign=foreign)
         hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign)
         proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
@@ -299,6 +305,7 @@ class Thinking:
             tokens=sum(observation.tokens for observation in judged.observations),
             model=mind.name,
             prompt_version=answer.prompt.version,
+            last_seq=answer.last_seq,
         )
         return made, (*judged.faults, *wrong, *refused)
 
@@ -393,6 +400,12 @@ class Thinking:
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
         return found
+
+
+def _messages_of(task: _Task, answer: Observed) -> tuple[Message, ...]:
+    """Return the messages that an answer is about: those before its end, if it was cut off; the others stay in the tail."""
+    last = answer.last_seq
+    return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
 
 
 def _is_alive(work: Work) -> bool:

@@ -82,6 +82,8 @@ class Made:
     extracts: tuple[NewExtract, ...] = ()
     proposal: Proposal | None = None
     """What it would make of the working memory."""
+    last_seq: int | None = None
+    """The last message that the group is about, where that is not the end of the run's span: the others stay in the tail."""
     thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
     """What a reflection of a shared log says of the threads that share it, by thread."""
     omitted: tuple[str, ...] = ()
@@ -190,6 +192,7 @@ class Runs:
                 input_tokens=usage.input_tokens if usage else 0,
                 output_tokens=usage.output_tokens if usage else 0,
                 cost=_cost(usage),
+                last_seq=made.last_seq,
             )
             if not ended:
                 raise LeaseLost(claim.run, claim.owner, claim.fence)

@@ -70,7 +70,10 @@ def show_status(found: "Status", thread: "Thread | None" = None) -> "RenderableT
     ]
     if found.last_error:
         rows.append(("last error", f"{when(found.last_error_at)}  {one_line(found.last_error)}"))
-    rows.append(("cost", f"{found.usage.requests} requests, ${found.usage.cost:.4f}"))
+    used = found.usage
+    read = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
+    rows.append(("tokens", f"{read:,} read and {used.output_tokens:,} written by models"))
+    rows.append(("cost", f"{used.requests} requests, ${used.cost:.4f}"))
     if found.budget_left is not None:
         rows.append(("budget left", f"${found.budget_left:.4f}"))
     return fields(rows)
@@ -171,7 +174,8 @@ def _log_lines(lines: Sequence[Observation], handles: dict[str, str], *, sources
         if sources:
             cited = ", ".join(f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
             name = f"{handles.get(line.group, '')}.{line.ordinal}"
-            yield told(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {name}  ·  {line.id}", "dim cyan")
+            by = f"  ·  by {line.metadata['observer']}" if "observer" in line.metadata else ""
+            yield told(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {name}  ·  {line.id}{by}", "dim cyan")
 
 
 def show_groups(groups: "Sequence[GroupRow]", empty: str) -> "RenderableType":

@@ -6,7 +6,7 @@ threads and no store: whoever asks counts what was spent.
 
 from memolog.runtime.models.budget import BudgetedModel, BudgetSpent, Limit
 from memolog.runtime.models.callable_model import CallableModel
-from memolog.runtime.models.errors import ModelError, ModelRefused, ModelUnavailable, is_transport_error
+from memolog.runtime.models.errors import ModelError, ModelRefused, ModelUnavailable, cause_of, is_transport_error
 from memolog.runtime.models.fallback import FallbackModel, NoModelAnswered
 from memolog.runtime.models.managed import Managed, check_model, close_model
 from memolog.runtime.models.price import Price
@@ -34,6 +34,7 @@ __all__ = [
     "Retry",
     "RetryingModel",
     "TieredModel",
+    "cause_of",
     "check_model",
     "close_model",
     "is_transport_error",

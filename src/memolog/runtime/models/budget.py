@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from memolog.domain.errors import MemologError
 from memolog.runtime.model import Model, ModelReply, ModelRequest
 from memolog.runtime.models.managed import Managed, check_model, close_model
+from memolog.runtime.models.retry import complete_in_time
 
 __all__ = ["BudgetSpent", "BudgetedModel", "Limit"]
 
@@ -55,7 +56,7 @@ class BudgetedModel(Managed):
             spent = await limit.spent() + self._passed
             if spent >= limit.dollars:
                 raise BudgetSpent(limit.of, limit.dollars, spent)
-        reply = await self._model.complete(request)
+        reply = await complete_in_time(self._model, request)
         self._passed += reply.usage.cost if reply.usage else 0.0
         return reply
 

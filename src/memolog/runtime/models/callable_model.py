@@ -7,6 +7,7 @@ without holding the event loop; Python cannot stop such a thread, so a call that
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from memolog.domain.errors import ConfigError
@@ -17,26 +18,36 @@ __all__ = ["CallableModel", "ModelFunction"]
 
 ModelFunction: TypeAlias = Callable[[ModelRequest], str | ModelReply | Awaitable[str | ModelReply]]
 
-_SECONDS: Final = 90.0
+_SECONDS: Final = 120.0
+_LIMITS: Final = frozenset({"max_tokens", "timeout"})
 
 
 class CallableModel:
-    """Answers with what a function returns: a text, or a ModelReply with usage and cost."""
+    """Answers with what a function returns: a text, or a ModelReply with usage and cost.
 
-    def __init__(self, function: ModelFunction, *, name: str | None = None, timeout: float = _SECONDS) -> None:
+    The function takes a ModelRequest. If it has arguments named `max_tokens` or `timeout`, it gets those of the request too.
+    """
+
+    def __init__(self, function: ModelFunction, *, name: str | None = None, timeout: float | None = None) -> None:
         self._function, self._timeout = function, timeout
         self._name = name or f"callable:{getattr(function, '__name__', type(function).__name__)}"
         call: Any = getattr(function, "__call__", None)  # noqa: B004 - an object's method tells its colour
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+        self._named = _named_arguments(function)
 
     @property
     def name(self) -> str:
         """Return how the function is called in events, runs and the ledger."""
         return self._name
 
+    @property
+    def timeout(self) -> float | None:
+        """Return how many seconds one call may take, where that was said; it beats `model_timeout`."""
+        return self._timeout
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return what the function says."""
-        seconds = self._timeout if request.timeout is None else request.timeout
+        seconds = request.timeout or self._timeout or _SECONDS
         answer = await in_time(self._call(request), seconds, self._name)
         match answer:
             case ModelReply():
@@ -50,5 +61,17 @@ class CallableModel:
                 )
 
     async def _call(self, request: ModelRequest) -> object:
-        answer: object = self._function(request) if self._is_async else await asyncio.to_thread(self._function, request)
+        named = {name: getattr(request, name) for name in self._named}
+        function: Any = self._function
+        call: Callable[[], object] = partial(function, request, **named)
+        answer: object = call() if self._is_async else await asyncio.to_thread(call)
         return await answer if inspect.isawaitable(answer) else answer
+
+
+def _named_arguments(function: Any) -> tuple[str, ...]:
+    """Return which limits of a request the function also takes as arguments of their own."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in parameters if p.name in _LIMITS and p.kind is not inspect.Parameter.POSITIONAL_ONLY)

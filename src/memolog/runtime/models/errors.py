@@ -10,9 +10,48 @@ Knows which failures pass by themselves. Knows no provider: whoever wraps one tr
     └── BudgetSpent             it was not asked, because the money is gone
 """
 
-from memolog.domain.errors import MemologError
+from collections.abc import Iterator
+from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["ModelError", "ModelRefused", "ModelUnavailable", "is_transport_error"]
+from memolog.domain.errors import ConfigError, MemologError
+
+__all__ = [
+    "Cause",
+    "ModelError",
+    "ModelRefused",
+    "ModelUnavailable",
+    "cause_of",
+    "is_transport_error",
+    "status_of",
+]
+
+Cause: TypeAlias = Literal["refused", "denied", "away"]
+"""Why a call failed: it was refused for what it says, not allowed at all, or the model could not be reached."""
+
+# Too slow, in conflict, too early, too many; everything from 500 on is the server's own fault.
+_PASSING: Final = frozenset({408, 409, 425, 429})
+_SERVER_FAULT: Final = 500
+# What a provider answers to a request that it does not take as it is; other errors are about the key, the model or the bill.
+_ABOUT_THE_REQUEST: Final = frozenset({400, 406, 413, 415, 422, 451})
+_STATUS_NAMES: Final = ("status_code", "status", "code", "http_status")
+_STATUSES: Final = range(400, 600)
+_DEEPEST: Final = 10
+# Clients have errors of their own for a broken connection, which need not derive from Python's.
+_CONNECTION_ERRORS: Final = frozenset(
+    {
+        "APIConnectionError",
+        "ClientConnectionError",
+        "ConnectError",
+        "IncompleteRead",
+        "NetworkError",
+        "ProtocolError",
+        "ServerDisconnectedError",
+        "TimeoutException",
+        "Timeout",
+        "TransportError",
+        "gaierror",
+    }
+)
 
 
 class ModelError(MemologError):
@@ -35,7 +74,53 @@ class ModelRefused(ModelError):
 
 
 def is_transport_error(error: BaseException) -> bool:
-    """Tell whether the way to the model failed, so that the same call may be made again at once."""
+    """Tell whether the way to the model failed, so that the same call may succeed later.
+
+    Errors of any client are understood: by the HTTP status that they carry, or by a connection error among their causes.
+    """
     if isinstance(error, ModelError):
         return error.retryable
-    return isinstance(error, ConnectionError | TimeoutError)
+    if isinstance(error, MemologError):
+        return False
+    status = status_of(error)
+    if status is not None:
+        return status in _PASSING or status >= _SERVER_FAULT
+    return any(
+        isinstance(cause, ConnectionError | TimeoutError)
+        or (isinstance(cause, ModelError) and cause.retryable)
+        or not _CONNECTION_ERRORS.isdisjoint(kind.__name__ for kind in type(cause).__mro__)
+        for cause in _causes(error)
+    )
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Return why a call failed."""
+    if is_transport_error(error):
+        return "away"
+    status = status_of(error)
+    is_denied = isinstance(error, ConfigError) or (status is not None and status not in _ABOUT_THE_REQUEST)
+    return "denied" if is_denied else "refused"
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status that an error or one of its causes carries; None if there is none."""
+    for cause in _causes(error):
+        response: Any = getattr(cause, "response", None)
+        for holder in (cause, response):
+            for name in _STATUS_NAMES:
+                value: Any = getattr(holder, name, None)
+                if isinstance(value, str) and value.isdecimal():
+                    value = int(value)
+                if isinstance(value, int) and value in _STATUSES:
+                    return int(value)
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what caused it, the nearest first."""
+    found: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)

@@ -10,7 +10,7 @@ from memolog.runtime.models.budget import BudgetSpent
 from memolog.runtime.models.errors import ModelError, is_transport_error
 from memolog.runtime.models.managed import Managed, check_model, close_model
 from memolog.runtime.models.resolve import ModelSpec, needed_model
-from memolog.runtime.models.retry import in_time
+from memolog.runtime.models.retry import complete_in_time, in_time
 
 __all__ = ["FallbackModel", "NoModelAnswered"]
 
@@ -30,8 +30,8 @@ class NoModelAnswered(ModelError):
 class FallbackModel(Managed):
     """Asks one model after the other until one answers: `FallbackModel("openai:…", "anthropic:…")`."""
 
-    def __init__(self, first: ModelSpec, *others: ModelSpec, seconds: float = 50.0) -> None:
-        """Name the models in order. Each gets so many seconds, its retries included, that the next has time as well."""
+    def __init__(self, first: ModelSpec, *others: ModelSpec, seconds: float | None = None) -> None:
+        """Name the models in order. Each gets so many seconds, its retries included; None: as many as the request allows."""
         if not others:
             raise ConfigError("A fallback needs a second model.", then="Name it after the first.")
         self._models: list[Model] = [needed_model(spec) for spec in (first, *others)]
@@ -47,6 +47,8 @@ class FallbackModel(Managed):
         failures: dict[str, Exception] = {}
         for number, model in enumerate(self._models, start=1):
             try:
+                if self._seconds is None:
+                    return await complete_in_time(model, request)
                 return await in_time(model.complete(request), self._seconds, model.name)
             except BudgetSpent:
                 raise

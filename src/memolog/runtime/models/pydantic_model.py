@@ -16,20 +16,23 @@ from memolog.domain.errors import ConfigError, MemologError
 from memolog.domain.message import FilePart
 from memolog.domain.run import Usage
 from memolog.prompt.redact import REDACTION
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.models.errors import ModelRefused, ModelUnavailable
+from memolog.runtime.model import FinishReason, ModelReply, ModelRequest
+from memolog.runtime.models.errors import ModelRefused, ModelUnavailable, is_transport_error
 from memolog.runtime.models.managed import Managed
 from memolog.runtime.models.price import Price
 from memolog.runtime.models.retry import DEFAULT_RETRY, Retry, in_time
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl, ModelResponse
     from pydantic_ai.models import Model as Client
+    from pydantic_ai.models import StreamedResponse
 
 __all__ = ["SECONDS", "ModelAt", "PydanticModel"]
 
-SECONDS: Final = 90.0
-"""How long one attempt may take unless it is said."""
+SECONDS: Final = 120.0
+"""How long one attempt may take unless a request says it."""
 
 _STAND_IN: Final = "Until then the embedded observer goes on working."
 _INSTALL: Final = 'Run: pip install "memolog[llm]". '
@@ -38,10 +41,16 @@ _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 # Providers whose variable is not simply their name.
 _KEYS: Final = {"azure": "AZURE_OPENAI_API_KEY", "cohere": "CO_API_KEY", "gateway": "PYDANTIC_AI_GATEWAY_API_KEY"}
 _KINDS: Final = re.compile(r"-(?:chat|responses|cloud)$|/.*$")
-# Too early, too slow, too many; everything from 500 on is the server's own fault.
-_PASSING: Final = frozenset({408, 409, 425, 429})
-_SERVER_FAULT: Final = 500
 _NOT_ALLOWED: Final = frozenset({401, 403})
+_FINISHED: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+# Providers count the thoughts of a model that thinks as a part of its answer.
+_THOUGHT_TOKENS: Final = 16_000
+# A model reads all of the prompt before its first word, and then writes word after word.
+_PAUSE_SHARE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +79,12 @@ class ModelAt:
         shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
         return f"{urllib.parse.urlunsplit(shown)}#{self.name}"
 
+    @property
+    def is_openai(self) -> bool:
+        """Tell whether it is a server of OpenAI or Azure, which refuse the older name of a limit beside the newer one."""
+        host = urllib.parse.urlsplit(self.base_url).hostname or ""
+        return host.endswith(("openai.com", "azure.com"))
+
     @classmethod
     def parse(cls, text: str) -> "Self | str":
         """Read `"http://…#name"` as an address, and check that any other text is `"provider:model"`."""
@@ -97,14 +112,19 @@ class PydanticModel(Managed):
         model: str | ModelAt,
         *,
         settings: Mapping[str, Any] | None = None,
-        timeout: float = SECONDS,
+        timeout: float | None = None,
         max_tokens: int | None = None,
         price: Price | None = None,
         retry: Retry | None = DEFAULT_RETRY,
+        stream: bool = False,
     ) -> None:
-        """Name the model; `timeout` is for one attempt, `price` for a model that no price list knows."""
+        """Name the model; `price` is for one that no price list knows.
+
+        `timeout` is for one attempt, and beats `model_timeout`. With `stream` the answer is read as it is written: the first
+        words may take that long, and then no pause a quarter of it, however long the whole answer takes.
+        """
         self._address = ModelAt.parse(model) if isinstance(model, str) else model
-        self._settings, self._timeout = dict(settings or {}), timeout
+        self._settings, self._timeout, self._stream = dict(settings or {}), timeout, stream
         self._max_tokens, self._price, self._retry = max_tokens, price, retry or Retry(attempts=1)
         self._client: Client | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -117,13 +137,13 @@ class PydanticModel(Managed):
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the provider's answer; asks again where the way to it failed."""
         client = await self._ready()
-        most = self._timeout if request.timeout is None else request.timeout
 
-        async def ask(left: float) -> ModelReply:
-            seconds = min(left, most)
-            return await in_time(self._ask(client, request, seconds), seconds, self.name)
+        async def ask(seconds: float) -> ModelReply:
+            call = self._ask(client, request, seconds)
+            # What is written piece by piece has a limit for each of them.
+            return await (call if self._stream else in_time(call, seconds, self.name))
 
-        return await self._retry.run(ask)
+        return await self._retry.run(ask, self._timeout or request.timeout or SECONDS)
 
     async def check(self) -> None:
         """Raise ConfigError if a key, a package or the provider itself is missing; makes no call."""
@@ -140,7 +160,7 @@ class PydanticModel(Managed):
     # ------------------------------------------------------------ one attempt
 
     async def _ask(self, client: "Client", request: ModelRequest, seconds: float) -> ModelReply:
-        from pydantic_ai.direct import model_request  # noqa: PLC0415 - an extra
+        from pydantic_ai.direct import model_request, model_request_stream  # noqa: PLC0415 - an extra
         from pydantic_ai.messages import ModelRequest as Question  # noqa: PLC0415
         from pydantic_ai.messages import UserPromptPart  # noqa: PLC0415
 
@@ -148,18 +168,46 @@ class PydanticModel(Managed):
         question = Question(parts=[UserPromptPart(content)], instructions=request.system)
         settings: Any = self._settings_for(client, request, seconds)
         try:
-            response = await model_request(client, [question], model_settings=settings)
+            if self._stream:
+                stream = model_request_stream(client, [question], model_settings=settings)
+                response = await self._read(stream, seconds)
+            else:
+                response = await model_request(client, [question], model_settings=settings)
         except Exception as error:
             known = self._translated(error, client)
             if known is None:
                 raise
             raise known from error
-        return ModelReply(text=response.text or "", usage=self._usage(response, request))
+        return ModelReply(
+            text=response.text or "",
+            usage=self._usage(response, request),
+            finish_reason=_FINISHED.get(response.finish_reason or ""),
+        )
+
+    async def _read(self, opening: "AbstractAsyncContextManager[StreamedResponse]", seconds: float) -> "ModelResponse":
+        """Return a whole answer that arrives piece by piece; the first piece may take longer than the others."""
+        pause, loop, waited = seconds / _PAUSE_SHARE, asyncio.get_running_loop(), "begin"
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit, opening as stream:
+                async for _ in stream:
+                    waited = "go on"
+                    limit.reschedule(loop.time() + pause)
+                return stream.get()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            after = seconds if waited == "begin" else pause
+            raise ModelUnavailable(
+                f"The model {self.name} did not {waited} within {after:g} s.",
+                why="The call was cancelled.",
+                then="It is asked again later; if that happens often, raise model_timeout, or give it less to read.",
+            ) from error
 
     def _settings_for(self, client: "Client", request: ModelRequest, seconds: float) -> dict[str, Any]:
         asked: dict[str, Any] = {
             "temperature": request.temperature,
-            "max_tokens": request.max_tokens or self._max_tokens,
+            "max_tokens": min(filter(None, (request.max_tokens, self._max_tokens)), default=None),
             "timeout": seconds,
             # Retries are ours: two that wait for each other take too long.
             "max_retries": 0,
@@ -167,6 +215,12 @@ class PydanticModel(Managed):
         given = {**self._settings, **request.options}
         if not _takes_temperature(client, given):
             del asked["temperature"]
+            if self._max_tokens is None and request.max_tokens is not None:
+                asked["max_tokens"] = request.max_tokens + _THOUGHT_TOKENS
+        if asked["max_tokens"] and isinstance(self._address, ModelAt) and not self._address.is_openai:
+            # Many compatible servers know only the older name of the limit, and ignore the newer one.
+            body: dict[str, Any] = given.get("extra_body") or {}
+            given["extra_body"] = {"max_tokens": given.get("max_tokens", asked["max_tokens"]), **body}
         # What a client cannot do it is not asked for, or it would complain at every call.
         asked = {name: value for name, value in asked.items() if name not in client.unsupported_settings}
         return {name: value for name, value in {**asked, **given}.items() if value is not None}
@@ -228,7 +282,7 @@ class PydanticModel(Managed):
         final = (theirs.ModelRequestRejectedError, theirs.ModelQuotaExceededError)
         match error:
             case theirs.ModelHTTPError():
-                is_passing = error.status_code in _PASSING or error.status_code >= _SERVER_FAULT
+                is_passing = is_transport_error(error)
                 what = f"The model {self.name} answered with HTTP {error.status_code}."
                 why = _text(_said(error.body), _key_of(client))
                 if is_passing and not isinstance(error, final):

@@ -13,7 +13,7 @@ from memolog.domain.errors import ConfigError
 from memolog.runtime.model import Model, Purpose
 from memolog.runtime.models.callable_model import CallableModel, ModelFunction
 from memolog.runtime.models.price import Price
-from memolog.runtime.models.pydantic_model import SECONDS, ModelAt, PydanticModel
+from memolog.runtime.models.pydantic_model import ModelAt, PydanticModel
 from memolog.runtime.models.retry import DEFAULT_RETRY, Retry
 
 __all__ = ["EMBEDDED", "ModelPair", "ModelSpec", "models_for", "needed_model", "resolve_model"]
@@ -46,7 +46,7 @@ def resolve_model(
     spec: ModelSpec | None,
     *,
     settings: Mapping[str, Any] | None = None,
-    timeout: float = SECONDS,
+    timeout: float | None = None,
     max_tokens: int | None = None,
     price: Price | None = None,
     retry: Retry | None = DEFAULT_RETRY,

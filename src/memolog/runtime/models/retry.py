@@ -15,9 +15,12 @@ from memolog.runtime.model import Model, ModelReply, ModelRequest
 from memolog.runtime.models.errors import ModelUnavailable, is_transport_error
 from memolog.runtime.models.managed import Managed, check_model, close_model
 
-__all__ = ["DEFAULT_RETRY", "Retry", "RetryingModel", "in_time"]
+__all__ = ["DEFAULT_RETRY", "Retry", "RetryingModel", "complete_in_time", "in_time"]
 
 T = TypeVar("T")
+
+_SECONDS: Final = 120.0
+"""How long one attempt may take where a request does not say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +31,27 @@ class Retry:
     first: float = 0.5
     """Seconds before the second attempt; each further wait is twice as long."""
     longest: float = 8.0
-    total: float = 100.0
-    """Seconds for all attempts and the waits between them; a call is given up at 120."""
+    total: float | None = None
+    """Seconds after which no third attempt begins; None takes the time that one attempt may take. Every attempt that begins
+    has its whole time."""
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     time: Callable[[], float] = time.monotonic
 
-    async def run(self, ask: Callable[[float], Awaitable[T]]) -> T:
-        """Return what `ask` returns, which is told how many seconds are left; ask again after a transport error."""
-        end = self.time() + self.total
+    async def run(self, ask: Callable[[float], Awaitable[T]], seconds: float) -> T:
+        """Return what `ask` returns, which is told how many seconds it has; ask again after a transport error."""
+        limit = seconds if self.total is None else self.total
+        end = self.time() + limit
         attempt = 1
         while True:
             try:
-                return await ask(max(0.0, end - self.time()))
+                return await ask(seconds)
             except Exception as error:
                 if attempt >= self.attempts or not is_transport_error(error):
                     raise
                 wait = self.wait(attempt, error)
-                if self.time() + wait >= end:
+                # A second attempt is made even if the first used all of its time.
+                if wait >= limit or (attempt > 1 and self.time() + wait >= end):
                     raise
             await self.sleep(wait)
             attempt += 1
@@ -72,8 +78,17 @@ async def in_time(call: Awaitable[T], seconds: float, name: str) -> T:
             raise
         raise ModelUnavailable(
             f"The model {name} did not answer within {seconds:g} s.",
-            then="It is asked again later; if that happens often, give it more time or less to read.",
+            why="The call was cancelled.",
+            then="It is asked again later; if that happens often, raise model_timeout, or give it less to read "
+            "(observation.prompt_tokens).",
         ) from error
+
+
+async def complete_in_time(model: Model, request: ModelRequest) -> ModelReply:
+    """Return a model's answer within the time of the request; models of ours keep to it themselves, attempt by attempt."""
+    if isinstance(model, Managed) or request.timeout is None:
+        return await model.complete(request)
+    return await in_time(model.complete(request), request.timeout, model.name)
 
 
 class RetryingModel(Managed):
@@ -90,11 +105,10 @@ class RetryingModel(Managed):
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the answer of the first attempt that succeeds."""
 
-        async def ask(left: float) -> ModelReply:
-            seconds = left if request.timeout is None else min(left, request.timeout)
+        async def ask(seconds: float) -> ModelReply:
             return await in_time(self._model.complete(replace(request, timeout=seconds)), seconds, self.name)
 
-        return await self._retry.run(ask)
+        return await self._retry.run(ask, _SECONDS if request.timeout is None else request.timeout)
 
     async def check(self) -> None:
         """Check the model that is asked."""

@@ -9,6 +9,7 @@ from memolog.domain.errors import ConfigError
 from memolog.runtime.model import Model, ModelReply, ModelRequest
 from memolog.runtime.models.managed import Managed, check_model, close_model
 from memolog.runtime.models.resolve import ModelSpec, needed_model
+from memolog.runtime.models.retry import complete_in_time
 from memolog.tokens import HeuristicCounter, TokenCounter
 
 __all__ = ["TieredModel"]
@@ -41,7 +42,7 @@ class TieredModel(Managed):
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the answer of the tier for this input."""
-        return await self.pick(request).complete(request)
+        return await complete_in_time(self.pick(request), request)
 
     async def check(self) -> None:
         """Check every tier: each is needed."""

@@ -31,8 +31,10 @@ WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
 RETURNING fence
 
 -- end_run --
--- The fence keeps a zombie out: its commit finds no row and changes nothing.
+-- The fence keeps a zombie out: its commit finds no row and changes nothing. An answer that was cut off is about fewer messages
+-- than the run was started for: the others are free again.
 UPDATE runs SET status = 'done', finished_at = :now, model = :model, prompt_version = :prompt_version,
+  last_seq = CASE WHEN CAST(:last_seq AS BIGINT) < last_seq THEN CAST(:last_seq AS BIGINT) ELSE last_seq END,
   input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens, cost = cost + :cost, error = NULL
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
   AND log_pk IN (SELECT l.pk FROM logs l WHERE l.resource = :resource)

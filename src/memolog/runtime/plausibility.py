@@ -1,0 +1,333 @@
+"""Plausibility of a model's reply: what of it may become memory, and which statements of users it leaves out.
+
+Pure. Compares a reply with what the model was shown: lines and hints that only repeat the prompt or the log are dropped, and
+user messages that state something and that no line covers are found. The caller decides what follows.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Final, NamedTuple
+
+from memolog.domain.message import Message
+from memolog.extractive import observe
+from memolog.grounding import Evidence, content_words, folded, source_text, squeezed, support
+from memolog.prompt.build import ObserveInput, Prompt
+from memolog.prompt.drafts import Draft, HintsDraft, Parsed
+from memolog.prompt.faults import FaultNotes
+from memolog.tokens import TokenCounter
+
+__all__ = ["checked", "in_order", "uncovered"]
+
+# So many times as long as what it is about may an answer be; an answer about a word or two needs some room all the same.
+_MOST_TIMES: Final = 20
+_LEAST_ROOM: Final = 300
+# So many words in a row does a line or a hint share with the instructions only if it is a part of them.
+_LINE_WORDS: Final = 4
+_HINT_WORDS: Final = 3
+_MOST_ECHOED: Final = 0.5
+_LEAST_SUPPORT: Final = 0.34
+_SUPPORTED: Final = 0.5
+_FEW_WORDS: Final = 2
+_ALIKE: Final = 0.8
+# What stands in a prompt beside our own words.
+_GIVEN: Final = re.compile(
+    r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>\n.*?\n</\1>", re.DOTALL
+)
+_HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>.*?</\1>", re.DOTALL)
+_FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1", re.DOTALL | re.MULTILINE)
+_VERBATIM: Final = re.compile(r"\s*[|>│]")
+_MARKED: Final = re.compile(r"\s*[*•-] ")
+_TRANSCRIPT: Final = re.compile(r"<transcript>\n(.*?)\n</transcript>", re.DOTALL)
+_DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
+_LOG_LINE: Final = re.compile(
+    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(.*)\Z", re.DOTALL
+)
+_MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
+
+
+def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
+    """Return what may be used of a reply; what was dropped is among its faults.
+
+    A reply of which nothing is left is empty, which is a failure, unless all that it says was said and is in the log already.
+    """
+    notes = FaultNotes()
+    notes.take(parsed.faults)
+    if notes.has_fatal:
+        return parsed
+    said = Evidence("\n".join(map(source_text, given.messages)))
+    echoes = _Echoes(prompt, said)
+    hints = _checked_hints(parsed.hints, given, echoes, notes)
+    if parsed.nothing:
+        return replace(parsed, hints=hints, faults=notes.faults())
+    if echoes.are_most_of(reply):
+        notes.note("echo", reply)
+        notes.note("empty", "it repeats the prompt")
+        return Parsed(faults=notes.faults())
+    if _is_too_long(parsed, given, counter):
+        notes.note("too_large", f"over {_MOST_TIMES} times as long as what it is about")
+        return Parsed(faults=notes.faults())
+    kept, known = _checked_lines(parsed, given, prompt, echoes, said, notes)
+    if parsed.observations and not kept and not known:
+        notes.note("empty", "it says nothing new about these messages")
+    nothing = bool(known) and not kept
+    return Parsed(observations=kept, hints=hints, faults=notes.faults(), nothing=nothing, known=known)
+
+
+def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
+    lines = sum(counter.count(_words(draft)) for draft in parsed.observations)
+    span = sum(message.tokens or counter.count(source_text(message)) for message in given.messages)
+    return lines > max(_MOST_TIMES * span, _LEAST_ROOM)
+
+
+def _checked_lines(
+    parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, notes: FaultNotes
+) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
+    """Return the lines that say something new, and those that the log has from the same day."""
+    log = _Log(given.previous)
+    sources = _Sources(given, prompt)
+    days = [log.days_of(draft.text) for draft in parsed.observations]
+    is_said = [
+        bool(found) and _is_said_again(draft, sources.of(draft) or said)
+        for draft, found in zip(parsed.observations, days, strict=True)
+    ]
+    # A line with hardly a word that could be compared is taken for a copy only beside others.
+    is_telling = [len(content_words(draft.text)) >= _FEW_WORDS for draft in parsed.observations]
+    copies = any(tells and found and not again for tells, found, again in zip(is_telling, days, is_said, strict=True))
+    kept: list[int] = []
+    known: list[Draft] = []
+    for place, draft in enumerate(parsed.observations):
+        if echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED:
+            notes.note("echo", draft.text)
+        elif not draft.cites and support(draft.text, said) < _LEAST_SUPPORT:
+            notes.note("unfounded", draft.text)
+        elif not (found := days[place]) or not (copies or is_telling[place]):
+            kept.append(place)
+        elif not is_said[place]:
+            notes.note("copied", draft.text)
+        elif draft.said_at.date() in found or None in found:
+            known.append(draft)
+            notes.note("copied", draft.text)
+        else:
+            # The same was said on another day.
+            kept.append(place)
+    return _at(parsed.observations, kept), tuple(known)
+
+
+def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
+    """Tell whether the messages that a line cites say it, so that the log is not all that it can come from."""
+    words, share = content_words(draft.text), support(draft.text, evidence)
+    # One word in common may be chance, unless it is all that was said.
+    is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
+    return share >= _SUPPORTED and is_more and _log_line(draft.text, None).numbers <= evidence.words
+
+
+def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
+    """Return the drafts at these places; one whose parent is not among them stands under the parent's parent."""
+    new = {place: number for number, place in enumerate(places)}
+
+    def above(place: int | None) -> int | None:
+        while place is not None and place not in new:
+            place = drafts[place].parent
+        return None if place is None else new[place]
+
+    return tuple(replace(drafts[place], parent=above(drafts[place].parent)) for place in places)
+
+
+def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
+    """Return the hints without those that repeat the format instead of filling it."""
+    known = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
+    for name in ("current_task", "suggested_response", "title"):
+        text: str | None = getattr(hints, name)
+        if text and text not in known and echoes.has(text, _HINT_WORDS):
+            notes.note("echo", text)
+            hints = replace(hints, **{name: None})
+    return hints
+
+
+class _Echoes:
+    """The words of a prompt that are ours, to tell when a reply repeats them."""
+
+    def __init__(self, prompt: Prompt, said: Evidence) -> None:
+        self._said = said
+        ours = f"{prompt.system}\n{_GIVEN.sub('', prompt.text)}"
+        self._instructions = Evidence(ours)
+        self._ours = set(map(_row, ours.split("\n")))
+        self._shown = set(map(_row, "\n".join(_TRANSCRIPT.findall(prompt.text)).split("\n")))
+
+    def has(self, text: str, least: int) -> bool:
+        """Tell whether a text is a part of the instructions, and not of what was said."""
+        needle = squeezed(folded(text))
+        words = needle.strip(".").split(".")
+        return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
+
+    def are_most_of(self, reply: str) -> bool:
+        """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word.
+
+        A line may repeat a message, and what stands under it word for word must.
+        """
+        # Hints are looked at one by one.
+        plain = _FENCED.sub("", _HINTS.sub("", reply)).split("\n")
+        rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
+        echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
+        return len(rows) > 1 and echoed > _MOST_ECHOED * len(rows)
+
+
+def _row(text: str) -> str:
+    """Return a row in a form that can be compared; nothing of one that is too short to tell anything."""
+    words = squeezed(folded(text)).strip(".").split(".")
+    return ".".join(words) if sum(not word.isdigit() for word in words) >= _LINE_WORDS else ""
+
+
+# ---------------------------------------------------------------- the log
+
+
+class _LogLine(NamedTuple):
+    words: frozenset[str]
+    numbers: frozenset[str]
+    day: date | None
+
+
+class _Log:
+    """The lines of the log that the model was shown, to tell when it repeats one."""
+
+    def __init__(self, text: str) -> None:
+        self._lines: list[_LogLine] = []
+        day: date | None = None
+        for row in text.split("\n"):
+            if heading := _DATE.match(row.strip()):
+                day = date.fromisoformat(heading[1])
+            elif (hit := _LOG_LINE.match(row)) and (line := _log_line(hit[1], day)).words:
+                self._lines.append(line)
+
+    def days_of(self, text: str) -> frozenset[date | None] | None:
+        """Return the days under which the log has a line, or one that is nearly the same; None if it has none."""
+        mine = _log_line(text, None)
+        return frozenset(line.day for line in self._lines if _is_alike(mine, line)) or None
+
+
+def _log_line(text: str, day: date | None) -> _LogLine:
+    words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
+    return _LogLine(words, frozenset(word for word in words if any(map(str.isdigit, word))), day)
+
+
+def _is_alike(one: _LogLine, other: _LogLine) -> bool:
+    if one.numbers != other.numbers:
+        return False
+    return len(one.words & other.words) >= _ALIKE * len(one.words | other.words)
+
+
+# ---------------------------------------------------------------- what is covered
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A message that was shown, under its number, as something to look words up in."""
+
+    message: Message
+    number: int | None
+    evidence: Evidence
+
+
+class _Sources:
+    """The messages of a span by the numbers under which the model saw them."""
+
+    def __init__(self, given: ObserveInput, prompt: Prompt) -> None:
+        waiting: dict[tuple[str, int], list[int]] = {}
+        for shown in reversed(prompt.shown):
+            waiting.setdefault((shown.thread, shown.seq), []).append(shown.number)
+        self.all: list[_Said] = []
+        for message in given.messages:
+            if message.state == "live":
+                numbers = waiting.get((message.thread, message.seq))
+                self.all.append(_Said(message, numbers.pop() if numbers else None, Evidence(source_text(message))))
+        self._by_number = {said.number: said for said in self.all if said.number is not None}
+
+    def of(self, draft: Draft) -> Evidence | None:
+        """Return what a line cites as one text; None if it cites nothing."""
+        cited = [source_text(self._by_number[n].message) for n in draft.cites if n in self._by_number]
+        return Evidence("\n".join(cited)) if cited else None
+
+
+def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
+    """Return the messages in which a user states something and that no line covers.
+
+    A line covers what it cites, unless it has several words and none of them is from there. Words of another language are not
+    compared. A line without citations covers a message if it says half of it.
+    """
+    stated = _stating(given, counter)
+    if not stated:
+        return ()
+    cited: dict[int, list[Draft]] = {}
+    lines = (*parsed.observations, *parsed.known)
+    loose = [draft for draft in lines if not draft.cites]
+    for draft in lines:
+        for number in draft.cites:
+            cited.setdefault(number, []).append(draft)
+    is_foreign = _are_in_other_languages("\n".join(map(_words, lines)), "\n".join(map(source_text, stated)))
+    return tuple(
+        said.message
+        for said in _Sources(given, prompt).all
+        if said.message in stated and not _is_covered(said, cited, loose, is_foreign=is_foreign)
+    )
+
+
+def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool) -> bool:
+    for draft in cited.get(said.number or 0, ()):
+        words = _words(draft)
+        if is_foreign or len(content_words(words)) < _FEW_WORDS or support(words, said.evidence) > 0:
+            return True
+    text = source_text(said.message)
+    return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
+
+
+def _words(draft: Draft) -> str:
+    return f"{draft.text}\n{draft.verbatim or ''}"
+
+
+# Words of English that the languages beside it do not have; those that others have too ("in", "was", "die") are left out.
+_ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
+_ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
+_LEAST_TOLD: Final = 8
+_IS_ENGLISH: Final = 0.1
+_IS_NOT: Final = 0.03
+
+
+def _are_in_other_languages(lines: str, said: str) -> bool:
+    """Tell whether one of two texts is in English and the other is not, so that their words cannot be compared."""
+    shares: list[float] = []
+    for text in (lines, said):
+        words = squeezed(folded(text)).strip(".").split(".")
+        if len(words) < _LEAST_TOLD:
+            return False
+        shares.append(sum(word in _ENGLISH for word in words) / len(words))
+    return min(shares) < _IS_NOT and max(shares) >= _IS_ENGLISH
+
+
+def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
+    """Return the messages in which a user states something that the log does not say yet, as the embedded observer finds."""
+    live = [message for message in given.messages if message.state == "live"]
+    if not any(message.role == "user" for message in live):
+        return []
+    found = observe(replace(given, messages=tuple(live), wanted=()), counter).observations
+    numbers = {number for draft in found if draft.priority == "high" for number in draft.cites}
+    stating = (live[number - 1] for number in sorted(numbers))
+    return [message for message in stating if message.role == "user" and _says_something(message)]
+
+
+def _says_something(message: Message) -> bool:
+    text = source_text(message)
+    return len(content_words(text)) >= _FEW_WORDS or any(map(str.isdigit, text))
+
+
+def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+    """Return lines in the order of their times, each with the lines under it."""
+    trees: dict[int, list[int]] = {}
+    for place in range(len(drafts)):
+        root, above = place, drafts[place].parent
+        while above is not None:
+            root, above = above, drafts[above].parent
+        trees.setdefault(root, []).append(place)
+    ordered = sorted(trees, key=lambda root: drafts[root].said_at)
+    return _at(drafts, [place for root in ordered for place in trees[root]])

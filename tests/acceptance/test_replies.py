@@ -1,0 +1,566 @@
+"""What a model answers becomes memory only if it is whole and plausible; what it leaves out is observed all the same."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, FilePart, UserMessage
+from memolog.domain.observation import Observation
+from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.models import FallbackModel, TieredModel
+from memolog.testing import ScriptedModel, observations_of, reflection_of
+
+RESOURCE, THREAD = "alice", "t"
+
+TALK: tuple[tuple[str, str], ...] = (
+    (
+        "I am allergic to peanuts and I never eat shellfish.",
+        "Noted, I will keep peanuts and shellfish out of the plan.",
+    ),
+    ("We decided to go with the Hotel Miramar in Lisbon.", "Good choice. It is near the river."),
+    ("My budget for the trip is 1,850 euros.", "That is enough for five nights."),
+    ("My sister Paula joins us on the second day.", "I will book a second room for Paula."),
+)
+FACTS = ("peanuts", "shellfish", "Miramar", "Lisbon", "1,850", "Paula")
+
+
+class Story:
+    """A memory on one engine with a model that follows a script; every call of the model takes ten minutes."""
+
+    def __init__(self, address: str, clock: FakeClock, model: Any, **settings: Any) -> None:
+        self.clock, self.model = clock, model
+        self.memory = Memory(address, model=model, clock=clock, config=Config.from_dict(settings))
+        self.events: list[Event] = []
+        self.memory.subscribe(self.events.append)
+
+    async def say(self, *talk: tuple[str, str]) -> None:
+        """Hold some turns, a day apart."""
+        for said, answer in talk:
+            async with self.memory.turn(THREAD, RESOURCE) as turn:
+                await turn.prepare(UserMessage(said))
+                await turn.record(AssistantMessage(answer))
+            self.clock.advance(days=1)
+        await self.memory.settled()
+
+    async def lines(self) -> list[Observation]:
+        """Return the lines of the log."""
+        store = (await self.memory.open()).store
+        snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+        return list(await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups]))
+
+    async def log(self) -> str:
+        """Return the log as the agent's model is shown it."""
+        async with self.memory.turn(THREAD, RESOURCE) as turn:
+            return (await turn.prepare(UserMessage("And?"))).system
+
+    def told(self, kind: type[Event]) -> list[Any]:
+        """Return the events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+Open = Callable[..., Story]
+
+
+@pytest.fixture
+async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
+    """Return a function that opens the memory of this test."""
+    stories: list[Story] = []
+
+    def begin(answers: Sequence[Any] = (), model: Any = None, **settings: Any) -> Story:
+        stories.append(Story(address, clock, model or ScriptedModel(answers), **settings))
+        return stories[-1]
+
+    yield begin
+    for story in stories:
+        await story.memory.aclose()
+
+
+def tagged(*lines: str) -> str:
+    """Return lines in their section."""
+    return "<observations>\n" + "\n".join(lines) + "\n</observations>"
+
+
+WHOLE = tagged(
+    "* 🔴 (09:00) User is allergic to peanuts and never eats shellfish [1]",
+    "* 🔴 (09:00) User decided on the Hotel Miramar in Lisbon [3]",
+    "* 🔴 (09:00) User's budget for the trip is 1,850 euros [5]",
+    "* 🔴 (09:00) User's sister Paula joins on the second day [7]",
+)
+CUT = WHOLE[: WHOLE.index("* 🔴 (09:00) User's budget") + 20]
+
+
+# ---------------------------------------------------------------- cut off
+
+
+async def test_every_request_has_a_limit_in_proportion_to_its_span(tell: Open) -> None:
+    """A longer span may have a longer answer, up to the setting."""
+    story = tell(reply_tokens=3_000)
+    await story.say(TALK[0])
+    await story.memory.observe(THREAD, RESOURCE)
+    await story.say(*TALK * 4)
+    await story.memory.observe(THREAD, RESOURCE)
+    await story.say(*[(said * 150, answer) for said, answer in TALK])
+    await story.memory.observe(THREAD, RESOURCE)
+    first, second, *_, last = [request.max_tokens for request in story.model.requests]
+    assert 0 < first < second < last == 3_000
+
+
+async def test_a_reply_that_is_cut_off_is_asked_for_once_more(tell: Open) -> None:
+    """The second answer may be longer, and is taken if it is whole."""
+    story = tell([CUT, WHOLE])
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    first, second = story.model.requests
+    assert second.text == first.text
+    assert second.max_tokens > first.max_tokens
+    assert [line.text for line in await story.lines()] == [
+        "User is allergic to peanuts and never eats shellfish",
+        "User decided on the Hotel Miramar in Lisbon",
+        "User's budget for the trip is 1,850 euros",
+        "User's sister Paula joins on the second day",
+    ]
+
+
+@pytest.mark.parametrize("by", ["tag", "finish reason"])
+async def test_a_reply_that_is_cut_off_twice(tell: Open, by: str) -> None:
+    """What it cites is kept; the messages after it are observed again, and each message once."""
+    bare = CUT.removeprefix("<observations>\n")
+    reply: Any = CUT if by == "tag" else ModelReply(text=bare, finish_reason="length")
+    rest = tagged(
+        "* 🔴 (09:00) User's budget for the trip is 1,850 euros [2]", "* 🔴 (09:00) User's sister Paula joins [4]"
+    )
+    story = tell([reply, reply, rest])
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    assert "peanuts" not in story.model.requests[2].text.split("<transcript>")[1]
+    store = (await story.memory.open()).store
+    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+    assert [(group.span.first, group.span.last) for group in snapshot.groups if group.span] == [(1, 3), (4, 8)]
+    status = await story.memory.status(THREAD, RESOURCE)
+    assert (status.cursor, status.health) == (8, "ok")
+    log = await story.log()
+    assert all(fact in log for fact in FACTS)
+    assert any("cut_off" in event.faults for event in story.told(RunEnded))
+    assert (await story.memory.doctor()).is_healthy
+
+
+async def test_a_reply_that_is_cut_off_before_its_first_citation(tell: Open) -> None:
+    """There is nothing to keep: the run fails and is tried again."""
+    story = tell([CUT[:40], CUT[:40], WHOLE])
+    await story.say(*TALK)
+    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.settled()
+    (failed,) = story.told(RunFailed)
+    assert "cut off" in failed.error or "empty" in failed.error
+    story.clock.advance(hours=1)
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(await story.lines()) == 4
+
+
+@pytest.mark.parametrize("by", ["tag", "finish reason"])
+async def test_a_reflection_that_is_cut_off_is_never_accepted(tell: Open, by: str) -> None:
+    """However much shorter it is: the next level is asked for."""
+
+    def cut_off(request: ModelRequest) -> str:
+        return reflection_of(request).removesuffix("\n</observations>")
+
+    async def whole_but_at_its_limit(request: ModelRequest) -> ModelReply:
+        return ModelReply(text=reflection_of(request), finish_reason="length")
+
+    class Cut(ScriptedModel):
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            if request.purpose == "reflect":
+                self.requests.append(request)
+                if by == "tag":
+                    return ModelReply(text=cut_off(request))
+                return await whole_but_at_its_limit(request)
+            return await super().complete(request)
+
+    model = Cut([WHOLE])
+    story = tell(model=model)
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.reflect(THREAD, RESOURCE)
+    assert any(request.purpose == "reflect" for request in model.requests)
+    assert (await story.memory.status(THREAD, RESOURCE)).generation == 0
+    assert any("cut off" in event.error for event in story.told(RunFailed))
+    assert len(await story.lines()) == 4
+
+
+# ---------------------------------------------------------------- copied, echoed, too long
+
+
+async def test_a_reply_that_copies_the_log_is_a_failure(tell: Open) -> None:
+    """The log is no evidence for its own lines: nothing is left of the reply, and the messages are asked about again."""
+    copy = WHOLE.replace("09:00", "21:15").replace("[3]", "[1]").replace("[5]", "[1]").replace("[7]", "[1]")
+    new = tagged("* 🔴 (09:00) User's flight to Lisbon leaves at 6:40 from Porto [1]")
+    story = tell([WHOLE, copy, copy, new])
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    await story.say(("My flight to Lisbon leaves at 6:40 from Porto.", "That is early."))
+    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.settled()
+    (failed,) = story.told(RunFailed)
+    assert "empty" in failed.error
+    story.clock.advance(hours=1)
+    await story.memory.observe(THREAD, RESOURCE)
+    texts = [line.text for line in await story.lines()]
+    assert len(texts) == 5
+    assert texts[-1] == "User's flight to Lisbon leaves at 6:40 from Porto"
+
+
+async def test_a_short_line_of_the_log_is_no_answer_either(tell: Open) -> None:
+    """It says nothing about what was said since, whatever it cites."""
+    tea = tagged("* 🔴 (09:00) User drinks tea [1]")
+    story = tell([tea, tea, tea])
+    await story.say(("I drink tea.", "Fine."))
+    await story.memory.observe(THREAD, RESOURCE)
+    await story.say(("My dentist appointment is on 4 May.", "Noted."))
+    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.settled()
+    assert len(story.told(RunFailed)) == 1
+    assert len(await story.lines()) == 1
+
+
+async def test_copied_lines_beside_new_ones_are_dropped(tell: Open) -> None:
+    """Also where a word of them was changed; a number that was changed makes another line."""
+    mixed = tagged(
+        "* 🔴 (09:00) User is allergic to peanuts and never eats any shellfish [1]",
+        "* 🔴 (09:00) User's budget for the trip is 2,400 euros [1]",
+    )
+    story = tell([WHOLE, mixed])
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    await story.say(("I raised it: my budget for the trip is 2,400 euros.", "Good."))
+    await story.memory.observe(THREAD, RESOURCE)
+    assert [line.text for line in await story.lines()][4:] == ["User's budget for the trip is 2,400 euros"]
+    assert "copied" in story.told(RunEnded)[-1].faults
+
+
+async def test_what_is_said_again_on_another_day_is_kept(tell: Open) -> None:
+    """A diary says the same each day; on the same day once is enough, and that is no failure."""
+    line = "* 🔴 (09:00) User took the 5 mg ramipril tablet before breakfast [1]"
+    story = tell([tagged(line), tagged(line), tagged(line)])
+    said = ("I took the 5 mg ramipril tablet before breakfast.", "Well done.")
+    await story.say(said)
+    await story.memory.observe(THREAD, RESOURCE)
+    await story.say(said)
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len({line.said_at for line in await story.lines()}) == 2
+    story.clock.advance(days=-1)
+    await story.say(said)
+    status = await story.memory.observe(THREAD, RESOURCE)
+    assert len(await story.lines()) == 2
+    assert (status.cursor, status.health) == (6, "ok")
+
+
+async def test_placeholders_of_the_format_are_no_hints(tell: Open) -> None:
+    """Whatever the instructions say in the place of a hint or a line is refused when it comes back."""
+    story = tell()
+    await story.say(TALK[0])
+    await story.memory.observe(THREAD, RESOURCE)
+    system = story.model.requests[0].system
+    shown = {
+        tag: body.strip()
+        for tag, body in re.findall(r"<(current-task|suggested-response|thread-title)>(.*?)</\1>", system, re.DOTALL)
+    }
+    assert len(shown) == 3
+    example = re.findall(r"^\* .*\[\d+\]$", system, re.MULTILINE)[0]
+    echo = "\n".join(f"<{tag}>{body}</{tag}>" for tag, body in shown.items())
+    line = "* 🔴 (09:00) User decided on the Hotel Miramar in Lisbon [1]"
+    story.model.answers[:] = [f"{tagged(example, line)}\n{echo}"]
+    await story.say(TALK[1])
+    await story.memory.observe(THREAD, RESOURCE)
+    store = (await story.memory.open()).store
+    hints = (await store.threads.get(RESOURCE, THREAD)).hints
+    assert not {hints.current_task, hints.suggested_response, hints.title} & set(shown.values())
+    assert [line.text for line in await story.lines()][1:] == ["User decided on the Hotel Miramar in Lisbon"]
+    assert "echo" in story.told(RunEnded)[-1].faults
+
+
+@pytest.mark.parametrize("part", ["system", "transcript", "all"])
+async def test_a_reply_that_repeats_the_prompt_is_a_failure(tell: Open, part: str) -> None:
+    """Be it the instructions, what was said, or both."""
+
+    def echo(request: ModelRequest) -> str:
+        shown = request.text.split("<transcript>")[1].split("</transcript>")[0]
+        return {"system": request.system, "transcript": shown, "all": f"{request.system}\n{request.text}"}[part]
+
+    story = tell([echo, echo])
+    await story.say(*TALK)
+    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.settled()
+    assert len(story.told(RunFailed)) == 1
+    assert await story.lines() == []
+
+
+async def test_an_answer_far_longer_than_its_span_is_a_failure(tell: Open) -> None:
+    """Nobody has so much to say about a word."""
+    novel = tagged(*(f"* 🟡 (09:00) User told chapter {n} of the {n * 7}th story about boats [1]" for n in range(60)))
+    story = tell([novel, novel])
+    await story.say(("Ahoy, boats it is!", "Aye."))
+    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.settled()
+    (failed,) = story.told(RunFailed)
+    assert "too large" in failed.error
+
+
+# ---------------------------------------------------------------- covered
+
+
+async def test_statements_without_a_line_are_asked_for_once_more(tell: Open) -> None:
+    """Only they are shown; the lines stand where they belong."""
+    first = tagged(*WHOLE.split("\n")[1:2], *WHOLE.split("\n")[4:5])
+    second = tagged(
+        "* 🔴 (09:00) User decided on the Hotel Miramar in Lisbon [A]",
+        "* 🔴 (09:00) User's budget for the trip is 1,850 euros [B]",
+    )
+
+    def again(request: ModelRequest) -> str:
+        numbers = re.findall(r"^<message>\[(\d+)\]", request.text, re.MULTILINE)
+        return second.replace("[A]", f"[{numbers[0]}]").replace("[B]", f"[{numbers[1]}]")
+
+    story = tell([first, again])
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) == 2
+    shown = story.model.requests[1].text.split("<transcript>")[1]
+    assert ("Miramar" in shown, "1,850" in shown, "peanuts" in shown, "Paula" in shown) == (True, True, False, False)
+    lines = await story.lines()
+    assert [line.sources[0].span.first for line in lines] == [1, 3, 5, 7]
+    assert not any("observer" in line.metadata for line in lines)
+
+
+async def test_what_stays_uncovered_is_observed_by_the_embedded_observer(tell: Open) -> None:
+    """Its lines say so; the others are the model's."""
+    poor = tagged(*WHOLE.split("\n")[1:2])
+    story = tell([poor, tagged("nothing worth keeping")])
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    lines = await story.lines()
+    assert all(any(fact in line.text for line in lines) for fact in FACTS)
+    assert [line.sources[0].span.first for line in lines if "observer" not in line.metadata] == [1]
+    embedded = [line for line in lines if line.metadata.get("observer") == "extractive"]
+    assert {line.sources[0].span.first for line in embedded if line.priority == "high"} == {3, 5, 7}
+    assert "uncovered" in story.told(RunEnded)[-1].faults
+
+
+async def test_lines_of_a_span_that_was_asked_about_in_pieces(tell: Open) -> None:
+    """What each piece leaves out is found and cites the messages it comes from."""
+
+    def poor(request: ModelRequest) -> str:
+        number, words = re.findall(r"^<message>\[(\d+)\][^\n]*\n([^\n]+)", request.text, re.MULTILINE)[0]
+        return tagged(f"* 🔴 (09:00) User said: {words[:60]} [{number}]")
+
+    story = tell([poor] * 99, observation={"prompt_tokens": 1_000})
+    said = [f"The code of room {n} is {n * 7}, and I keep the key in box {n}." for n in range(1, 61)]
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(*map(UserMessage, said))
+        await turn.record(AssistantMessage("All noted."))
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) > 3
+    lines = await story.lines()
+    for number in range(1, 61):
+        found = [line for line in lines if re.search(rf"room {number}\b", line.text)]
+        assert [source.span.first for line in found for source in line.sources] == [number]
+
+
+async def test_the_better_of_two_replies_that_are_cut_off(tell: Open) -> None:
+    """A second answer that is worse does not take the place of the first."""
+    story = tell([CUT, CUT[:30], tagged("nothing worth keeping")])
+    await story.say(*TALK)
+    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.settled()
+    await story.memory.activate(THREAD, RESOURCE)
+    assert [line.sources[0].span.first for line in await story.lines()][:2] == [1, 3]
+
+
+async def test_full_coverage_costs_nothing(tell: Open) -> None:
+    """One call, no word of it."""
+    story = tell([WHOLE])
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) == 1
+    assert story.told(RunEnded)[-1].faults == ()
+
+
+async def test_nothing_worth_keeping_where_nothing_was_stated(tell: Open) -> None:
+    """Thanks and questions are no statements: the answer is taken as it is."""
+    story = tell([tagged("nothing worth keeping")])
+    await story.say(("Thanks!", "You are welcome."), ("What is the time in Lisbon?", "It is nine."))
+    status = await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) == 1
+    assert (status.cursor, await story.lines()) == (4, [])
+
+
+async def test_lines_in_another_language_cover_what_they_cite(tell: Open) -> None:
+    """Words cannot be compared then, and nothing is asked twice."""
+    story = tell(
+        [
+            tagged(
+                "* 🔴 (09:00) User has been living in the south of the city for ten years [1]",
+                "* 🔴 (09:00) User drinks no coffee and is not fond of tea [3]",
+            )
+        ]
+    )
+    await story.say(
+        ("Ich wohne seit zehn Jahren im Süden der Stadt.", "Schön dort."),
+        ("Kaffee trinke ich keinen, und Tee mag ich auch nicht besonders.", "Dann eben Wasser."),
+    )
+    await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.model.requests) == 1
+    assert len(await story.lines()) == 2
+
+
+async def test_a_vague_line_about_everything_covers_nothing(tell: Open) -> None:
+    """Numbers alone do not make a line say what they lead to."""
+    vague = tagged("* 🟡 (09:00) Various topics were discussed at length [1-8]")
+    story = tell([vague, vague])
+    await story.say(*TALK)
+    await story.memory.observe(THREAD, RESOURCE)
+    log = await story.log()
+    assert all(fact in log for fact in FACTS)
+
+
+async def test_a_model_whose_answers_are_of_no_use(tell: Open) -> None:
+    """After some tries the embedded observer observes the span; nothing is declared to be unobservable."""
+    story = tell([tagged("* 🟡 (09:00) Ocean waves remember ancient whispers") for _ in range(99)])
+    await story.say(*TALK)
+    for _ in range(8):
+        story.clock.advance(hours=1)
+        await story.memory.observe(THREAD, RESOURCE)
+    log = await story.log()
+    assert all(fact in log for fact in FACTS)
+    assert "could not be observed" not in log
+    assert "waves" not in log
+    assert any("embedded observer" in event.error for event in story.told(Degraded))
+
+
+async def test_a_line_that_cites_hundreds_of_messages_keeps_its_citations(tell: Open) -> None:
+    """However they are written."""
+    numbers = ", ".join(str(number) for number in range(1, 501, 2))
+    line = "* 🟡 (09:00) User counted sheep, hundreds of them"
+    story = tell([tagged(f"{line} [{numbers}]")])
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(*(UserMessage(f"sheep, hundreds: {number}?") for number in range(500)))
+        await turn.record(AssistantMessage("Good night."))
+    await story.memory.observe(THREAD, RESOURCE)
+    lines = await story.lines()
+    (counted,) = [line for line in lines if "counted" in line.text]
+    assert counted.text == "User counted sheep, hundreds of them"
+    assert [source.span.first for source in counted.sources] == list(range(1, 501, 2))
+
+
+@pytest.mark.parametrize(
+    "words", ["on Friday (meaning 2026-03-20) (meaning 2026-03-20)", "on Friday (meaning 20 March 2026)"]
+)
+async def test_the_day_that_is_meant_is_said_once(tell: Open, words: str) -> None:
+    """Whether the reply repeats it, or writes it in a way of its own."""
+    story = tell([tagged(f"* 🔴 (09:00) User flies to Porto {words} [1]")])
+    await story.say(("I fly to Porto on Friday.", "Have a good flight."))
+    await story.memory.observe(THREAD, RESOURCE)
+    log = await story.log()
+    assert log.split("flies to Porto")[1].split("\n")[0].count("(meaning") == 1
+
+
+# ---------------------------------------------------------------- errors and time
+
+
+class Running(FakeClock):
+    """A clock that runs: whoever looks at it finds it half a second later."""
+
+    def now(self) -> datetime:
+        self.advance(seconds=0.5)
+        return super().now()
+
+
+async def test_observing_by_hand_waits_through_a_back_off(tell: Open, clock: FakeClock) -> None:
+    """A model that fails twice and then answers has observed all of it when the call returns."""
+    story = tell([ConnectionError("down"), ConnectionError("down"), WHOLE])
+    story.memory.clock = Running(clock.time)
+    await story.say(*TALK)
+    status = await story.memory.observe(THREAD, RESOURCE)
+    assert len(story.told(RunFailed)) == 2
+    assert (status.cursor, status.health) == (8, "ok")
+
+
+class ProviderError(Exception):
+    """An error of somebody's own client."""
+
+    def __init__(self, status_code: int, text: str = "error") -> None:
+        super().__init__(text)
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
+async def test_errors_of_the_own_function_never_make_words_unobservable(tell: Open, status: int) -> None:
+    """An outage or a wrong key says nothing about what was said, however often some of it is observed meanwhile."""
+
+    async def mine(request: ModelRequest) -> str:
+        if "Miramar" in request.text.split("<transcript>")[1] and is_down:
+            raise ProviderError(status)
+        return observations_of(request)
+
+    is_down = True
+    story = tell(model=mine, observation={"message_tokens": 100, "previous_tokens": 0})
+    await story.say(TALK[1])
+    for number in range(7):
+        await story.say((f"The limit of q{number} is {number * 100} and it stays.", "Done. " * 15))
+        story.clock.advance(hours=1)
+    assert "could not be observed" not in await story.log()
+    assert story.told(RunFailed)
+    is_down = False
+    story.clock.advance(hours=1)
+    status_after = await story.memory.observe(THREAD, RESOURCE)
+    assert (status_after.health, status_after.cursor) == ("ok", status_after.last_seq)
+
+
+async def test_an_image_that_the_own_function_does_not_take(tell: Open) -> None:
+    """A 400 on a request with files is asked again without them."""
+    asked: list[int] = []
+
+    async def mine(request: ModelRequest) -> str:
+        asked.append(len(request.files))
+        if request.files:
+            raise ProviderError(400, "this model cannot see")
+        return observations_of(request)
+
+    story = tell(model=mine, observation={"attach_files": True})
+    async with story.memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage([FilePart(media_type="image/png", data=b"\x89PNG")]))
+        await turn.record(AssistantMessage("A fine cat."))
+    status = await story.memory.observe(THREAD, RESOURCE)
+    assert asked == [1, 0]
+    assert (status.health, status.cursor) == ("ok", status.last_seq)
+
+
+async def test_the_time_of_a_call_is_a_setting_for_every_form_of_model(tell: Open) -> None:
+    """A model that takes longer fails, the error says after how many seconds, and the request told it how many it had."""
+    asked: list[float | None] = []
+
+    async def slow(request: ModelRequest) -> str:
+        asked.append(request.timeout)
+        await asyncio.Event().wait()
+        return ""
+
+    class Slow:
+        name = "slow"
+
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            return ModelReply(text=await slow(request))
+
+    for model in (slow, Slow(), FallbackModel(Slow(), slow), TieredModel({10: Slow()}, above=slow)):
+        story = tell(model=model, model_timeout=0.05)
+        await story.say(TALK[0])
+        await story.memory.buffer(THREAD, RESOURCE)
+        await story.memory.settled()
+        assert "did not answer within 0.05 s" in story.told(RunFailed)[-1].error
+        await story.memory.aclose()
+    assert set(asked) == {0.05}

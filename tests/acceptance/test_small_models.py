@@ -1,0 +1,170 @@
+"""Small models: whichever of the recorded shapes their replies have, the log is at least as good as the embedded observer's."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import date
+from typing import Any
+
+import pytest
+
+from conftest import FakeClock
+from memolog import AssistantMessage, Config, UserMessage
+from memolog.domain.observation import Observation
+from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.testing import ScriptedModel
+from prompts.small_models import SHAPES, Shape
+
+RESOURCE, THREAD = "nadia", "moving"
+
+# A house move over five days: what the user said on each, and what must be known of it.
+DAYS: tuple[tuple[tuple[str, str], ...], ...] = (
+    (
+        ("We are moving to Utrecht on the 14th of May, into a flat on Oudegracht 211.", "Congratulations!"),
+        ("My son Milo is allergic to latex, so no latex paint please.", "Understood: no latex paint."),
+    ),
+    (
+        ("The movers are called Van Dijk and they want 1,340 euros.", "That is a fair price."),
+        ("Which floor did I say?", "You did not say yet."),
+    ),
+    (("The flat is on the third floor and there is no lift.", "Then the piano needs a crane."),),
+    (
+        ("I sold the piano to Mrs. Okonkwo, it stays here.", "So no crane is needed."),
+        ("Thanks, that helps a lot!", "You are welcome."),
+    ),
+    (("Van Dijk cancelled, we now go with Mulder Transport for 1,510 euros.", "Noted: Mulder Transport."),),
+)
+FACTS: dict[str, int] = {
+    "Utrecht": 1,
+    "Oudegracht 211": 1,
+    "Milo": 1,
+    "latex": 1,
+    "Van Dijk": 2,
+    "1,340": 2,
+    "third floor": 3,
+    "Okonkwo": 4,
+    "Mulder": 5,
+    "1,510": 5,
+}
+FIRST = date(2026, 3, 14)
+
+
+class Shaped(ScriptedModel):
+    """A model whose observations have one shape: always, or on the first try about each span."""
+
+    def __init__(self, shape: Shape, *, always: bool, clock: FakeClock) -> None:
+        super().__init__()
+        self._shape, self._always, self._clock = shape, always, clock
+        self._tried: set[str] = set()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        if request.purpose == "observe" and (self._always or request.text not in self._tried):
+            self._tried.add(request.text)
+            self.requests.append(request)
+            # The time of a back-off passes as well.
+            self._clock.advance(minutes=2)
+            return ModelReply(text=self._shape(request))
+        self.answers.append(_well)
+        return await super().complete(request)
+
+
+def _well(request: ModelRequest) -> str:
+    """Answer as a good observer would: each message in a line of its own."""
+    found = re.findall(r"^<message>\[(\d+)\] (\d\d:\d\d) user:\n(.*?)\n</message>", request.text, re.MULTILINE)
+    lines = [f"* 🔴 ({time}) User: {words} [{number}]" for number, time, words in found]
+    return "<observations>\n" + "\n".join(lines or ["nothing worth keeping"]) + "\n</observations>"
+
+
+async def lived(memory: Memory, clock: FakeClock) -> list[Observation]:
+    """Tell the story day by day, observe each day's end, and return the lines of the log."""
+    for number, day in enumerate(DAYS):
+        clock.time = clock.time.replace(day=FIRST.day + number, hour=9, minute=0)
+        for said, answer in day:
+            async with memory.turn(THREAD, RESOURCE) as turn:
+                await turn.prepare(UserMessage(said))
+                await turn.record(AssistantMessage(answer))
+            clock.advance(minutes=10)
+        if number != 2:
+            # Two days are observed together.
+            await settle(memory, clock)
+    await settle(memory, clock)
+    status = await memory.status(THREAD, RESOURCE)
+    assert status.cursor == status.last_seq
+    store = (await memory.open()).store
+    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
+    assert (await memory.doctor()).is_healthy
+    return list(await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups]))
+
+
+async def settle(memory: Memory, clock: FakeClock) -> None:
+    """Observe what was said, however often the model has to be asked."""
+    for _ in range(8):
+        status = await memory.observe(THREAD, RESOURCE)
+        if status.cursor == status.last_seq:
+            return
+        clock.advance(minutes=20)
+
+
+def kept(lines: list[Observation]) -> dict[str, list[date]]:
+    """Return the facts that a line says, and the days under which it says them."""
+    found: dict[str, list[date]] = {}
+    for fact in FACTS:
+        days = [line.said_at.date() for line in lines if line.said_at and fact.lower() in line.text.lower()]
+        found |= {fact: days} if days else {}
+    return found
+
+
+Open = Callable[[Any], Memory]
+
+
+@pytest.fixture
+async def opened(address: str, clock: FakeClock) -> AsyncIterator[Open]:
+    """Return a function that opens the memory of this test."""
+    memories: list[Memory] = []
+
+    def begin(model: Any) -> Memory:
+        memories.append(Memory(address, model=model, clock=clock, config=Config()))
+        return memories[-1]
+
+    yield begin
+    for memory in memories:
+        await memory.aclose()
+
+
+@pytest.fixture
+async def embedded() -> Callable[[], Awaitable[dict[str, list[date]]]]:
+    """Return a function that tells what the embedded observer keeps of the same story."""
+
+    async def told() -> dict[str, list[date]]:
+        clock = FakeClock()
+        async with Memory(":memory:", clock=clock) as memory:
+            return kept(await lived(memory, clock))
+
+    return told
+
+
+@pytest.mark.parametrize("always", [True, False], ids=["always", "first try"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+async def test_the_log_is_at_least_as_good_as_without_a_model(
+    opened: Open,
+    clock: FakeClock,
+    embedded: Callable[[], Awaitable[dict[str, list[date]]]],
+    shape: Shape,
+    always: bool,
+) -> None:
+    """Every fact that the embedded observer keeps is kept, under the day on which it was said, and no reply stands as it was."""
+    lines = await lived(opened(Shaped(shape, always=always, clock=clock)), clock)
+    found, expected = kept(lines), await embedded()
+    assert expected.keys() <= found.keys()
+    for fact, days in found.items():
+        assert date(2026, 3, 13 + FACTS[fact]) in days, (fact, days)
+    texts = "\n".join(line.text for line in lines)
+    for words in ("I'm sorry", "bakery", "two to six", "what is being worked on", "old harbour", "Keep the log", "[3]"):
+        assert words not in texts
+
+
+async def test_the_facts_are_those_of_the_embedded_observer(
+    embedded: Callable[[], Awaitable[dict[str, list[date]]]],
+) -> None:
+    """The comparison means something: without a model all of them are kept."""
+    assert (await embedded()).keys() == FACTS.keys()
