@@ -14,6 +14,16 @@ from memolog.prompt.dates import find_date
 SAID = date(2026, 6, 10)
 
 DATES: dict[str, str | None] = {
+    # Months ago or months ahead: a word must tell which.
+    "La boda será el 15 de enero": "2027-01-15",
+    "La boda no puede ser el 15 de enero": None,
+    "they printed everything twice until January 15": "2026-01-15",
+    "we moved the webinar to October 21": "2026-10-21",
+    # The name of a street; a weekday of which a relative clause tells something; a weekday with its number.
+    "downhill on Rua 5 de Outubro": None,
+    "in der Straße des 17. Juni": None,
+    "I have a scan on Thursday that got rescheduled": None,
+    "je commence le lundi 15 juin": "2026-06-15",
     # German
     "am 28. Juni 14 Uhr": "2026-06-28",
     "2. Juli 9 Uhr": "2026-07-02",
@@ -101,7 +111,7 @@ DATES: dict[str, str | None] = {
     "el 5 de septiembre del 2027": "2027-09-05",
     "el 5 de setiembre": "2026-09-05",
     "el 2 de ago. de 2026": "2026-08-02",
-    "el 12 de ene.": "2026-01-12",
+    "el 12 de ene.": None,
     "el 3 de may a las 9": "2026-05-03",
     "artículo 5 mayo": None,
     "a las 5 mayo": None,
@@ -116,7 +126,7 @@ DATES: dict[str, str | None] = {
     "le 2 Mars": "2026-03-02",
     "le 2 août": "2026-08-02",
     "le 2 aout": "2026-08-02",
-    "le 5 févr.": "2026-02-05",
+    "le 5 févr.": None,
     "le 5 janv. 2027": "2027-01-05",
     "le 5 juil. à 10h30": "2026-07-05",
     "le 8 mai 1945": "1945-05-08",
@@ -132,7 +142,7 @@ DATES: dict[str, str | None] = {
     "no dia 1º de maio": "2026-05-01",
     "em 3 de março": "2026-03-03",
     "5 de out. de 2026": "2026-10-05",
-    "5 de fevereiro": "2026-02-05",
+    "5 de fevereiro": None,
     "artigo 5 maio": None,
     "às 5 maio": None,
     "até sexta-feira": "2026-06-12",

@@ -143,7 +143,10 @@ _LABELLED: Final = re.compile(
     r"|page|pages|seite|página|pagina|pág|version|versión|versão|versione|versie|v|release|build|level|room|raum|zimmer|salle"
     r"|sala|stanza|kamer|apartment|apt|wohnung|suite|gate|gleis|spoor|linie|ligne|línea|linha|linea|lijn|line|bus|tram|platform"
     r"|figure|fig|abb(?:ildung)?|tabelle|table|tabla|tabela|tabella|tabel|step|schritt|étape|paso|passo|stap|item|option|issue"
-    r"|ticket|pr|grade|klasse|gruppe|group|team)\.?|§)\s*\Z",
+    r"|ticket|pr|grade|klasse|gruppe|group|team"
+    # Streets are named after days.
+    r"|rua|avenida|av|travessa|praça|largo|calle|plaza|via|viale|corso|piazza|rue|boulevard|avenue|place|straße|strasse|platz|straat"
+    r"|plein)\.?|§)\s*(?:(?:de|do|da|del|della|du|des|dos)\s+)?\Z",
     re.IGNORECASE,
 )
 # Before a number these speak of the hour.
@@ -169,14 +172,16 @@ _FRENCH: Final = re.compile(r"\b(?:le|du|au)\s*\Z", re.IGNORECASE)
 _AHEAD: Final = re.compile(
     r"\b(?:will|'ll|going to|gonna|plan(?:s|ned|ning)?|need(?:s)? to|have to|must|want to|hope|due|by|until"
     r"|deadline|next|"
-    r"upcoming|should|werde[nt]?|wird|muss|müssen|bis|voy a|va a|vamos a|van a|tengo que|hay que|debo|vou|tenho que|devo|dobbiamo"
+    r"upcoming|should|werde[nt]?|wird|"
+    r"será[ns]?|seremos|serão|sarà|saranno|sera|seront|empieza|comienza|começa|commence|inizia|"
+    r"muss|müssen|bis|voy a|va a|vamos a|van a|tengo que|hay que|debo|vou|tenho que|devo|dobbiamo"
     r"|devono|dois|doit|devons|allons|vais|moet|moeten|zal|zullen|ga|gaan)\b",
     re.IGNORECASE,
 )
 _BEHIND: Final = re.compile(
     r"\b(?:was|were|had|did|got|went|met|bought|saw|came|took|made|found|gave|had|ate|left|began|started|sent|said"
     r"|told|since|"
-    r"\w{3,}ed|hatte|war|habe|wurde|fue|fui|hubo|estuve|foi|estive|était|ai|avons|ho|abbiamo|heb|heeft|hebben|werd)\b",
+    r"\w{3,}ed|hatten?|waren?|habe|wurde|fue|fui|hubo|estuve|foi|estive|était|ai|avons|ho|abbiamo|heb|heeft|hebben|werd)\b",
     re.IGNORECASE,
 )
 # Said of every week, not of one; and two days side by side are a habit as well.
@@ -186,10 +191,19 @@ _HABIT: Final = re.compile(
     rf"|{_DAY}s|{_DAY} (?:and|or|und|oder|to|bis|y|o|et|ou|e|en|of) {_DAY})\b",
     re.IGNORECASE,
 )
+_NUMBER_NEXT: Final = re.compile(r",? (?:the |den |dem |el |il |de )?\d")
 _SENTENCE: Final = re.compile(r"[.;!?\n]")
-_CLAUSE: Final = re.compile(r"[.;:!?,()\n]|\b(?:and|but|because|und|aber|weil)\b", re.IGNORECASE)
+# What a relative clause says of a thing says nothing of the day: "the scan on Thursday that got moved".
+_CLAUSE: Final = re.compile(
+    r"[.;:!?,()\n]|\b(?:and|but|because|so|that|which|who|und|aber|weil|y|pero|que|porque|et|mais|qui|parce|e|ma|perché|che|en|maar"
+    r"|omdat|die|dat)\b",
+    re.IGNORECASE,
+)
 _HALF_A_YEAR: Final = 183
+# What is to be done by a day may be late, but not by much.
 _LATE_DAYS: Final = 31
+# Without a word that tells, a day so near is meant also if it lies behind.
+_NEAR_DAYS: Final = 110
 _NEAR: Final = 40
 _LIMIT: Final = re.compile(
     r"\b(?:by|until|till|due(?: on)?|bis(?: zum)?|d['’]ici(?: le| au)?|jusqu['’]au|hasta el|para el|até"
@@ -298,7 +312,8 @@ def _bare_weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str]
     ahead = (day - said.weekday()) % _WEEK
     behind = (said.weekday() - day) % _WEEK
     sentence = _around(text, hit, _SENTENCE)
-    if _HABIT.search(sentence):
+    if _HABIT.search(sentence) or _NUMBER_NEXT.match(text, hit.end()):
+        # A habit; or the day of the month follows, which says it better.
         return None
     # Only what is said of this very day tells whether it is over.
     clause = _around(text, hit, _CLAUSE)
@@ -336,7 +351,7 @@ def _month_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] 
             return None
         if name.lower() in {"may", "march", "mar"} and (name[0].islower() or not _AFTER_A_DAY.match(rest)):
             return None
-    return _day_of(MONTHS[name.lower()], int(hit["number"]), hit["year"], _By(said, before))
+    return _day_of(MONTHS[name.lower()], int(hit["number"]), hit["year"], _sides(hit, text, before), said)
 
 
 def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
@@ -361,31 +376,43 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
         if name == "Mars" and not (_FRENCH.search(before) or "er " in hit[0]):
             return None
     month = MONTHS.get(lower) or RISKY_MONTHS[lower]
-    return _day_of(month, int(hit["number2"]), year, _By(said, before))
+    return _day_of(month, int(hit["number2"]), year, _sides(hit, text, before), said)
 
 
-class _By(NamedTuple):
-    """When something was said, and the words before the day."""
+class _Sides(NamedTuple):
+    """What the words around a day tell: that it is still to come, that it is over, or both or neither."""
 
-    said: date
-    before: str
-
-    def is_limit(self) -> bool:
-        """Tell whether the day is the end of a time that is still to come."""
-        return bool(_LIMIT.search(self.before))
+    is_ahead: bool
+    is_behind: bool
 
 
-def _day_of(month: int, number: int, year: str | None, by: _By) -> tuple[date, str] | None:
+def _sides(hit: re.Match[str], text: str, before: str) -> _Sides:
+    clause = _around(text, hit, _CLAUSE)
+    limit = _LIMIT.search(before)
+    if limit is None:
+        return _Sides(bool(_AHEAD.search(clause)), bool(_BEHIND.search(clause)))
+    # What is to be done by then is still to come, unless it is told of what was.
+    is_over = bool(_BEHIND.search(clause))
+    return _Sides(not is_over, is_over)
+
+
+def _day_of(month: int, number: int, year: str | None, sides: _Sides, said: date) -> tuple[date, str] | None:
     if year is not None:
         # It says its day itself, so there is nothing to add; a number that is no year of our time may count something.
         return (date(int(year), month, number), "") if re.fullmatch(_YEAR, year) else None
-    said = by.said
-    near = [date(said.year + shift, month, number) for shift in (-1, 0, 1) if _exists(said.year + shift, month, number)]
-    day = min(near, key=lambda one: abs(one - said), default=None)
-    if by.is_limit() and day and day < said - timedelta(days=_LATE_DAYS):
-        # What is to be done by then is not months late: the next such day is meant.
-        return next((_plain(one) for one in near if one > said), None)
-    return _plain(day) if day and abs((day - said).days) < _HALF_A_YEAR else None
+    years = (said.year + shift for shift in (-1, 0, 1))
+    days = [date(one, month, number) for one in years if _exists(one, month, number)]
+    next_one = next((day for day in days if day >= said), None)
+    last_one = next((day for day in reversed(days) if day <= said), None)
+    ahead = (next_one - said).days if next_one else _HALF_A_YEAR
+    behind = (said - last_one).days if last_one else _HALF_A_YEAR
+    if next_one and sides.is_ahead and not sides.is_behind and behind > _LATE_DAYS:
+        return _plain(next_one)
+    if next_one and ahead <= behind and ahead < _HALF_A_YEAR:
+        # Words of the past are no proof: "we moved it to May 16".
+        return _plain(next_one)
+    is_over = sides.is_behind and not sides.is_ahead and behind < _HALF_A_YEAR
+    return _plain(last_one) if last_one and (is_over or behind <= _NEAR_DAYS) else None
 
 
 def _exists(year: int, month: int, number: int) -> bool:
@@ -422,6 +449,9 @@ _READERS: Final[tuple[tuple[str, _Reader], ...]] = (
     ("month", _month_first),
     ("month2", _day_first),
     ("first", _digits),
-    ("number4", lambda hit, _, said: _day_of(int(hit["month4"]), int(hit["number4"]), None, _By(said, hit[0]))),
+    (
+        "number4",
+        lambda hit, text, said: _day_of(int(hit["month4"]), int(hit["number4"]), None, _sides(hit, text, hit[0]), said),
+    ),
     ("iso", _written),
 )
