@@ -79,8 +79,12 @@ class _Talk:
     """The last request or question of a user: the message and its words."""
     answer: tuple[int, str] = (0, "")
     """The last words of the assistant."""
-    listings: list[Listing] = field(default_factory=list[Listing])
-    """The lists of the last answer that has any."""
+    answers: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+
+    def listings(self) -> list[Listing]:
+        """Return the lists of the last answer that has any, or of the log."""
+        found = (_listings(pieces_of(text), "", number) for number, text in reversed(self.answers))
+        return next(filter(None, found), None) or listings_in(unescape(self.previous))
 
 
 def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
@@ -161,8 +165,7 @@ def _listen(talk: _Talk, speech: Speech) -> None:
         talk.asked = (speech.number, asked[-1] if asked else first)
     else:
         talk.answer = (speech.number, speech.text)
-        if found := _listings(pieces_of(speech.text), "", speech.number):
-            talk.listings = found
+        talk.answers.append(talk.answer)
 
 
 def _sentences(text: str) -> list[str]:
@@ -320,8 +323,9 @@ def _referents(statements: Sequence[str], text: str, talk: _Talk) -> tuple[str, 
 
 def _pointed(text: str, talk: _Talk) -> Iterator[tuple[int, Entry, Listing]]:
     """Yield the items of the assistant's lists that a user names by their number, where one list alone has it."""
-    lists = talk.listings or listings_in(unescape(talk.previous))
-    for hit in _NUMBER.finditer(text):
+    hits = list(_NUMBER.finditer(text))
+    lists = talk.listings() if hits else []
+    for hit in hits:
         if hit[2] and hit[2].lower() == "last":
             if len(lists) == 1:
                 yield len(lists[0].entries), lists[0].entries[-1], lists[0]
