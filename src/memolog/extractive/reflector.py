@@ -287,20 +287,15 @@ def _refer(entries: Sequence[_Entry]) -> None:
 
 
 def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
-    gone = [
-        one
-        for one in older.sentences
-        if len(one) <= _REPLACED and words & _telling(one) and not one.endswith(("?", ":"))
-    ]
-    left = [one for one in older.sentences if one not in gone]
-    # A line of which something would be left that points at what goes stays as it is.
-    if not gone or (left and dangles(left[0])):
+    """Put a line into the newer one that replaces it, if the whole of it is about what is no longer so."""
+    if not all(words & _telling(one) and not one.endswith(("?", ":")) for one in older.sentences):
         return
-    older.sentences[:] = left
-    newer.before += [*(_MEANING.sub("", one).rstrip(". ") for one in gone), *older.before]
-    older.before.clear()
-    if not older.sentences:
+    gone = _MEANING.sub("", " ".join(older.sentences)).rstrip(". ")
+    if len(gone) <= _REPLACED:
+        newer.before += [gone, *older.before]
         newer.names += older.names
+        older.sentences.clear()
+        older.before.clear()
 
 
 def _telling(sentence: str) -> set[str]:
