@@ -24,7 +24,7 @@ from memolog.context import Context
 from memolog.context.wording import OTHER_CONVERSATION
 from memolog.domain.errors import ThreadNotFound
 from memolog.domain.thread import Hints
-from memolog.runtime.events import Event, RunEnded, RunFailed, RunStarted, SettingsChanged
+from memolog.runtime.events import Activated, Event, RunEnded, RunFailed, RunStarted, SettingsChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
 from memolog.testing import ScriptedModel, observations_of
@@ -329,7 +329,7 @@ async def test_as_much_of_the_log_is_shown_as_was_asked_for(address: str, clock:
     """Many small groups make a long log: the observer is shown its end up to the limit, not so many groups of it."""
     config = SHARED.with_overrides({"observation.previous_tokens": asked})
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
-        for number in range(60):
+        for number in range(72):
             await say(memory, "red", f"number {number} is said here", clock=clock)
             await memory.observe("red", RESOURCE)
         await say(memory, "red", "and now?", clock=clock)
@@ -617,3 +617,22 @@ async def test_many_threads_are_swept(address: str, clock: FakeClock) -> None:
         assert await memory.sweep(RESOURCE) == 210
         await memory.settled()
     assert len(model.requests) == 210
+
+
+async def test_a_busy_sibling_does_not_push_out_the_last_answer(memory: Memory, clock: FakeClock) -> None:
+    """Two conversations go on while a third is much busier: each sees the answer that its user replies to."""
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    counts = dict.fromkeys(("one", "two", "three"), 0)
+    for number in range(72):
+        thread = "one" if number % 12 == 5 else "two" if number % 12 == 11 else "three"
+        said = counts[thread]
+        counts[thread] += 1
+        async with memory.turn(thread, RESOURCE) as turn:
+            context = await turn.prepare(UserMessage(f"{thread} asks {said}: " + "so and so " * 12))
+            texts = [message.text for message in context.tail]
+            assert not said or any(text.startswith(f"{thread} answers {said - 1}:") for text in texts), (thread, said)
+            await turn.record(AssistantMessage(f"{thread} answers {said}: " + "such and such " * 12))
+        await memory.settled()
+        clock.advance(minutes=1)
+    assert len([event for event in events if isinstance(event, Activated)]) >= 3

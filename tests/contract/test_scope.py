@@ -27,6 +27,7 @@ from memolog.store import Store
 from memolog.store.compactions import RowTexts
 from memolog.store.journal import NewEvent
 from memolog.store.logs import Rendered
+from memolog.store.other_tails import OtherLimits
 from memolog.store.recall import Place, Stretch
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
@@ -297,9 +298,9 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.logs.as_of(r, None, NOW + MINUTE),
     ],
     "logs.others": [
-        lambda s, r, _: s.logs.others(r, 1, 0, threads=8, newest=30),
-        lambda s, r, _: s.logs.others(r, 2, 0, threads=8, newest=30),
-        lambda s, r, _: s.logs.others(r, 2, 0, threads=0, newest=30),
+        lambda s, r, _: s.logs.others(r, 1, 0, limits=OtherLimits(threads=8, messages=30)),
+        lambda s, r, _: s.logs.others(r, 2, 0, limits=OtherLimits(threads=8, messages=30)),
+        lambda s, r, _: s.logs.others(r, 2, 0, limits=OtherLimits(threads=0, messages=30)),
     ],
     "logs.aliases": [
         lambda s, r, _: s.logs.aliases(r, 1, ["secret"]),
@@ -488,7 +489,7 @@ GOOD: Final[dict[str, object]] = {
     "resource": "alice",
     "thread": "secret",
     "threads": ["secret"],
-    "newest": 30,
+    "limits": OtherLimits(threads=8, messages=30),
     "settings": {"scope": "resource"},
     "new_thread": "copy",
     "message_id": "m1",
@@ -561,7 +562,6 @@ IDS: Final = {
 }
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
-    ("logs.others", "threads"): 8,
     ("transfers.put", "rows"): [],
     ("task_messages.attach", "kind"): "output",
     ("task_messages.attach", "messages"): ["m1"],

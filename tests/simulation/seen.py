@@ -39,7 +39,8 @@ class Request:
     """The thread's row when the call began; 0 if there was none."""
     is_degraded: bool
     has_waited: bool
-    """It waited for the model and went on when its time was up, or the model was being given a rest."""
+    """It waited for the model and went on when its time was up, or did not wait: the model was being given a rest, or another
+    caller was at the log."""
     is_repeatable: bool
     """Nothing in it was passed along for this request only."""
     is_alone: bool
@@ -287,7 +288,7 @@ class Seen:
         """
         config = self._config
         rows = self._checker.rows(
-            "SELECT tokens, role, pairs FROM messages WHERE thread_pk = ? AND seq > ? AND seq <= ? AND state = 'live' "
+            "SELECT tokens, role, pairs, seq FROM messages WHERE thread_pk = ? AND seq > ? AND seq <= ? AND state = 'live' "
             "ORDER BY seq",
             pk,
             record["cursor"],
@@ -296,7 +297,13 @@ class Seen:
         total = sum(row[0] for row in rows)
         log = self._log(pk)
         limit = config.block_at_for(0)
-        newest = (rows[-1][0] if rows else 0) + sum(len(text) // 4 + 20 for text in request.unseen)
+        left = self._checker.rows("SELECT owner, first_seq FROM unseen WHERE thread_pk = ?", pk)
+        # Turns that overlap: what others said after the first message without a reply cannot leave before it either.
+        first = min((seq for _, seq in left), default=record["last"])
+        newest = max(
+            (rows[-1][0] if rows else 0) + sum(len(text) // 4 + 20 for text in request.unseen),
+            sum(row[0] for row in rows if row[3] >= first),
+        )
         if total <= limit + newest:
             return
         self.exceeded += 1
@@ -308,8 +315,7 @@ class Seen:
         # Nobody waits for a run of another process that was not seen to go on.
         broken = any(status == "failed" or (status == "running" and owner != request.owner) for status, owner in runs)
         # Whether the owner of an open turn is gone is known once it has been watched.
-        left = self._checker.rows("SELECT owner FROM unseen WHERE thread_pk = ?", pk)
-        broken = broken or any(owner not in alive for (owner,) in left)
+        broken = broken or any(owner not in alive for owner, _ in left)
         # A call that only the newest message closes can be observed once that message has been seen.
         seen = rows[: len(rows) - max(1, len(request.unseen))]
         if failures or broken or _has_open_call(rows) or _has_open_call(seen):
@@ -325,7 +331,7 @@ def _difference(one: str, other: str) -> str:
 
 def _has_open_call(rows: list[tuple[Any, ...]]) -> bool:
     opened: set[str] = set()
-    for _, role, pairs in rows:
+    for _, role, pairs, _ in rows:
         calls, results = json.loads(pairs) if pairs else ((), ())
         if role == "user" and not results:
             opened.clear()

@@ -59,7 +59,7 @@ def render_others(
     totals = {index: other.earlier for index, other in enumerate(others)}
     for line in lines:
         totals[line.thread] += 1
-    chosen = _affordable(lines, budget, counter)
+    chosen = _affordable(lines, others, budget, counter)
     while True:
         text = _blocks(others, chosen, totals, more)
         if guarded(lambda text=text: counter.count(text), text) <= budget:
@@ -69,11 +69,17 @@ def render_others(
         chosen = chosen[:-1]
 
 
-def _affordable(lines: Sequence[_Line], budget: int, counter: TokenCounter) -> list[_Line]:
-    """Return the newest lines that fit by themselves, so that only a few tries with their wrapping are needed."""
-    left, chosen = budget, list[_Line]()
+def _affordable(
+    lines: Sequence[_Line], others: Sequence[OtherThread], budget: int, counter: TokenCounter
+) -> list[_Line]:
+    """Return the newest lines that fit with the blocks they stand in, as far as that can be told line by line."""
+    left, chosen, opened = budget, list[_Line](), set[int]()
     for line in lines:
-        left -= guarded(lambda line=line: counter.count(line.text), line.text)
+        text = line.text
+        if line.thread not in opened:
+            opened.add(line.thread)
+            text = _block(others[line.thread], [text])
+        left -= guarded(lambda text=text: counter.count(text), text)
         if left < 0:
             break
         chosen.append(line)
@@ -89,15 +95,18 @@ def _blocks(
         shown = sorted((line for line in chosen if line.thread == index), key=lambda line: line.position)
         hidden = totals[index] - len(shown)
         earlier = [f"[{_count(hidden, 'earlier message')} not shown]"] if hidden else []
-        body = "\n".join([OTHER_CONVERSATION, *earlier, *(line.text for line in shown)])
-        title = cut(others[index].title or "", _TITLE_CHARACTERS)
-        blocks.append(element("other-conversation", body, thread=others[index].alias, title=title))
+        blocks.append(_block(others[index], [*earlier, *(line.text for line in shown)]))
     told = {line.thread for line in chosen}
     untold = [total for index, total in totals.items() if total and index not in told]
     if threads := more[0] + len(untold):
         messages = _count(more[1] + sum(untold), "message")
         blocks.append(f"[{_count(threads, 'other conversation')} with {messages} not shown]")
     return "\n".join(blocks)
+
+
+def _block(other: OtherThread, lines: Sequence[str]) -> str:
+    body = "\n".join([OTHER_CONVERSATION, *lines])
+    return element("other-conversation", body, thread=other.alias, title=cut(other.title or "", _TITLE_CHARACTERS))
 
 
 def _count(number: int, what: str) -> str:

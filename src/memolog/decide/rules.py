@@ -72,7 +72,7 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
         reason = why
     else:
         return None
-    groups = activatable(state)
+    groups = activatable(state, now)
     if is_by_hand:
         chosen = tuple(group for group, _ in groups)
     elif state.seen_tokens > config.floor:
@@ -139,7 +139,7 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
         limit = config.threshold_for(state.log_tokens)
     own, is_by_hand = state.own_tail, "observe" in state.by_hand
     can_help = own.tokens >= limit and own.seen_tokens > config.floor
-    if not (can_help or is_by_hand) or activatable(state):
+    if not (can_help or is_by_hand) or activatable(state, now):
         return None
     reason = f"the tail has {own.tokens:,} tokens, a turn waits from {limit:,} on"
     under_way = sorted(state.running("observe"), key=lambda flight: flight.id)

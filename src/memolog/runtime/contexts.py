@@ -21,9 +21,11 @@ from memolog.domain.observation import Observation, Span
 from memolog.domain.once import each_once
 from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
+from memolog.runtime.views import others_for
 from memolog.store import Store
 from memolog.store.growth import additions, grown_by_id
 from memolog.store.logs import OtherTail, OtherTails
+from memolog.store.other_tails import OtherLimits
 from memolog.store.snapshot import GroupRow, Snapshot, goes_on
 from memolog.store.working_memory import Facts
 from memolog.tasks.worth import edge_lines
@@ -103,15 +105,14 @@ class Contexts:
         if not config.observe:
             read, tail = tail, _newest(tail, config.last_messages)
             before = read[-len(tail) - 1].created_at if len(tail) < len(read) else None
-        others = OtherTails()
-        if config.observe and snapshot.ends and config.other_tokens and config.other_threads:
+        others = snapshot.beside or OtherTails()
+        limits = others_for(config, decides=False)
+        if snapshot.ends and isinstance(limits, OtherLimits):
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
-            others = await self._store.logs.others(
-                *where, snapshot.ends, threads=config.other_threads, newest=config.other_messages
-            )
-            if not config.read_only:
-                # A thread gets its alias with its first snapshot: models never see it under another name.
-                others = replace(others, tails=tuple(other for other in others.tails if other.alias))
+            others = await self._store.logs.others(*where, snapshot.ends, limits=limits)
+        if not config.read_only:
+            # A thread gets its alias with its first snapshot: models never see it under another name.
+            others = replace(others, tails=tuple(other for other in others.tails if other.alias))
         repeated = snapshot.repeated if config.observe else ()
         plans = await self._plans(shown, snapshot) if config.observe else ()
         shown = replace(shown, task_lines=await self._task_lines(shown, snapshot), plans=plans)

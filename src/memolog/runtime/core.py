@@ -49,7 +49,7 @@ from memolog.runtime.inputs import observer_inputs
 from memolog.runtime.patience import Budget
 from memolog.runtime.runner import Job, Runner
 from memolog.runtime.status import hint_events
-from memolog.runtime.views import Asked, state_of
+from memolog.runtime.views import Asked, others_for, state_of
 from memolog.store import Store
 from memolog.store.journal import NewEvent
 from memolog.store.logs import Rendered
@@ -250,7 +250,7 @@ class Core:
                 if is_turn and lost > _MOST_LOST:
                     break
                 await asyncio.sleep(self._chance() * _PAUSE_SECONDS * 2 ** min(lost, _MOST_DOUBLED))
-                snapshot = await self.store.logs.snapshot(resource, thread, config.scope, others=hold.is_held)
+                snapshot = await self._read(resource, thread, config, hold)
                 continue
             if isinstance(decision, Observe) or (isinstance(decision, Reflect) and decision.wait):
                 waited += asyncio.get_running_loop().time() - started
@@ -260,9 +260,13 @@ class Core:
             if not hold.is_held:
                 # It was given up while a model was waited for. Whoever waited uses what came of it: others have it for a moment.
                 await (hold.take() if waited or not is_turn else hold.try_take())
-            snapshot = await self.store.logs.snapshot(resource, thread, config.scope, others=hold.is_held)
+            snapshot = await self._read(resource, thread, config, hold)
         await self._keep(resource)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
+
+    async def _read(self, resource: str, thread: str, config: Config, hold: Hold) -> Snapshot:
+        others = others_for(config, decides=hold.is_held)
+        return await self.store.logs.snapshot(resource, thread, config.scope, others=others)
 
     def unseen(self, snapshot: Snapshot) -> dict[str, int]:
         """Return the first message of each thread that a running turn has saved and no model has answered."""

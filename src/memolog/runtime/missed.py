@@ -52,7 +52,7 @@ class MissedContexts:
             one = self._waiting[0]
             try:
                 rows = [row for id_ in one.unsaved for row in await store.messages.get(resource, id_, thread=thread)]
-                head = await store.logs.snapshot(resource, thread, one.record["scope"], create=False, newest=1)
+                head = await store.logs.snapshot(resource, thread, "thread", create=False, newest=1)
             except (MessageNotFound, ThreadNotFound):
                 self._waiting.pop(0)
                 continue

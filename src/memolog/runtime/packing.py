@@ -110,9 +110,12 @@ async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Seque
     """Return the log that the threads share, after what is not in it of each."""
     if not snapshots:
         return []
+    # Where there are snapshots, the store is loaded anyway.
+    from memolog.store.other_tails import OtherLimits  # noqa: PLC0415
+
     snapshot = snapshots[0]
     where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
-    others = await store.logs.others(*where, snapshot.ends, threads=_THREADS, newest=_MESSAGES)
+    others = await store.logs.others(*where, snapshot.ends, limits=OtherLimits(threads=_THREADS, messages=_MESSAGES))
     tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others.tails}}
     spoken = [_conversation(one, snapshot, tails.get(one.id, ())) for one in threads]
     return [*spoken, Conversation(thread=None, groups=await _groups(store, snapshot))]

@@ -18,6 +18,7 @@ from memolog.domain.run import Usage
 from memolog.runtime.away import Outside, dated
 from memolog.runtime.kit import Kit
 from memolog.runtime.unsaved import Held, Spent
+from memolog.runtime.views import others_for
 from memolog.store.messages import Saved
 from memolog.store.scope import check_id
 from memolog.store.snapshot import Snapshot
@@ -108,12 +109,9 @@ class Saying:
     # ------------------------------------------------------------ saving
 
     async def save_and_read(
-        self, kit: Kit, fresh: Sequence[NewMessage], config: Config, *, others: bool = True
+        self, kit: Kit, fresh: Sequence[NewMessage], config: Config, *, decides: bool = True
     ) -> Snapshot:
-        """Save what is held up to what the present call brought, and read all that a decision needs.
-
-        `others` reads what the other threads of a shared log said.
-        """
+        """Save what is held up to what the present call brought, and read all that a context or, so asked, a decision needs."""
         if config.read_only:
             return await self.read(kit, config)
         async with self._one_by_one:
@@ -126,7 +124,7 @@ class Saying:
                 owner=kit.core.owner,
                 scope=config.scope,
                 newest=_newest(config),
-                others=others,
+                others=others_for(config, decides=decides),
             )
             self._settle(kit, messages)
             self._track(saved)
@@ -135,7 +133,12 @@ class Saying:
     async def read(self, kit: Kit, config: Config) -> Snapshot:
         """Return what there is without writing anything."""
         return await kit.store.logs.snapshot(
-            self._resource, self._thread, config.scope, create=False, newest=_newest(config), others=False
+            self._resource,
+            self._thread,
+            config.scope,
+            create=False,
+            newest=_newest(config),
+            others=others_for(config, decides=False),
         )
 
     async def save(self, kit: Kit, fresh: Sequence[NewMessage] = ()) -> None:

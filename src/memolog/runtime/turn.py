@@ -271,7 +271,7 @@ class Turn:
         try:
             is_alone = config.observe and not config.read_only and await hold.try_take()
             # Kept at once: whatever fails from here on, the context still has what was just said.
-            self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, config, others=is_alone)
+            self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, config, decides=is_alone)
             self._beat()
             self._adopt_overrides(snapshot)
             if self._config.read_only:
@@ -375,7 +375,7 @@ class Turn:
     async def _after_build(self, made: Made) -> None:
         kit = self._kit
         # How full a shared log is, only those know who have read what the other threads said.
-        if self._snapshot is not None and not self._snapshot.heads and kit.core.bus.has_listeners:
+        if self._snapshot is not None and self._snapshot.beside is None and kit.core.bus.has_listeners:
             kit.core.bus.emit(windows_of(self._snapshot, self._config, kit.clock.now()))
         context, last = made.context, self._last.context if self._last else None
         # What is shown in part stays so from step to step, and is told once.

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from operator import attrgetter
 
 from memolog.config import Config
 from memolog.decide import (
@@ -23,11 +24,13 @@ from memolog.decide import (
     Tail,
     Weight,
 )
+from memolog.domain.codec import loads
 from memolog.domain.message import Message, TextPart, pairs_of
 from memolog.domain.once import each_once
+from memolog.store.other_tails import OtherLimits
 from memolog.store.snapshot import GroupRow, OtherRow, Snapshot
 
-__all__ = ["Asked", "cache_seconds", "state_of"]
+__all__ = ["Asked", "cache_seconds", "others_for", "state_of"]
 
 # How long providers keep a prompt warm, by their own word; the shorter where they give a range.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
@@ -80,6 +83,15 @@ def cache_seconds(config: Config, model: str | None) -> float | None:
         provider = (model or "").split(":", maxsplit=1)[0].removesuffix("-chat").removesuffix("-responses")
         return _CACHE_SECONDS.get(provider, _DEFAULT_CACHE_SECONDS)
     return float(setting)
+
+
+def others_for(config: Config, *, decides: bool) -> bool | OtherLimits:
+    """Return what is read of the other threads of a shared log: all of it by whoever decides, else what a context shows."""
+    if decides:
+        return True
+    if not (config.observe and config.other_tokens and config.other_threads):
+        return False
+    return OtherLimits(threads=config.other_threads, messages=config.other_messages, tokens=config.other_tokens)
 
 
 def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
@@ -213,19 +225,17 @@ def _is_plain(message: Message) -> bool:
 
 
 def _other_tails(rows: Iterable[OtherRow], factor: float) -> Iterable[Tail]:
-    for thread, of_thread in groupby(rows, key=lambda row: row.thread):
+    for thread, of_thread in groupby(rows, key=attrgetter("thread")):
         found = list(of_thread)
-        weights = tuple(
-            Weight(
-                seq=row.seq,
-                tokens=_scaled(row.tokens, factor) if row.state == "live" else 0,
-                role=row.role,
-                at=row.at,
-                opens=row.calls if row.state == "live" else (),
-                closes=row.results if row.state == "live" else (),
-                turn=row.turn,
-                is_gone=row.state != "live",
-            )
-            for row in found
-        )
+        weights = tuple(_other_weight(row, factor) for row in found)
         yield Tail(thread=thread, cursor=found[0].cursor, weights=weights, hinted=found[0].hinted_seq > 0)
+
+
+def _other_weight(row: OtherRow, factor: float) -> Weight:
+    if row.state != "live":
+        return Weight(seq=row.seq, tokens=0, role=row.role, at=row.at, turn=row.turn, is_gone=True)
+    opens, closes = loads(row.pairs) if row.pairs else ((), ())
+    tokens = _scaled(row.tokens, factor)
+    return Weight(
+        seq=row.seq, tokens=tokens, role=row.role, at=row.at, opens=tuple(opens), closes=tuple(closes), turn=row.turn
+    )

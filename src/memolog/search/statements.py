@@ -20,6 +20,8 @@ _OF_THE_FACT = 0.5
 """It holds at least this share of the words of the query, weighed by their rarity."""
 _SAME_FACT = 0.6
 """Two are about the same if the words of the query that both hold are at least this share of those that either holds."""
+_FEW = 4
+"""Beside the words of the query a short statement has at most so many. With any number LoCoMo loses half a point (any@1)."""
 # "Dr." and "St." end no sentence.
 _BORDER: Final = re.compile(r"(?<=[.!?。!?…])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z][a-z]{2}\.)\s+|\n+")
 _FIGURE: Final = re.compile(r"\d")
@@ -57,6 +59,8 @@ class Statement:
     """Its numbers, and what else holds a digit, that are not in the query."""
     names: frozenset[str]
     """Its names and identifiers that are not in the query."""
+    others: frozenset[str]
+    """Its other words that are not in the query."""
     says_so: bool
     """Whether it says that something changed."""
 
@@ -78,7 +82,7 @@ def statement_in(text: str, rarity: Mapping[str, float]) -> Statement | None:
 
 
 def _statement(words: Sequence[str], terms: frozenset[str]) -> Statement:
-    figures, names = set[str](), set[str]()
+    figures, names, others = set[str](), set[str](), set[str]()
     for place, word in enumerate(words):
         stems, plain = terms_of_word(word), folded(word)
         if plain in STOP_WORDS or not terms.isdisjoint(stems):
@@ -88,16 +92,20 @@ def _statement(words: Sequence[str], terms: frozenset[str]) -> Statement:
         elif _NAME.search(word, 0 if place else 1):
             # The first word of a sentence begins with a capital letter, whatever it is.
             names.add(stems[0])
+        else:
+            others.add(stems[0])
     return Statement(
         terms=terms,
         figures=frozenset(figures),
         names=frozenset(names),
+        others=frozenset(others),
         says_so=not _CHANGES.isdisjoint(map(folded, words)),
     )
 
 
 def changes(older: Statement, newer: Statement, rarity: Mapping[str, float]) -> bool:
     """Tell whether a later statement is about the same and says something else."""
+    rests = (older.others, newer.others)
     both = sum(map(rarity.__getitem__, older.terms & newer.terms))
     if both < _SAME_FACT * sum(map(rarity.__getitem__, older.terms | newer.terms)):
         return False
@@ -106,4 +114,7 @@ def changes(older: Statement, newer: Statement, rarity: Mapping[str, float]) -> 
         return bool(newer.figures - older.figures)
     if newer.names:
         return bool(newer.names - older.names)
-    return newer.says_so
+    if newer.says_so:
+        return True
+    # A short statement has little beside what is asked for: other words there are another value ("the café", "the station").
+    return min(map(len, rests)) > 0 and max(map(len, rests)) <= _FEW and rests[0].isdisjoint(rests[1])

@@ -5,7 +5,7 @@ Knows which column is which field. Knows no query.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from memolog.domain.codec import JsonObject, loads, unpack
 from memolog.domain.moments import from_micros
@@ -27,7 +27,6 @@ __all__ = [
     "log_head",
     "moment",
     "no_log",
-    "other_row",
     "run_row",
     "unseen_row",
 ]
@@ -119,18 +118,14 @@ class RunRow:
     fence: int
     attempt: int
     owner: str
-    inputs: JsonObject
-    started_at: datetime
-    error: str | None
     beat_at: datetime
     """When its lease was last prolonged."""
     owner_beat: Beat | None
     """The last beat of the process that carries it out; None where that is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRow:
-    """One uncovered message of another thread: its small columns."""
+class OtherRow(NamedTuple):
+    """One uncovered message of another thread, as an `other_tails` row gives it. A tuple: a shared log has hundreds of them."""
 
     thread: str
     cursor: int
@@ -138,11 +133,17 @@ class OtherRow:
     seq: int
     tokens: int
     role: Any
-    at: datetime
+    created_at: int
     state: str
-    calls: tuple[str, ...]
-    results: tuple[str, ...]
+    pairs: str | None
+    alias: int
+    """0 where the log has no place for the thread yet."""
     turn: str | None
+
+    @property
+    def at(self) -> datetime:
+        """Return when it was said."""
+        return from_micros(self.created_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,11 +253,8 @@ def run_row(row: Row) -> RunRow:
         fence=row[8],
         attempt=row[9],
         owner=row[10],
-        inputs=loads(row[11]),
-        started_at=from_micros(row[12]),
-        error=unpack(row[13]),
-        beat_at=from_micros(row[14]),
-        owner_beat=_beat(row[15], row[16]),
+        beat_at=from_micros(row[11]),
+        owner_beat=_beat(row[12], row[13]),
     )
 
 
@@ -267,21 +265,3 @@ def _beat(number: int | None, at: int) -> Beat | None:
 def unseen_row(row: Row) -> UnseenRow:
     """Return what a row of `unseen` says."""
     return UnseenRow(thread=row[0], turn=row[1], first_seq=row[2], owner=row[3], owner_beat=_beat(row[4], row[5]))
-
-
-def other_row(row: Row) -> OtherRow:
-    """Return the message of an `other_tails` row."""
-    calls, results = loads(row[8]) if row[8] else ((), ())
-    return OtherRow(
-        thread=row[0],
-        cursor=row[1],
-        hinted_seq=row[2],
-        seq=row[3],
-        tokens=row[4],
-        role=row[5],
-        at=from_micros(row[6]),
-        state=row[7],
-        calls=tuple(calls),
-        results=tuple(results),
-        turn=row[10],
-    )

@@ -23,7 +23,7 @@ from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
 from memolog.store.engine import Engine
 from memolog.store.lines import reading_lines, reading_lines_by_id, reading_observations, reading_plans
-from memolog.store.other_tails import OtherTail, OtherTails, reading_others
+from memolog.store.other_tails import OtherLimits, OtherTail, OtherTails, reading_others
 from memolog.store.recent import Plans, Recent
 from memolog.store.scope import check_id
 from memolog.store.snapshot import (
@@ -82,12 +82,12 @@ class Logs:
         *,
         create: bool = True,
         newest: int | None = None,
-        others: bool = True,
+        others: bool | OtherLimits = True,
     ) -> Snapshot:
         """Return all that a decision and a context are made from, as of one moment.
 
         A log that does not exist yet is made, unless `create` is False: it then looks empty. `others` reads what a shared log
-        does not cover of the other threads.
+        does not cover of the other threads: all that a decision needs, or what a context shows of it.
         """
         check_id("resource", resource)
         check_id("thread", thread)
@@ -186,17 +186,14 @@ class Logs:
         thread_pk: int,
         ends: Mapping[str, int] = MappingProxyType({}),
         *,
-        threads: int,
-        newest: int,
+        limits: OtherLimits,
     ) -> OtherTails:
         """Return the newest uncovered messages of the resource's other threads, the latest active thread first.
 
         `ends` says where the log of a snapshot ends in them: what was activated since is not in what it shows.
         """
         check_id("resource", resource)
-        return await self._engine.read(
-            lambda: reading_others(resource, log_pk, thread_pk, ends, threads=threads, newest=newest)
-        )
+        return await self._engine.read(lambda: reading_others(resource, log_pk, thread_pk, ends, limits))
 
     async def hints_of(self, log_pk: int, thread_pk: int, last_seq: int, *, generation: int | None = None) -> Hints:
         """Return the hints that the group with this end brought to its thread.

@@ -5,7 +5,7 @@ Knows which rows those are. Sizes are derived from them each time; nothing is ac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,10 +28,10 @@ from memolog.store.log_rows import (
     log_head,
     moment,
     no_log,
-    other_row,
     run_row,
     unseen_row,
 )
+from memolog.store.other_tails import OtherLimits, OtherTails, reading_others
 from memolog.store.recent import Known, Recent, reading_groups, reading_tail
 from memolog.store.rows import message_from_row
 from memolog.store.sql import Script, load_queries
@@ -39,7 +39,6 @@ from memolog.store.working_memory import Facts, present_versions, reading_facts
 
 __all__ = [
     "OTHER_ROWS",
-    "OTHER_THREADS",
     "BufferedRow",
     "GroupRow",
     "LogHead",
@@ -61,8 +60,6 @@ messages = load_queries("messages")
 
 # More of other threads' rows than this are left for the next decision: they are observed oldest first anyway.
 OTHER_ROWS = 4_000
-# A context shows the newest messages of this many other threads.
-OTHER_THREADS = 8
 # Where a thread stands in a log that knows nothing of it yet, its alias there, and no time of a last message.
 _NO_CURSOR = 0, 1, None
 
@@ -88,10 +85,10 @@ class Snapshot:
     runs: tuple[RunRow, ...]
     others: tuple[OtherRow, ...]
     """What the log does not cover of the other threads; empty where that was not asked for."""
-    heads: Mapping[str, int]
-    """Where the log ends in the other threads that were active last; empty where `others` was asked for."""
+    beside: OtherTails | None
+    """What a context shows of the other threads; None where that was not asked for."""
     unseen: tuple[UnseenRow, ...]
-    """What running turns have saved and no model has answered yet."""
+    """What running turns have saved and no model has answered yet, in this thread and, with `others`, in those beside it."""
     facts: Facts
     """The working memory, as it was when the generation began and as it is."""
     known: Known
@@ -102,7 +99,7 @@ class Snapshot:
     @property
     def ends(self) -> dict[str, int]:
         """Return up to where the log covers the other threads that it does not cover to their end, as far as they were read."""
-        return {**self.heads, **{row.thread: row.cursor for row in self.others}}
+        return {row.thread: row.cursor for row in self.others}
 
     def keep(self, recent: Recent) -> None:
         """Remember what the next snapshot need not read again. Only once this one is committed."""
@@ -118,12 +115,12 @@ def reading_snapshot(
     recent: Recent,
     *,
     newest: int | None = None,
-    others: bool = True,
+    others: bool | OtherLimits = True,
 ) -> Script[Snapshot]:
     """Read the snapshot; a log or a cursor that is not there yet looks empty.
 
-    `newest` reads no more than that many messages of the tail, for who keeps no log. Without `others` a shared log costs as
-    much to read as a thread's own: only whoever decides for all of its threads needs what they said.
+    `newest` reads no more than that many messages of the tail, for who keeps no log. `others` reads what was said in
+    the other threads of a shared log: all of it, for whoever decides for them, or within limits what a context shows.
     """
     head = yield from _thread_head(resource, thread)
     owner = head.pk if scope == "thread" else None
@@ -139,15 +136,14 @@ def reading_snapshot(
     groups = yield from reading_groups(log, recent)
     buffered = yield q.buffered_groups(log_pk=log.pk)
     runs = yield q.open_runs(log_pk=log.pk)
-    unseen = yield q.unseen(resource=resource, thread_pk=owner)
+    unseen = yield q.unseen(resource=resource, thread_pk=owner if others is True else head.pk)
     facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
-    where = {"resource": resource, "log_pk": log.pk, "thread_pk": head.pk}
     tails: Any = ()
-    heads: Any = ()
-    if scope == "resource" and others:
-        tails = yield q.other_tails(**where, limit=OTHER_ROWS)
-    elif scope == "resource":
-        heads = yield q.other_threads(**where, ends=[], limit=OTHER_THREADS)
+    beside: OtherTails | None = None
+    if scope == "resource" and others is True:
+        tails = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=OTHER_ROWS)
+    elif scope == "resource" and isinstance(others, OtherLimits):
+        beside = yield from reading_others(resource, log.pk, head.pk, {}, others)
     return Snapshot(
         resource=resource,
         scope=scope,
@@ -161,8 +157,8 @@ def reading_snapshot(
         groups=groups,
         buffered=tuple(map(buffered_row, buffered)),
         runs=tuple(map(run_row, runs)),
-        others=tuple(map(other_row, tails)),
-        heads={row[1]: row[2] for row in heads},
+        others=tuple(map(OtherRow._make, tails)),
+        beside=beside,
         unseen=tuple(map(unseen_row, unseen)),
         facts=facts,
         known=known,

@@ -29,6 +29,7 @@ from memolog.store.leases import Leases
 from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
 from memolog.store.messages import Clean, Messages, Saved, Weigh, noting_unseen
+from memolog.store.other_tails import OtherLimits
 from memolog.store.postgres_address import PostgresOptions
 from memolog.store.processes import Processes
 from memolog.store.recall import Recall
@@ -130,7 +131,7 @@ class Store:
         owner: str,
         scope: Scope,
         newest: int | None = None,
-        others: bool = True,
+        others: bool | OtherLimits = True,
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
         check_id("owner", owner)

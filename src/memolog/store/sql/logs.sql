@@ -75,11 +75,12 @@ ORDER BY t.updated_at DESC, t.pk DESC
 LIMIT :limit
 
 -- count_other_messages --
--- What the log does not cover of further threads.
-SELECT COUNT(DISTINCT t.pk), COUNT(*)
+-- What the log does not cover of the threads that were read, one by one, and (0) of all further threads.
+SELECT CASE WHEN t.pk IN (:read[]) THEN t.pk ELSE 0 END AS place, COUNT(DISTINCT t.pk), COUNT(*)
 FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0) AND m.state = 'live' AND m.own = 0
-WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0) AND t.pk NOT IN (:read[])
+WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0)
+GROUP BY place
 
 -- active_groups --
 SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, e.position,
@@ -97,8 +98,8 @@ WHERE g.log_pk = :log_pk AND g.state = 'buffered'
 ORDER BY g.pk
 
 -- open_runs --
-SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.lease_until, r.retry_at, r.fence, r.attempt, r.owner, r.inputs,
-  r.started_at, r.error, r.heartbeat_at, p.beats, p.beat_at
+SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.lease_until, r.retry_at, r.fence, r.attempt, r.owner,
+  r.heartbeat_at, p.beats, p.beat_at
 FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk LEFT JOIN processes p ON p.owner = r.owner
 WHERE r.log_pk = :log_pk AND r.status IN ('running', 'failed')
 ORDER BY r.pk
