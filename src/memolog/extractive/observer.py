@@ -73,8 +73,6 @@ class _Talk:
     """What was said so far: later words point at it."""
 
     previous: str
-    task: str
-    """What was being worked on before this span."""
     asked: tuple[int, str] = (0, "")
     """The last request or question of a user: the message and its words."""
     answer: tuple[int, str] = (0, "")
@@ -97,7 +95,7 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
     speeches = {number: speech for number, message in enumerate(live, 1) if (speech := _speech(number, message))}
     doings = doings_of(live)
     kept = kept_of(list(speeches.values()), given.previous, given.mode, _room(live, doings))
-    talk = _Talk(given.previous, given.hints.current_task or "")
+    talk = _Talk(given.previous)
     drafts: list[Draft] = []
     root: int | None = None
     for number, message in enumerate(live, 1):
@@ -265,13 +263,15 @@ def _confirmed(said: _Said, speech: Speech, talk: _Talk) -> tuple[_Line | None, 
     number, words = talk.answer
     if len(text) > _CONFIRMATION or not confirms(text):
         return None, statements
-    work = _beginning(words) if number > talk.asked[0] else "" if talk.asked[0] else talk.task
-    if not work:
-        return None, statements
     confirming = [sentence for sentence in _sentences(text) if confirms(sentence)]
-    line = f"{_who(said.message, 'User confirmed:')} {' '.join(confirming)} (This is about: {work})"
+    line = f"{_who(said.message, 'User confirmed:')} {' '.join(confirming)}"
     others = [one for one in statements if not any(one.casefold() in sentence.casefold() for sentence in confirming)]
-    cites = (number, said.number) if number > talk.asked[0] else (said.number,)
+    cites: tuple[int, ...] = (said.number,)
+    if number > talk.asked[0]:
+        line, cites = f"{line} (This is about: {_beginning(words)})", (number, said.number)
+    elif all(map(dangles, confirming)):
+        # Nobody can tell what it is that works.
+        return None, others
     return _Line("done", line, cites, files=files_in(line), is_root=True), others
 
 

@@ -105,7 +105,7 @@ _HEAD_BONUS: Final = 3.0
 _SHORT_FACTOR: Final = 3.0
 """An answer of one line says what it says in few words already."""
 _OPENING_FACTOR: Final = 0.2
-_ASK_FACTOR: Final = 1.0
+_ASK_FACTOR: Final = 2.5
 _PASTED_FACTOR: Final = 0.6
 # What a mode looks for: sentences with these words come before others.
 _MODE_FACTOR: Final = 3.0
