@@ -255,20 +255,22 @@ def _words(entry: _Entry) -> str:
 
 def _supersede(entries: Sequence[_Entry]) -> None:
     """Put what a newer statement replaces into the line of that statement, and leave out small talk."""
-    kept = [entry for entry in entries if entry.is_kept and not entry.observation.verbatim]
-    counts: dict[str, int] = {}
-    for entry in kept:
-        for word in {word for sentence in entry.sentences for word in _telling(sentence)}:
-            counts[word] = counts.get(word, 0) + 1
+    kept = [entry for entry in entries if entry.observation.priority == "high" and not entry.observation.verbatim]
+    places: dict[str, list[int]] = {}
     for place, entry in enumerate(kept):
-        if entry.observation.priority == "high" and len(entry.sentences) > 1:
+        if len(entry.sentences) > 1:
             entry.sentences[:] = [one for one in entry.sentences if not is_filler(one)] or entry.sentences
+        for word in {word for sentence in entry.sentences for word in _telling(sentence)}:
+            places.setdefault(word, []).append(place)
+    for place, entry in enumerate(kept):
         gone = " ".join(filter(None, map(replaced_in, entry.sentences)))
+        if not gone:
+            continue
         names = {word.lower() for word in words_of(gone) if is_name(word)}
-        words = {word for word in names & _telling(gone) or _telling(gone) if counts.get(word, 0) <= _RARE}
-        for older in kept[:place] if words else ():
-            if older.observation.priority == "high" and older.sentences:
-                _replace(older, entry, words)
+        words = {word for word in names & _telling(gone) or _telling(gone) if len(places.get(word, ())) <= _RARE}
+        for older in sorted({older for word in words for older in places.get(word, ()) if older < place}):
+            if kept[older].sentences:
+                _replace(kept[older], entry, words)
 
 
 def _refer(entries: Sequence[_Entry]) -> None:

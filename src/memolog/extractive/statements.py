@@ -382,7 +382,7 @@ def answer_of(message: str) -> Literal["yes", "no"] | None:
 
 
 _POINTS: Final = re.compile(
-    r"(?:\W*\w+){0,3}?\W*\b(?:it|that|this|them|those|these|they|one|ones|both|he|she|his|her|es|das|ihn|sie|die|eso|esto|ese"
+    r"(?:\W{0,3}\b\w{1,30}\b){0,3}?\W{0,3}\b(?:it|that|this|them|those|these|they|one|ones|both|he|she|his|her|es|das|ihn|sie|die|eso|esto|ese"
     r"|lo|los|ça|cela|ceux)\b",
     re.IGNORECASE,
 )

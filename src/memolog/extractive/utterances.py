@@ -152,15 +152,11 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
         offer = offers[index]
         if offer.is_ask:
             kept[offer.number].asks.append(offer.piece.text)
-        elif offer.piece.kind == "sentence" and _is_user(speeches, offer.number):
+        elif offer.number in said:
             kept[offer.number].said[offer.order] = offer.piece.text
         else:
             kept[offer.number].pieces.append(offer.piece)
     return _with_questions(kept, speeches, previous) if previous else kept
-
-
-def _is_user(speeches: Sequence[Speech], number: int) -> bool:
-    return any(speech.is_user for speech in speeches if speech.number == number)
 
 
 # ---------------------------------------------------------------- users
