@@ -229,6 +229,8 @@ def _weigh(entries: Sequence[_Entry]) -> None:
             is_error = observation.category == "error"
             if (call[0] in later and not is_error) or _PASSED.search(observation.text):
                 factor *= _REPEATED
+            elif observation.category == "change":
+                factor *= _HEAD
             elif is_error:
                 factor *= _ERROR
             later.add(call[0])

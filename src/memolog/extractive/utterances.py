@@ -64,10 +64,15 @@ class _Offer(NamedTuple):
     candidate: Candidate
     is_ask: bool = False
 
+    @property
+    def is_naming(self) -> bool:
+        """Whether it is a question or a request that names something."""
+        return self.is_ask and names_something(self.piece.text)
+
 
 _RATIO: Final = 6.6
 """How many characters of what was said stand behind one that is kept, where there is enough of it."""
-_HEADS_RATIO: Final = 4.87
+_HEADS_RATIO: Final = 4.94
 """The same where users and the heads of lists alone need more."""
 _FLOOR: Final = 1_800
 """So much is kept of a short conversation, if that is no more than half of it."""
@@ -140,9 +145,9 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
         # So little that no share of it is too much: half of what is answered stays, however much users state.
         least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _HALF)
     candidates = [offer.candidate for offer in offers]
-    # The heads of lists may take more than the rest: where there are none, less is worth keeping.
+    # The heads of lists, and questions that name something, may take more than the rest: without them less is worth keeping.
     heads = [
-        one if offer.piece.kind == "head" else one._replace(factor=0.0)
+        one if offer.piece.kind == "head" or offer.is_naming else one._replace(factor=0.0)
         for one, offer in zip(candidates, offers, strict=True)
     ]
     most = max(total / _HEADS_RATIO, least) - spent
