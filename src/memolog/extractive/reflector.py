@@ -30,6 +30,7 @@ _PASSED: Final = re.compile(r"\b\d+ (?:tests? )?(?:pass\w*|ok)\b(?!.*\bfail)", r
 _CALL: Final = re.compile(
     r"Assistant (?!listed )(?:ran|called|changed|edited|created|updated|read|searched|fetched)\b[^:]{1,200}"
 )
+_CHANGED: Final = re.compile(r"(Assistant (?:edited|created|updated|wrote|modified|deleted)) (?=\S)")
 _MEANING: Final = re.compile(r" \(meaning [^)]*\)")
 _FACTORS: Final[Mapping[Priority, float]] = {"high": 4.0, "done": 4.0, "medium": 1.0, "low": 0.2}
 _PROSE: Final = 0.6
@@ -85,6 +86,7 @@ class _Entry:
     sentences: list[str]
     topics: list[str] = field(default_factory=list[str])
     units: list[_Unit] = field(default_factory=list[_Unit])
+    files: tuple[str, ...] = ()
     names: list[str] = field(default_factory=list[str])
     """The lines that it stands for."""
     before: list[str] = field(default_factory=list[str])
@@ -173,7 +175,8 @@ def _entry(index: int, observation: Observation) -> _Entry:
         return entry
     lead = _LEAD.match(text)
     body = text[lead.end() :] if lead else text
-    entry = _Entry(index, observation, lead[0] if lead else "", sentences(body) or [body], names=[name])
+    said = sentences(body) or [body]
+    entry = _Entry(index, observation, lead[0] if lead else "", said, files=observation.files, names=[name])
     entry.units = [
         _Unit(sentence, Candidate(weights_of(sentence), len(sentence) + _LINE / len(entry.sentences)))
         for sentence in entry.sentences
@@ -211,9 +214,34 @@ def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
             last.names += entry.names
         elif not entry.observation.text.startswith(TRACES):
             stay.append(entry)
-    stay = stay or [entries[-1]]
+    stay = _joined_changes(stay or [entries[-1]])
     _weigh(stay)
     return stay
+
+
+def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
+    """Return the lines with the files that were changed in one way on one day of a thread together in the last line of it."""
+    stay: list[_Entry] = []
+    last: dict[tuple[str, object, object], _Entry] = {}
+    for entry in reversed(entries):
+        observation = entry.observation
+        change = _CHANGED.match(observation.text) if observation.category == "change" and not entry.is_kept else None
+        if change is None:
+            stay.append(entry)
+            continue
+        day = observation.said_at.date() if observation.said_at else None
+        key = (change[1], day, tuple(source.thread for source in observation.sources[:1]))
+        newer = last.get(key)
+        files = dict.fromkeys((*entry.files, *(newer.files if newer else ())))
+        text = f"{change[1]} {', '.join(files)}"
+        if newer is None or len(text) > _JOINED:
+            last[key] = entry
+            stay.append(entry)
+        else:
+            newer.files, newer.sentences = tuple(files), [text]
+            newer.units = [_Unit(text, Candidate(weights_of(text), len(text) + _LINE))]
+            newer.names += entry.names
+    return stay[::-1]
 
 
 def _weigh(entries: Sequence[_Entry]) -> None:
@@ -396,7 +424,7 @@ def _draft(given: ReflectInput, entry: _Entry, text: str, parent: int | None) ->
         parent=parent,
         verbatim=observation.verbatim,
         category=observation.category,
-        files=observation.files,
+        files=entry.files or observation.files,
         metadata=observation.metadata,
     )
 
