@@ -438,5 +438,6 @@ def _as_it_was(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflecti
         parent = None if observation.parent is None else places.get((observation.group, observation.parent))
         places[observation.group, observation.ordinal] = len(lines)
         name = f"o{entry.index + 1}"
-        lines.append(replace(_draft(given, entry, one_line(observation.text, _LONGEST), parent), merges=(name,)))
+        draft = _draft(given, entry, one_line(observation.text, _LONGEST), parent)
+        lines.append(replace(draft, merges=(name,), files=observation.files))
     return ParsedReflection(lines=tuple(lines))
