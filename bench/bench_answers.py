@@ -314,8 +314,9 @@ def measured(questions: Sequence[dict[str, Any]], logs: Logs) -> Counts:
     for question in questions:
         if question["question_type"] not in ASKED or question["question_id"].endswith("_abs"):
             continue
-        for place, kind in ((1, "answers.log"), (2, "answers.reflected")):
-            found = answered(question, [logs[name][place] for name in question["haystack_session_ids"]])
+        shown = [logs[name][1:] for name in question["haystack_session_ids"]]
+        for kind, texts in zip(("answers.log", "answers.reflected"), zip(*shown, strict=True), strict=True):
+            found = answered(question, texts)
             if found is not None:
                 total.hits.setdefault(kind, []).append(found)
                 total.hits.setdefault(f"{kind} ({question['question_type']})", []).append(found)

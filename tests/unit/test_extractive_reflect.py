@@ -149,6 +149,21 @@ def test_a_statement_that_points_at_a_question_keeps_it() -> None:
     assert set(made.merges) == {"o1", "o3"}
 
 
+def test_changed_files_stand_together() -> None:
+    """Files that were changed on one day are one line, which says what was done to them."""
+    changes = [
+        replace(
+            line(number, f"Assistant edited src/part_{number}.py"), category="change", files=(f"src/part_{number}.py",)
+        )
+        for number in range(1, 7)
+    ]
+    parsed = half([*changes, *(line(number, f"Assistant: {FILL} {number}. {FILL} again.") for number in range(7, 20))])
+    made = next(made for made in parsed.lines if "edited" in made.text)
+    assert made.text == "Assistant edited " + ", ".join(f"src/part_{number}.py" for number in range(1, 7))
+    assert made.merges == tuple(f"o{number}" for number in range(1, 7))
+    assert len(made.files) == len(changes)
+
+
 def test_lists_keep_their_topic_and_their_first_items() -> None:
     """What is left of a list still says what it lists, and an item its place."""
     items = "; ".join(

@@ -44,7 +44,7 @@ _RULE: Final = re.compile(r"[\s|:=*_~-]*\Z")
 _EMPHASIS: Final = re.compile(r"\*\*|__(?=\S)|(?<=\S)__|(?<![\w*])\*(?=\S)|(?<=\S)\*(?![\w*])")
 _LINK: Final = re.compile(r"!?\[([^\]\n]{1,200})\]\([^()\s]{1,500}\)")
 _ESCAPED: Final = re.compile(r"\\([_*#`\[\]()<>~|-])")
-_EMPTY: Final = re.compile(r"\s*\(\s*\)")
+_EMPTY: Final = re.compile(r"\s+\(\s*\)")
 _BOLD: Final = re.compile(r"(?:\*\*|__)\s*([^*\n]{1,120}?)\s*(?:\*\*|__)")
 _LABEL: Final = re.compile(r"((?:[^.!?:;\n]|[.:](?=\S)){2,80}?)(?::| [–—-])\s+(?=\S)")
 # Where a clause ends, and where a sentence can be cut if no clause ends.

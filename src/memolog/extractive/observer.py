@@ -73,14 +73,16 @@ class _Talk:
     """What was said so far: later words point at it."""
 
     previous: str
-    task: str
-    """What was being worked on before this span."""
     asked: tuple[int, str] = (0, "")
     """The last request or question of a user: the message and its words."""
     answer: tuple[int, str] = (0, "")
     """The last words of the assistant."""
-    listings: list[Listing] = field(default_factory=list[Listing])
-    """The lists of the last answer that has any."""
+    answers: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+
+    def listings(self) -> list[Listing]:
+        """Return the lists of the last answer that has any, or of the log."""
+        found = (_listings(pieces_of(text), "", number) for number, text in reversed(self.answers))
+        return next(filter(None, found), None) or listings_in(unescape(self.previous))
 
 
 def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
@@ -93,7 +95,7 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
     speeches = {number: speech for number, message in enumerate(live, 1) if (speech := _speech(number, message))}
     doings = doings_of(live)
     kept = kept_of(list(speeches.values()), given.previous, given.mode, _room(live, doings))
-    talk = _Talk(given.previous, given.hints.current_task or "")
+    talk = _Talk(given.previous)
     drafts: list[Draft] = []
     root: int | None = None
     for number, message in enumerate(live, 1):
@@ -161,8 +163,7 @@ def _listen(talk: _Talk, speech: Speech) -> None:
         talk.asked = (speech.number, asked[-1] if asked else first)
     else:
         talk.answer = (speech.number, speech.text)
-        if found := _listings(pieces_of(speech.text), "", speech.number):
-            talk.listings = found
+        talk.answers.append(talk.answer)
 
 
 def _sentences(text: str) -> list[str]:
@@ -262,13 +263,15 @@ def _confirmed(said: _Said, speech: Speech, talk: _Talk) -> tuple[_Line | None, 
     number, words = talk.answer
     if len(text) > _CONFIRMATION or not confirms(text):
         return None, statements
-    work = _beginning(words) if number > talk.asked[0] else "" if talk.asked[0] else talk.task
-    if not work:
-        return None, statements
     confirming = [sentence for sentence in _sentences(text) if confirms(sentence)]
-    line = f"{_who(said.message, 'User confirmed:')} {' '.join(confirming)} (This is about: {work})"
+    line = f"{_who(said.message, 'User confirmed:')} {' '.join(confirming)}"
     others = [one for one in statements if not any(one.casefold() in sentence.casefold() for sentence in confirming)]
-    cites = (number, said.number) if number > talk.asked[0] else (said.number,)
+    cites: tuple[int, ...] = (said.number,)
+    if number > talk.asked[0]:
+        line, cites = f"{line} (This is about: {_beginning(words)})", (number, said.number)
+    elif all(map(dangles, confirming)):
+        # Nobody can tell what it is that works.
+        return None, others
     return _Line("done", line, cites, files=files_in(line), is_root=True), others
 
 
@@ -320,8 +323,9 @@ def _referents(statements: Sequence[str], text: str, talk: _Talk) -> tuple[str, 
 
 def _pointed(text: str, talk: _Talk) -> Iterator[tuple[int, Entry, Listing]]:
     """Yield the items of the assistant's lists that a user names by their number, where one list alone has it."""
-    lists = talk.listings or listings_in(unescape(talk.previous))
-    for hit in _NUMBER.finditer(text):
+    hits = list(_NUMBER.finditer(text))
+    lists = talk.listings() if hits else []
+    for hit in hits:
         if hit[2] and hit[2].lower() == "last":
             if len(lists) == 1:
                 yield len(lists[0].entries), lists[0].entries[-1], lists[0]

@@ -252,8 +252,8 @@ _TYPED: Final = re.compile(
 )
 _FRAME: Final = re.compile(
     r"File \"(?P<python>[^\"\n]{1,200})\", line (?P<row>\d{1,6})"
-    r"|^\s+at [^\n(]{0,120}\(?(?P<script>[^\s()]{1,200}?):(?P<at>\d{1,6})(?::\d{1,5})?\)?"
-    r"|^\s*(?P<other>[\w./\\@+-]{1,200}\.\w{1,8}):(?P<line>\d{1,6})(?::\d{1,5})?\b",
+    r"|^[ \t]+at [^\n(]{0,120}\(?(?P<script>[^\s()]{1,200}?):(?P<at>\d{1,6})(?::\d{1,5})?\)?"
+    r"|^[ \t]*(?P<other>[\w./\\@+-]{1,200}\.\w{1,8}):(?P<line>\d{1,6})(?::\d{1,5})?\b",
     re.MULTILINE,
 )
 _MOST_FILES: Final = 20

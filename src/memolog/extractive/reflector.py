@@ -30,6 +30,7 @@ _PASSED: Final = re.compile(r"\b\d+ (?:tests? )?(?:pass\w*|ok)\b(?!.*\bfail)", r
 _CALL: Final = re.compile(
     r"Assistant (?!listed )(?:ran|called|changed|edited|created|updated|read|searched|fetched)\b[^:]{1,200}"
 )
+_CHANGED: Final = re.compile(r"(Assistant (?:edited|created|updated|wrote|modified|deleted)) (?=\S)")
 _MEANING: Final = re.compile(r" \(meaning [^)]*\)")
 _FACTORS: Final[Mapping[Priority, float]] = {"high": 4.0, "done": 4.0, "medium": 1.0, "low": 0.2}
 _PROSE: Final = 0.6
@@ -85,6 +86,7 @@ class _Entry:
     sentences: list[str]
     topics: list[str] = field(default_factory=list[str])
     units: list[_Unit] = field(default_factory=list[_Unit])
+    files: tuple[str, ...] = ()
     names: list[str] = field(default_factory=list[str])
     """The lines that it stands for."""
     before: list[str] = field(default_factory=list[str])
@@ -173,7 +175,8 @@ def _entry(index: int, observation: Observation) -> _Entry:
         return entry
     lead = _LEAD.match(text)
     body = text[lead.end() :] if lead else text
-    entry = _Entry(index, observation, lead[0] if lead else "", sentences(body) or [body], names=[name])
+    said = sentences(body) or [body]
+    entry = _Entry(index, observation, lead[0] if lead else "", said, files=observation.files, names=[name])
     entry.units = [
         _Unit(sentence, Candidate(weights_of(sentence), len(sentence) + _LINE / len(entry.sentences)))
         for sentence in entry.sentences
@@ -211,9 +214,34 @@ def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
             last.names += entry.names
         elif not entry.observation.text.startswith(TRACES):
             stay.append(entry)
-    stay = stay or [entries[-1]]
+    stay = _joined_changes(stay or [entries[-1]])
     _weigh(stay)
     return stay
+
+
+def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
+    """Return the lines with the files that were changed in one way on one day of a thread together in the last line of it."""
+    stay: list[_Entry] = []
+    last: dict[tuple[str, object, object], _Entry] = {}
+    for entry in reversed(entries):
+        observation = entry.observation
+        change = _CHANGED.match(observation.text) if observation.category == "change" and not entry.is_kept else None
+        if change is None:
+            stay.append(entry)
+            continue
+        day = observation.said_at.date() if observation.said_at else None
+        key = (change[1], day, tuple(source.thread for source in observation.sources[:1]))
+        newer = last.get(key)
+        files = dict.fromkeys((*entry.files, *(newer.files if newer else ())))
+        text = f"{change[1]} {', '.join(files)}"
+        if newer is None or len(text) > _JOINED:
+            last[key] = entry
+            stay.append(entry)
+        else:
+            newer.files, newer.sentences = tuple(files), [text]
+            newer.units = [_Unit(text, Candidate(weights_of(text), len(text) + _LINE))]
+            newer.names += entry.names
+    return stay[::-1]
 
 
 def _weigh(entries: Sequence[_Entry]) -> None:
@@ -229,6 +257,8 @@ def _weigh(entries: Sequence[_Entry]) -> None:
             is_error = observation.category == "error"
             if (call[0] in later and not is_error) or _PASSED.search(observation.text):
                 factor *= _REPEATED
+            elif observation.category == "change":
+                factor *= _HEAD
             elif is_error:
                 factor *= _ERROR
             later.add(call[0])
@@ -255,20 +285,22 @@ def _words(entry: _Entry) -> str:
 
 def _supersede(entries: Sequence[_Entry]) -> None:
     """Put what a newer statement replaces into the line of that statement, and leave out small talk."""
-    kept = [entry for entry in entries if entry.is_kept and not entry.observation.verbatim]
-    counts: dict[str, int] = {}
-    for entry in kept:
-        for word in {word for sentence in entry.sentences for word in _telling(sentence)}:
-            counts[word] = counts.get(word, 0) + 1
+    kept = [entry for entry in entries if entry.observation.priority == "high" and not entry.observation.verbatim]
+    places: dict[str, list[int]] = {}
     for place, entry in enumerate(kept):
-        if entry.observation.priority == "high" and len(entry.sentences) > 1:
+        if len(entry.sentences) > 1:
             entry.sentences[:] = [one for one in entry.sentences if not is_filler(one)] or entry.sentences
+        for word in {word for sentence in entry.sentences for word in _telling(sentence)}:
+            places.setdefault(word, []).append(place)
+    for place, entry in enumerate(kept):
         gone = " ".join(filter(None, map(replaced_in, entry.sentences)))
+        if not gone:
+            continue
         names = {word.lower() for word in words_of(gone) if is_name(word)}
-        words = {word for word in names & _telling(gone) or _telling(gone) if counts.get(word, 0) <= _RARE}
-        for older in kept[:place] if words else ():
-            if older.observation.priority == "high" and older.sentences:
-                _replace(older, entry, words)
+        words = {word for word in names & _telling(gone) or _telling(gone) if len(places.get(word, ())) <= _RARE}
+        for older in sorted({older for word in words for older in places.get(word, ()) if older < place}):
+            if kept[older].sentences:
+                _replace(kept[older], entry, words)
 
 
 def _refer(entries: Sequence[_Entry]) -> None:
@@ -287,20 +319,15 @@ def _refer(entries: Sequence[_Entry]) -> None:
 
 
 def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
-    gone = [
-        one
-        for one in older.sentences
-        if len(one) <= _REPLACED and words & _telling(one) and not one.endswith(("?", ":"))
-    ]
-    left = [one for one in older.sentences if one not in gone]
-    # A line of which something would be left that points at what goes stays as it is.
-    if not gone or (left and dangles(left[0])):
+    """Put a line into the newer one that replaces it, if the whole of it is about what is no longer so."""
+    if not all(words & _telling(one) and not one.endswith(("?", ":")) for one in older.sentences):
         return
-    older.sentences[:] = left
-    newer.before += [*(_MEANING.sub("", one).rstrip(". ") for one in gone), *older.before]
-    older.before.clear()
-    if not older.sentences:
+    gone = _MEANING.sub("", " ".join(older.sentences)).rstrip(". ")
+    if len(gone) <= _REPLACED:
+        newer.before += [gone, *older.before]
         newer.names += older.names
+        older.sentences.clear()
+        older.before.clear()
 
 
 def _telling(sentence: str) -> set[str]:
@@ -397,7 +424,7 @@ def _draft(given: ReflectInput, entry: _Entry, text: str, parent: int | None) ->
         parent=parent,
         verbatim=observation.verbatim,
         category=observation.category,
-        files=observation.files,
+        files=entry.files or observation.files,
         metadata=observation.metadata,
     )
 
@@ -411,5 +438,6 @@ def _as_it_was(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflecti
         parent = None if observation.parent is None else places.get((observation.group, observation.parent))
         places[observation.group, observation.ordinal] = len(lines)
         name = f"o{entry.index + 1}"
-        lines.append(replace(_draft(given, entry, one_line(observation.text, _LONGEST), parent), merges=(name,)))
+        draft = _draft(given, entry, one_line(observation.text, _LONGEST), parent)
+        lines.append(replace(draft, merges=(name,), files=observation.files))
     return ParsedReflection(lines=tuple(lines))

@@ -79,6 +79,10 @@ _TELLS: Final = re.compile(
     r"|my (?:wife|husband|son|daughter|mother|mom|father|dad|sister|brother|dog|cat|boss|partner|kids?|friend)s?\b)",
     re.IGNORECASE | re.DOTALL,
 )
+# "my Sony A7R IV": a question that names what somebody has.
+_OWNS: Final = re.compile(
+    r"\b(?:my|our|mein\w*|unser\w*|mi|mis|nuestr\w+|mon|ma|mes|notre|nos) (?:[a-zà-ÿ-]+ ){0,2}(?:[A-ZÀ-Þ]|\d)"
+)
 _NEGATION: Final = (
     r"not|never|no|none|nothing|nobody|without|don['’]?t|doesn['’]?t|isn['’]?t|aren['’]?t|won['’]?t|can['’]?t|cannot"
     r"|mustn['’]?t|shouldn['’]?t"
@@ -257,7 +261,7 @@ def act_of(sentence: str) -> Act:
     if is_filler(sentence):
         return "filler"
     if _QUESTION.search(sentence):
-        if _TELLS.match(sentence) or (_ASKS_YOU.search(sentence) and _binds(sentence)):
+        if _TELLS.match(sentence) or _OWNS.search(sentence) or (_ASKS_YOU.search(sentence) and _binds(sentence)):
             return "statement"
         return "question"
     if _REQUEST.match(sentence):
@@ -382,7 +386,7 @@ def answer_of(message: str) -> Literal["yes", "no"] | None:
 
 
 _POINTS: Final = re.compile(
-    r"(?:\W*\w+){0,3}?\W*\b(?:it|that|this|them|those|these|they|one|ones|both|he|she|his|her|es|das|ihn|sie|die|eso|esto|ese"
+    r"(?:\W{0,3}\b\w{1,30}\b){0,3}?\W{0,3}\b(?:it|that|this|them|those|these|they|one|ones|both|he|she|his|her|es|das|ihn|sie|die|eso|esto|ese"
     r"|lo|los|ça|cela|ceux)\b",
     re.IGNORECASE,
 )

@@ -5,13 +5,15 @@ what it costs. What the log says already is not said again. Knows nothing of too
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from memolog.config.sizes import Mode
 from memolog.extractive.markdown import Kind, Piece, pieces_of
 from memolog.extractive.statements import (
+    Act,
     act_of,
     is_about_self,
     is_ask,
@@ -62,10 +64,15 @@ class _Offer(NamedTuple):
     candidate: Candidate
     is_ask: bool = False
 
+    @property
+    def is_naming(self) -> bool:
+        """Whether it is a question or a request that names something."""
+        return self.is_ask and names_something(self.piece.text)
+
 
 _RATIO: Final = 6.6
 """How many characters of what was said stand behind one that is kept, where there is enough of it."""
-_HEADS_RATIO: Final = 4.87
+_HEADS_RATIO: Final = 4.94
 """The same where users and the heads of lists alone need more."""
 _FLOOR: Final = 1_800
 """So much is kept of a short conversation, if that is no more than half of it."""
@@ -103,21 +110,19 @@ _HEAD_BONUS: Final = 3.0
 _SHORT_FACTOR: Final = 3.0
 """An answer of one line says what it says in few words already."""
 _OPENING_FACTOR: Final = 0.2
-_ASK_FACTOR: Final = 1.0
+_ASK_FACTOR: Final = 2.5
 _PASTED_FACTOR: Final = 0.6
 # What a mode looks for: sentences with these words come before others.
 _MODE_FACTOR: Final = 3.0
-_MODES: Final[dict[Mode, re.Pattern[str]]] = {
-    mode: re.compile(rf"\b(?:{words})", re.IGNORECASE)
-    for mode, words in {
-        "explore": "found|finding|not found|missing|unclear|unknown|gap|no trace",
-        "bug_fixing": r"error|exception|fail|crash|bug|cause|because|fix|regress|\w+Error\b",
-        "refactoring": "interface|signature|depend|rename|break|caller|import|deprecat",
-        "testing": r"tests?\b|coverage|assert|pass|fail|fixture|flaky",
-        "debugging": r"symptom|value|variable|trace|log|reproduc|null|undefined|\w+Error\b",
-        "research": "found|finding|source|according|study|paper|report|https?:|evidence",
-    }.items()
+_SOUGHT: Final[dict[Mode, str]] = {
+    "explore": "found|finding|not found|missing|unclear|unknown|gap|no trace",
+    "bug_fixing": r"error|exception|fail|crash|bug|cause|because|fix|regress|\w+Error\b",
+    "refactoring": "interface|signature|depend|rename|break|caller|import|deprecat",
+    "testing": r"tests?\b|coverage|assert|pass|fail|fixture|flaky",
+    "debugging": r"symptom|value|variable|trace|log|reproduc|null|undefined|\w+Error\b",
+    "research": "found|finding|source|according|study|paper|report|https?:|evidence",
 }
+_MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, words in _SOUGHT.items()}
 
 
 def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", room: float = 0.0) -> dict[int, Kept]:
@@ -127,11 +132,12 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
     """
     total = sum(len(speech.text) for speech in speeches)
     kept = {speech.number: Kept() for speech in speeches}
-    spent, known = _keep_users(speeches, kept, previous, total * _HALF + room)
+    said = {speech.number: _read(speech, previous) for speech in speeches if speech.is_user}
+    spent, known = _keep_users(speeches, kept, said, total * _HALF + room)
     offers: list[_Offer] = []
     for speech in speeches:
         if speech.is_user:
-            offers += _user_offers(speech, kept[speech.number], previous)
+            offers += _user_offers(speech, kept[speech.number], said[speech.number])
         else:
             offers += _offers(speech, previous, len(offers), _MODES.get(mode))
     least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
@@ -139,9 +145,9 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
         # So little that no share of it is too much: half of what is answered stays, however much users state.
         least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _HALF)
     candidates = [offer.candidate for offer in offers]
-    # The heads of lists may take more than the rest: where there are none, less is worth keeping.
+    # The heads of lists, and questions that name something, may take more than the rest: without them less is worth keeping.
     heads = [
-        one if offer.piece.kind == "head" else one._replace(factor=0.0)
+        one if offer.piece.kind == "head" or offer.is_naming else one._replace(factor=0.0)
         for one, offer in zip(candidates, offers, strict=True)
     ]
     most = max(total / _HEADS_RATIO, least) - spent
@@ -151,15 +157,11 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
         offer = offers[index]
         if offer.is_ask:
             kept[offer.number].asks.append(offer.piece.text)
-        elif offer.piece.kind == "sentence" and _is_user(speeches, offer.number):
+        elif offer.number in said:
             kept[offer.number].said[offer.order] = offer.piece.text
         else:
             kept[offer.number].pieces.append(offer.piece)
     return _with_questions(kept, speeches, previous) if previous else kept
-
-
-def _is_user(speeches: Sequence[Speech], number: int) -> bool:
-    return any(speech.is_user for speech in speeches if speech.number == number)
 
 
 # ---------------------------------------------------------------- users
@@ -173,20 +175,29 @@ class _Said(NamedTuple):
     """3 for what binds, 2 for what users say of themselves, 1 for the rest."""
 
 
+def _read(speech: Speech, previous: str) -> list[tuple[int, str, Act]]:
+    """Return the sentences of a user's message that the log does not have, with their place and what they do."""
+    return [
+        (order, text, act_of(text)) for order, text in enumerate(_sentences(speech.text)) if _is_fresh(text, previous)
+    ]
+
+
 def _keep_users(
-    speeches: Sequence[Speech], kept: dict[int, Kept], previous: str, most: float
+    speeches: Sequence[Speech], kept: dict[int, Kept], read: Mapping[int, Sequence[tuple[int, str, Act]]], most: float
 ) -> tuple[float, set[str]]:
     """Keep what users state; returns what it costs, and its words."""
-    said = [one for speech in speeches if speech.is_user for one in _of_message(speech, previous)]
-    size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len({one.number for one in said})
-    most = max(most, _SMALL)
-    if size > most:
-        # More than half of what was said would stay: what weighs least goes first, the longest of it before the others.
-        for one in sorted(said, key=lambda one: (one.weight, -len(one.text))):
-            if size <= most:
-                break
-            said.remove(one)
-            size -= len(one.text) + 1
+    said = [one for speech in speeches if speech.is_user for one in _of_message(speech, read[speech.number])]
+    lines = Counter(one.number for one in said)
+    size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
+    # More than half of what was said would stay: what weighs least goes first, the longest of it before the others.
+    gone: set[tuple[int, int]] = set()
+    for one in sorted(said, key=lambda one: (one.weight, -len(one.text))):
+        if size <= max(most, _SMALL):
+            break
+        gone.add((one.number, one.order))
+        lines[one.number] -= 1
+        size -= len(one.text) + 1 + (0 if lines[one.number] else _LINE)
+    said = [one for one in said if (one.number, one.order) not in gone]
     known: set[str] = set()
     for one in said:
         kept[one.number].said[one.order] = one.text
@@ -194,12 +205,12 @@ def _keep_users(
     return size, known
 
 
-def _of_message(speech: Speech, previous: str) -> list[_Said]:
+def _of_message(speech: Speech, read: Sequence[tuple[int, str, Act]]) -> list[_Said]:
     """Return the statements of one message: all of what somebody writes, the weightier ones of what they paste."""
     found = [
         _Said(speech.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
-        for order, text in enumerate(_sentences(speech.text))
-        if act_of(text) == "statement" and _is_fresh(text, previous)
+        for order, text, act in read
+        if act == "statement"
     ]
     room = _USER_WHOLE + max(0, len(speech.text) - _USER_WHOLE) * _USER_REST
     if sum(len(one.text) + 1 for one in found) <= room:
@@ -246,13 +257,12 @@ def _is_fresh(text: str, previous: str) -> bool:
     return not previous or len(text) < _REPEATED or escape(text) not in previous
 
 
-def _user_offers(speech: Speech, kept: Kept, previous: str) -> Iterator[_Offer]:
+def _user_offers(speech: Speech, kept: Kept, read: Sequence[tuple[int, str, Act]]) -> Iterator[_Offer]:
     """Yield what users ask, and the rest of what they paste."""
     pasted = len(speech.text) > _USER_WHOLE
-    for order, text in enumerate(_sentences(speech.text)):
-        if order in kept.said or not _is_fresh(text, previous):
+    for order, text, act in read:
+        if order in kept.said:
             continue
-        act = act_of(text)
         if act in {"question", "request"}:
             candidate = Candidate(weights_of(text), len(text) + _LINE, _ASK_FACTOR, 1.0)
             yield _Offer(speech.number, order, Piece(text, "sentence"), candidate, is_ask=True)
