@@ -36,7 +36,8 @@ def observer(request: ModelRequest) -> str:
         r"<message>\[(\d+)\] \S+ (\w+)[^\n]*\n(.*?)\n</message>", request.text, re.DOTALL
     ):
         said = text.strip()
-        line = f"🔴 User said: {said}" if role == "user" else f"🟡 Assistant wrote src/part{number}.py, {WORK}"
+        stated = said if said.startswith("Name") else f"User said: {said}"
+        line = f"🔴 {stated}" if role == "user" else f"🟡 Assistant wrote src/part{number}.py, {WORK}"
         lines.append(f"* {line} [{number}]")
     return "<observations>\n" + "\n".join(lines) + "\n</observations>"
 
@@ -201,16 +202,14 @@ async def test_many_lines_in_one_vague_one_are_refused(address: str, clock: Fake
 
 def relatives(first: int, last: int) -> tuple[str, ...]:
     """Return statements that nobody can shorten."""
-    return tuple(
-        f"My cousin number {n} is called Name{n} and lives in Town{n} with {n} dogs" for n in range(first, last)
-    )
+    return tuple(f"Name{n} keeps {n} dogs near Town{n}, beyond River{n} and Hill{n}" for n in range(first, last))
 
 
 async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeClock) -> None:
     """The next reflection comes once the log has grown by a tenth; no turn waits, and nothing counts as a failure."""
     story = told(address, clock, as_they_are)
     async with story.memory as memory:
-        facts = relatives(0, 23)
+        facts = relatives(0, 30)
         await story.tell(facts, answers=0)
         await memory.settled()
         status = await memory.status("t1", "alice")
@@ -220,7 +219,7 @@ async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeC
         asked = len(story.asked)
         await story.tell(("Fine.",), answers=0)
         assert len(story.asked) == asked
-        await story.tell(relatives(23, 30), answers=0)
+        await story.tell(relatives(30, 38), answers=0)
         await story.log()
         await memory.settled()
         assert len(story.asked) > asked
@@ -245,15 +244,16 @@ async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clo
         await memory.reflect("t1", "alice")
         status = await memory.status("t1", "alice")
         log = await story.log()
-        (told_of,) = re.findall(r"Archive: (\d+) statements about (\w+), (\S+) to (\S+);", log)
+        told_of = re.findall(r"Archive: (\d+) statements? about [\w ]+, (\S+) to (\S+);", log)
         shown_facts = [fact for fact in relatives(0, 90) if fact in log]
-        assert int(told_of[0]) + len(shown_facts) == 90
-        assert told_of[2] == "2026-03-14"
+        assert min(day for _, day, _ in told_of) == "2026-03-14"
+        assert sum(int(count) for count, _, _ in told_of) > 1
+        assert 0 < len(shown_facts) < 90
         assert shown_facts[-1] == relatives(89, 90)[0]
         assert relatives(0, 1)[0] not in log
         assert (status.dropped, status.failures, status.health) == (0, 0, "ok")
         assert status.observations.share < 1.1
-        hits = (await memory.search("cousin called Name0", "alice", sources="observation")).results
+        hits = (await memory.search("Name0 keeps dogs", "alice", sources="observation")).results
         assert any("Name0 " in hit.content for hit in hits)
         await memory.restore("t1", "alice", 0)
         log = await story.log()

@@ -63,6 +63,7 @@ INTERNAL: Final = {
     "logs.groups_at": "log_pk",
     "logs.hints_of": "log_pk",
     "logs.hinted": "log_pk",
+    "logs.count_dropped": "log_pk",
     "logs.activate": "log_pk",
     "logs.activate_reflection": "snapshot",
     "logs.restore": "snapshot",

@@ -221,7 +221,8 @@ def _archive_line(
 ) -> Observation:
     """Return the line that says what the archive has about a subject; one about the same subject becomes part of it."""
     before = [line for line in earlier if line.metadata.get(_SUBJECT) == subject]
-    count = len(lines) + sum(int(line.metadata[_ARCHIVED]) for line in before)
+    # A merged line counts for all lines that it stands for.
+    count = sum(max(1, len(line.merges)) for line in lines) + sum(int(line.metadata[_ARCHIVED]) for line in before)
     all_lines = [*before, *lines]
     days = [line.said_at.date().isoformat() for line in all_lines if line.said_at]
     days = sorted([*days, *(str(line.metadata[_SINCE]) for line in before if line.metadata.get(_SINCE))])

@@ -68,6 +68,8 @@ def show_status(found: "Status", thread: "Thread | None" = None) -> "RenderableT
         ),
         ("last success", when(found.last_success_at)),
     ]
+    if found.dropped:
+        rows.append(("dropped", f"{found.dropped} lines that search finds and `memolog revert` brings back"))
     if found.last_error:
         rows.append(("last error", f"{when(found.last_error_at)}  {one_line(found.last_error)}"))
     used = found.usage
