@@ -148,9 +148,9 @@ def _line(name: str, target: Target, outcome: Outcome, number: int, cites: tuple
     said = outcome.text
     category = outcome.category
     made = _CHANGE.match(said) if category == "change" else None
-    if made and files:
+    if category == "change" and files:
         # Both name the file: it is said once.
-        verb = f"Assistant {made[1].lower()}"
+        verb = f"Assistant {made[1].lower() if made else 'changed'}"
         return Doing(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
     is_plain = is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
     if is_plain and target.text:

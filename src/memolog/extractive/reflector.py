@@ -30,7 +30,7 @@ _PASSED: Final = re.compile(r"\b\d+ (?:tests? )?(?:pass\w*|ok)\b(?!.*\bfail)", r
 _CALL: Final = re.compile(
     r"Assistant (?!listed )(?:ran|called|changed|edited|created|updated|read|searched|fetched)\b[^:]{1,200}"
 )
-_CHANGED: Final = re.compile(r"(Assistant (?:edited|created|updated|wrote|modified|deleted)) (?=\S)")
+_CHANGED: Final = re.compile(r"(Assistant (?:changed|edited|created|updated|wrote|modified|deleted)) (?=\S)")
 _MEANING: Final = re.compile(r" \(meaning [^)]*\)")
 _FACTORS: Final[Mapping[Priority, float]] = {"high": 4.0, "done": 4.0, "medium": 1.0, "low": 0.2}
 _PROSE: Final = 0.6
