@@ -8,6 +8,7 @@ import pytest
 from memolog.domain.observation import Observation, Priority
 from memolog.extractive import reflect
 from memolog.extractive.words import identifiers_of
+from memolog.grounding import judge_reflection
 from memolog.prompt.build import ReflectInput
 from memolog.prompt.drafts import ParsedReflection
 from memolog.tokens import HeuristicCounter
@@ -89,6 +90,13 @@ def test_statements_and_finished_work_outlive_the_rest() -> None:
     assert "Turku" in by_name["o1"].text
     assert by_name["o5"].priority == "done"
     assert not any(made.priority == "low" for made in parsed.lines)
+
+
+def test_finished_work_is_still_finished_when_it_was_checked() -> None:
+    """A line that a user confirmed cites the assistant too, and keeps its mark through the checks of a reflection."""
+    done = replace(LOG[4], trust="assistant")
+    kept = judge_reflection([replace(done, id="new", merges=(done.id,))], [done]).observations
+    assert [one.priority for one in kept] == ["done"]
 
 
 def test_no_bare_names_are_listed() -> None:

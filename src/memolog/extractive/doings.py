@@ -14,7 +14,6 @@ from memolog.domain.codec import JsonValue, dumps
 from memolog.domain.message import Message, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
 from memolog.domain.pairs import part_at, results_of_calls
-from memolog.extractive.calls import Target, is_edit, is_read, target_of
 from memolog.extractive.outcomes import Outcome, outcome_of
 from memolog.prompt.escape import clean, one_line
 from memolog.prompt.redact import REDACTION
@@ -38,6 +37,14 @@ class Doing:
     """How the line begins."""
     joins: bool = False
     """True where the line only names what was looked at or changed, so that the next such line can be added to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a call is about."""
+
+    text: str
+    files: tuple[str, ...] = ()
 
 
 _NAME: Final = 60
@@ -115,9 +122,9 @@ def _doings(messages: Sequence[Message]) -> Iterator[Doing]:
                 )
                 yield _call(number, part, answer, own=message.own)
             elif isinstance(part, ToolResultPart) and part.call_id not in called and not message.own:
-                yield _answered(number, (number,), part.name or "tool", Target(""), part)
+                yield _answered(number, (number,), part.name or "tool", _Target(""), part)
             elif isinstance(part, TextPart) and message.role == "tool" and not message.own and part.text.strip():
-                yield _line("tool", Target(""), _read("tool", part.text, is_error=False), number, (number,))
+                yield _line("tool", _Target(""), _read("tool", part.text, is_error=False), number, (number,))
 
 
 def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> Doing:
@@ -125,34 +132,34 @@ def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bo
     if own or (result is not None and result[2]):
         cites = (number,) if result is None else (number, result[0])
         return Doing(number, name, _own(name, call.arguments), cites, "low")
-    target = target_of(name, call.arguments)
+    target = _target_of(name, call.arguments)
     if result is None:
         return _line(name, target, Outcome("no result", "finding"), number, (number,))
     answer_number, part, _ = result
     return _answered(number, tuple(dict.fromkeys((number, answer_number))), name, target, part)
 
 
-def _answered(number: int, cites: tuple[int, ...], name: str, target: Target, part: ToolResultPart) -> Doing:
+def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> Doing:
     name = REDACTION.redact(one_line(name, _NAME)) or "tool"
     outcome = _read(name, _text_of(part.content), is_error=part.is_error)
     return _line(name, target, outcome, number, cites)
 
 
 def _read(name: str, text: str, *, is_error: bool) -> Outcome:
-    return outcome_of(text, name=name, is_error=is_error, reads=is_read(name), edits=is_edit(name))
+    return outcome_of(text, name=name, is_error=is_error, reads=_is_read(name), edits=_is_edit(name))
 
 
-def _line(name: str, target: Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> Doing:
+def _line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> Doing:
     """Return a call and what came of it as a sentence."""
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
     said = outcome.text
     category = outcome.category
     made = _CHANGE.match(said) if category == "change" else None
-    if made and files:
+    if category == "change" and files:
         # Both name the file: it is said once.
-        verb = f"Assistant {made[1].lower()}"
+        verb = f"Assistant {made[1].lower() if made else 'changed'}"
         return Doing(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
-    is_plain = is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
+    is_plain = _is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
     if is_plain and target.text:
         # What a file holds can be read again; that it was looked at is all that happened.
         verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
@@ -208,3 +215,117 @@ def _part_text(item: object) -> str | None:
         if part.get("type") in _TEXT_TYPES and isinstance(text, str):
             return clean(text)
     return None
+
+
+# ---------------------------------------------------------------- what a call is about
+
+
+_FILE_KEYS: Final = (
+    "file_path",
+    "path",
+    "filename",
+    "file",
+    "notebook_path",
+    "target_file",
+    "relative_path",
+    "filepath",
+    "uri",
+)
+_OTHER_KEYS: Final = (
+    "command",
+    "cmd",
+    "script",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "prompt",
+    "question",
+    "text",
+    "code",
+    "input",
+)
+_READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
+_EDIT: Final = re.compile(r"edit|write|create|replace|patch|insert|update|delete|move|rename|apply", re.IGNORECASE)
+# The words that some tools put where arguments should stand.
+_NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*\w*[\s*`]*\Z", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"`([^`\n]+)`")
+_PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.[A-Za-z]\w{0,7}\Z")
+_PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)(\S.*)$", re.MULTILINE)
+_LONGEST: Final = 110
+_LONGEST_VALUE: Final = 40
+_LONGEST_PATH: Final = 400
+_MOST_VALUES: Final = 6
+_SCANNED: Final = 4_000
+_MOST_FILES: Final = 20
+
+
+def _is_read(name: str) -> bool:
+    """Tell whether a tool only looks: what it shows is not what happened."""
+    return bool(_READ.search(name)) and not _is_edit(name)
+
+
+def _is_edit(name: str) -> bool:
+    """Tell whether a tool changes files."""
+    return bool(_EDIT.search(name))
+
+
+def _target_of(name: str, arguments: JsonValue) -> _Target:
+    """Return what a call is about: the file, the command, or the values it was given."""
+    value = _object(arguments)
+    if isinstance(value, Mapping):
+        return _from_object(cast("Mapping[str, object]", value), name)
+    text = REDACTION.redact(clean(value[:_SCANNED])) if isinstance(value, str) else ""
+    if _NOTHING.match(text):
+        return _Target("")
+    return _from_text(text, name)
+
+
+def _object(arguments: JsonValue) -> object:
+    if isinstance(arguments, str) and arguments.lstrip()[:1] in {"{", "["}:
+        try:
+            return json.loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+    return arguments
+
+
+def _from_object(value: Mapping[str, object], name: str) -> _Target:
+    files = tuple(
+        _argument(item, _LONGEST_PATH) for key in _FILE_KEYS if isinstance(item := value.get(key), str) and item.strip()
+    )[:1]
+    others = [
+        _argument(item, _LONGEST) for key in _OTHER_KEYS if isinstance(item := value.get(key), str) and item.strip()
+    ]
+    if _is_edit(name):
+        patch = next((item for item in value.values() if isinstance(item, str) and "File: " in item[:_SCANNED]), "")
+        files = files or tuple(_argument(path, _LONGEST_PATH) for path in _PATCHED.findall(patch))[:_MOST_FILES]
+        return _Target(", ".join(files) or (others[0] if others else _values(value)), files)
+    text = " ".join([*others[:1], *files])
+    return _Target(text or _values(value), files if _is_read(name) else ())
+
+
+def _values(value: Mapping[str, object]) -> str:
+    """Return a few short arguments as they were given."""
+    plain = [
+        (key, item) for key, item in list(value.items())[:50] if isinstance(item, str | int | float) and item != ""
+    ]
+    return ", ".join(
+        f"{_argument(str(key), 30)}={_argument(str(item), _LONGEST_VALUE)}" for key, item in plain[:_MOST_VALUES]
+    )
+
+
+def _from_text(text: str, name: str) -> _Target:
+    first = one_line(text.strip().split("\n", 1)[0].replace("`", ""), _LONGEST)
+    quoted = [one_line(part, _LONGEST) for part in _QUOTED.findall(text)]
+    files = tuple(part for part in quoted if _PATH.fullmatch(part))[:1]
+    patched = tuple(one_line(path, _LONGEST_PATH) for path in _PATCHED.findall(text)) if _is_edit(name) else ()
+    if patched:
+        return _Target(", ".join(patched[:_MOST_FILES]), patched[:_MOST_FILES])
+    if quoted and quoted[0] not in first:
+        return _Target(f"{first} `{quoted[0]}`", files)
+    return _Target(first, files if _is_read(name) or _is_edit(name) else ())
+
+
+def _argument(text: str, most: int) -> str:
+    return REDACTION.redact(one_line(text, most))

@@ -30,7 +30,7 @@ _PASSED: Final = re.compile(r"\b\d+ (?:tests? )?(?:pass\w*|ok)\b(?!.*\bfail)", r
 _CALL: Final = re.compile(
     r"Assistant (?!listed )(?:ran|called|changed|edited|created|updated|read|searched|fetched)\b[^:]{1,200}"
 )
-_CHANGED: Final = re.compile(r"(Assistant (?:edited|created|updated|wrote|modified|deleted)) (?=\S)")
+_CHANGED: Final = re.compile(r"(Assistant (?:changed|edited|created|updated|wrote|modified|deleted)) (?=\S)")
 _MEANING: Final = re.compile(r" \(meaning [^)]*\)")
 _FACTORS: Final[Mapping[Priority, float]] = {"high": 4.0, "done": 4.0, "medium": 1.0, "low": 0.2}
 _PROSE: Final = 0.6
@@ -98,6 +98,11 @@ class _Entry:
     def is_kept(self) -> bool:
         return self.observation.priority in _KEPT
 
+    @property
+    def stays(self) -> bool:
+        """Whether it is kept whatever the target: also what says which files were changed."""
+        return self.is_kept or (self.observation.category == "change" and self.observation.priority == "medium")
+
 
 def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
     """Return fewer lines that say what the observations said, within the target as far as it may be.
@@ -129,14 +134,14 @@ def _condensed(
     given: ReflectInput, entries: Sequence[_Entry], room: float, counter: TokenCounter, most: int
 ) -> ParsedReflection:
     """Return a reflection near the target, of which the statements may take more than all."""
-    units = [(entry, place) for entry in entries if not entry.is_kept for place in range(len(entry.units))]
+    units = [(entry, place) for entry in entries if not entry.stays for place in range(len(entry.units))]
     candidates, starts = list[Candidate](), dict[int, int]()
     for entry, place in units:
         starts.setdefault(entry.index, len(candidates))
         candidate = entry.units[place].candidate
         needs = None if candidate.needs is None else starts[entry.index] + candidate.needs
         candidates.append(candidate._replace(needs=needs))
-    kept = [entry for entry in entries if entry.is_kept]
+    kept = [entry for entry in entries if entry.stays]
     spent = sum(len(entry.lead) + len(_words(entry)) + _LINE for entry in kept)
     known = {word for entry in kept for word in weights_of(_words(entry))}
     each = room / max(given.target_tokens, 1)

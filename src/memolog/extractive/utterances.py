@@ -72,9 +72,9 @@ class _Offer(NamedTuple):
 
 _RATIO: Final = 6.6
 """How many characters of what was said stand behind one that is kept, where there is enough of it."""
-_HEADS_RATIO: Final = 4.94
+_HEADS_RATIO: Final = 4.895
 """The same where users and the heads of lists alone need more."""
-_FLOOR: Final = 1_800
+_FLOOR: Final = 1_750
 """So much is kept of a short conversation, if that is no more than half of it."""
 _HALF: Final = 0.5
 _TINY: Final = 400
@@ -93,6 +93,7 @@ _TOPIC: Final = 12
 """About what a list costs beside its topic and its items: several share a line."""
 _GROUPS: Final = 10_000
 _MOST_ITEMS: Final = 10
+_LATER_ITEM: Final = 0.15
 _REPEATED: Final = 24
 _LONGEST: Final = 480
 _LONGEST_WORD: Final = 200
@@ -286,7 +287,7 @@ def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] |
         counts[piece.list] = counts.get(piece.list, 0) + (piece.kind == "head")
         factor = _FACTORS[piece.kind]
         if piece.kind == "head" and counts[piece.list] > _MOST_ITEMS:
-            factor *= _HALF
+            factor *= _LATER_ITEM
         if is_short:
             factor *= _SHORT_FACTOR
         if piece.kind == "sentence" and is_empty(piece.text):
