@@ -165,10 +165,15 @@ def test_changed_files_stand_together() -> None:
         )
         for number in range(1, 7)
     ]
-    parsed = half([*changes, *(line(number, f"Assistant: {FILL} {number}. {FILL} again.") for number in range(7, 20))])
+    # The last of them stands under a line that was said after the first: the line for all of them does not.
+    changes[-1] = replace(changes[-1], parent=7)
+    asked = line(7, "User: Please keep the parts apart.", priority="high")
+    fill = (line(number, f"Assistant: {FILL} {number}. {FILL} again.") for number in range(8, 20))
+    parsed = half([*changes[:-1], asked, changes[-1], *fill])
     made = next(made for made in parsed.lines if "edited" in made.text)
+    assert made.parent is None
     assert made.text == "Assistant edited " + ", ".join(f"src/part_{number}.py" for number in range(1, 7))
-    assert made.merges == tuple(f"o{number}" for number in range(1, 7))
+    assert made.merges == ("o1", "o2", "o3", "o4", "o5", "o7")
     assert len(made.files) == len(changes)
 
 

@@ -353,7 +353,9 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
     for entry in entries:
         observation = entry.observation
         for text in _texts(entry, chosen.get(entry.index, set())):
-            parent = None if observation.parent is None else places.get((observation.group, observation.parent))
+            # What stands for several lines, as changed files do, has the time of the first: it belongs under none of them.
+            is_below = observation.parent is not None and len(entry.names) == 1
+            parent = places.get((observation.group, observation.parent or 0)) if is_below else None
             draft = _draft(given, entry, one_line(text, _LONGEST), parent)
             if lines and _continues(lines[-1], draft, entry):
                 lines[-1] = _joined(lines[-1], draft, entry)
