@@ -19,7 +19,7 @@ __all__ = ["OtherLimits", "OtherTail", "OtherTails", "reading_others"]
 q = load_queries("logs")
 messages = load_queries("messages")
 
-_FIRST_READ = 12
+_FIRST_READ = 6
 # A context shows no more of a message.
 _LINE_TOKENS = 100
 

@@ -134,9 +134,11 @@ def reading_snapshot(
     tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
     repeated = yield from _repeated(head.pk, cursor, tail)
     groups = yield from reading_groups(log, recent)
-    buffered = yield q.buffered_groups(log_pk=log.pk)
-    runs = yield q.open_runs(log_pk=log.pk)
-    unseen = yield q.unseen(resource=resource, thread_pk=owner if others is True else head.pk)
+    # Who does not decide for the other threads needs none of their groups, runs and open turns either.
+    only = None if owner is None and others is True else head.pk
+    buffered = yield q.buffered_groups(log_pk=log.pk, only=only)
+    runs = yield q.open_runs(log_pk=log.pk, only=only)
+    unseen = yield q.unseen(resource=resource, thread_pk=only)
     facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
     tails: Any = ()
     beside: OtherTails | None = None

@@ -97,6 +97,7 @@ FROM groups g
 LEFT JOIN threads t ON t.pk = g.thread_pk
 LEFT JOIN runs r ON r.pk = g.run_pk
 WHERE g.log_pk = :log_pk AND g.state = 'buffered'
+  AND (CAST(:only AS BIGINT) IS NULL OR g.thread_pk = :only OR g.thread_pk IS NULL)
 ORDER BY g.pk
 
 -- open_runs --
@@ -104,6 +105,7 @@ SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.lease_until, r.r
   r.heartbeat_at, p.beats, p.beat_at
 FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk LEFT JOIN processes p ON p.owner = r.owner
 WHERE r.log_pk = :log_pk AND r.status IN ('running', 'failed')
+  AND (CAST(:only AS BIGINT) IS NULL OR r.thread_pk = :only OR r.thread_pk IS NULL)
 ORDER BY r.pk
 
 -- threads_of_groups --
