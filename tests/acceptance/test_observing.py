@@ -285,8 +285,8 @@ async def test_a_budget_holds_and_the_embedded_observer_goes_on(tell: Open) -> N
     await again.memory.aclose()
     richer = tell(Priced(), budget=0.05)
     await richer.chat(20)
-    # A call that is under way when the last cent goes is paid for: observer and reflector may each have one.
-    assert 2 <= len(richer.model.requests) <= 3
+    # Runs that are under way do not know of each other's calls: observer and reflector may each have asked once more.
+    assert 2 <= len(richer.model.requests) <= 4
 
 
 @pytest.mark.parametrize(("scope", "calls"), [("thread", (2, 2, 2)), ("resource", (2, 0, 2)), ("all", (2, 0, 0))])
