@@ -79,7 +79,7 @@ _FLOOR: Final = 1_750
 _HALF: Final = 0.5
 _TINY: Final = 400
 """So much is kept of any conversation."""
-_SMALL: Final = 700
+_SMALL: Final = 1_200
 """So much of what users state is kept in any case."""
 _SMALL_TALK: Final = 1_600
 _FRAME: Final = 60
