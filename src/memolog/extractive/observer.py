@@ -56,6 +56,7 @@ _SHORT: Final = 110
 _TOPIC: Final = 50
 _NEVER: Final = -1_000
 _FEW_WORDS: Final = 4
+_FEW_ITEMS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +151,16 @@ def _talk(given: ObserveInput) -> _Talk:
 
 
 def _room(live: Sequence[Message], doings: Mapping[int, Sequence[Doing]]) -> float:
-    """Return what tool calls and results leave of the half that a log may have of the messages it stands for."""
-    results = (part.content for message in live for part in message.parts if isinstance(part, ToolResultPart))
-    told = sum(len(result) for result in results if isinstance(result, str))
-    return max(0.0, told / 2 - sum(len(doing.text) + _BULLET for found in doings.values() for doing in found))
+    """Return what tool calls and results leave of the half that a log may have of the messages it stands for.
+
+    Less than nothing where their lines are longer than that: then less is left for what was said.
+    """
+    parts = [part for message in live for part in message.parts]
+    told = sum(
+        len(part.content) for part in parts if isinstance(part, ToolResultPart) and isinstance(part.content, str)
+    )
+    called = sum(len(str(part.arguments)) for part in parts if isinstance(part, ToolCallPart))
+    return (told + called) / 2 - sum(len(doing.text) + _BULLET for found in doings.values() for doing in found)
 
 
 def _speech(number: int, message: Message) -> Speech | None:
@@ -366,10 +373,11 @@ def _chosen(text: str, talk: _Talk) -> list[tuple[int, str]]:
     )
     found = numbered(text, listings, _question(talk.answer[1]), is_last=is_last)
     if found:
-        return [(listing.number, f"number {entry.number} is {_item(entry)}") for entry, listing in found]
+        most = _SHORT if len(found) <= _FEW_ITEMS else 0
+        return [(listing.number, f"number {entry.number} is {_item(entry, most)}") for entry, listing in found]
     items = described(text, listings) if is_last and _is_description(text) else []
     if len(items) == 1:
-        return [(items[0][1].number, f"this is {_item(items[0][0])}")]
+        return [(items[0][1].number, f"this is {_item(items[0][0], _SHORT)}")]
     heads = ", ".join(entry.text for entry, _ in items)
     return [(items[0][1].number, f"one of: {one_line(heads, _CONFIRMATION)}")] if items else []
 
@@ -384,9 +392,9 @@ _MAY_CHOOSE: Final = re.compile(
 )
 
 
-def _item(entry: Entry) -> str:
-    """Return an item with what tells it apart, where that is short."""
-    more = entry.details[0] if entry.details and len(entry.details[0]) <= _WHAT else ""
+def _item(entry: Entry, most: int) -> str:
+    """Return an item with what tells it apart, where that has at most so many characters."""
+    more = entry.details[0] if entry.details and len(entry.details[0]) <= most else ""
     if more.startswith(entry.text):
         return more.rstrip(". ")
     return f"{entry.text} – {more}".rstrip("– .")
