@@ -509,7 +509,7 @@ def test_the_number_of_an_item_is_resolved(said: str) -> None:
     line = seen(row(1, "user", "Where can I stay?"), row(2, "assistant", HOSTELS), row(3, "user", said)).observations[
         -1
     ]
-    assert line.text == f"User: {said} (number 4 is Gallery Hostel)"
+    assert line.text == f"User: {said} (number 4 is Gallery Hostel – with a garden and free breakfast)"
     assert (line.priority, line.cites) == ("high", (2, 3))
 
 
@@ -518,7 +518,7 @@ def test_the_number_is_resolved_from_the_log_too() -> None:
     first = seen(row(1, "user", "Where can I stay?"), row(2, "assistant", HOSTELS))
     previous = render_group(handle="g1", observations=stored(first), previous=None, alias=None, is_reflection=False)
     again = observe(ObserveInput(messages=(row(3, "user", "Number 3 sounds good."),), previous=previous), COUNTER)
-    assert text_of(again) == "User: Number 3 sounds good. (number 3 is Bolhão Rooms)"
+    assert text_of(again) == "User: Number 3 sounds good. (number 3 is Bolhão Rooms – beside the market)"
 
 
 def test_a_number_that_two_lists_have_is_left_open() -> None:

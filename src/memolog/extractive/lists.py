@@ -1,8 +1,8 @@
 """Lists of an assistant as lines of the log: what is listed, then its items; and such lines read again.
 
-An item has the place that it has in its line, unless it begins with a number: then items before it were left out.
+An item has the place that it has in its line. Where items were left out before others, each has its number.
 
-"Assistant listed hostels in Porto: Casa Alba – near the river; Rivoli; 5. Bolhão | Tips: book early; bring a lock"
+"Assistant listed hostels in Porto: 1. Casa Alba – near the river; 2. Rivoli; 5. Bolhão | Tips: book early; bring a lock"
 """
 
 import re
@@ -42,11 +42,12 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
     line = ""
     for listing in listings:
         topic = _plain(listing.topic) or "these"
-        opened, last = False, 0
+        opened = False
+        # A line that goes on in the next one cannot count from its own beginning.
+        has_numbers = any(entry.number != place for place, entry in enumerate(listing.entries, 1))
         most = _LONGEST if any(entry.details for one in listings for entry in one.entries) else _LONGEST_PLAIN
         for entry in listing.entries:
-            text = _text(entry, last)
-            last = entry.number
+            text = _text(entry, has_number=has_numbers)
             if opened and len(line) + len(text) + 2 <= most:
                 line += f"; {text}"
                 continue
@@ -56,20 +57,21 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
             else:
                 if line:
                     yield line
-                line = f"{who} listed {topic}: {_text(entry, 0)}"
+                has_numbers = has_numbers or opened
+                line = f"{who} listed {topic}: {_text(entry, has_number=has_numbers)}"
             opened = True
     if line:
         yield line
 
 
-def _text(entry: Entry, last: int) -> str:
+def _text(entry: Entry, *, has_number: bool) -> str:
     """Return an item as it stands in a line: nothing in it may look like the end of the item."""
     text, details = entry.text, list(entry.details)
     if details and details[0].startswith(text):
         # The head was cut off this very sentence.
         text, details = details[0], details[1:]
     said = _DETAIL.join(_plain(part.rstrip(". ")) for part in (text, " ".join(details)) if part)
-    return said if entry.number == last + 1 else f"{entry.number}. {said}"
+    return f"{entry.number}. {said}" if has_number else said
 
 
 def _plain(text: str) -> str:

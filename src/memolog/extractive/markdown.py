@@ -93,9 +93,10 @@ _GENERIC_WORDS: Final = """
     hinweise ideen consejos ejemplos pasos ideas conseils exemples étapes idées
 """
 _GENERIC: Final = frozenset(_GENERIC_WORDS.split())
-_LONGEST_TOPIC: Final = 40
+_LONGEST_TOPIC: Final = 48
 _LONGEST_HEAD: Final = 60
 _LEAST_HEAD: Final = 25
+_LEAST_CLAUSE: Final = 8
 _MOST_CELL: Final = 60
 _MOST_NAMES: Final = 8
 
@@ -258,6 +259,7 @@ def _topic(reading: _Reading) -> str:
         for topic in (_TAIL.sub("", lead), lead):
             if is_telling(topic):
                 return _short(topic)
+        return _short(reading.heading) or _short(lead)
     return _short(reading.heading)
 
 
@@ -268,7 +270,7 @@ def is_telling(topic: str) -> bool:
 
 def _short(topic: str) -> str:
     topic = re.sub(r"\A\(?\d{1,3}[.)]\s+", "", topic).replace(":", " –").strip(" –-*,.")
-    return topic if len(topic) <= _LONGEST_TOPIC else cut_at_clause(topic, _LONGEST_TOPIC)
+    return topic if len(topic) <= _LONGEST_TOPIC else cut_at_clause(topic, _LONGEST_TOPIC).rstrip(" ,")
 
 
 def cut_at_clause(text: str, most: int) -> str:
@@ -277,7 +279,8 @@ def cut_at_clause(text: str, most: int) -> str:
         cuts = [hit.start() for hit in pattern.finditer(text, min(_LEAST_HEAD, most // 2), most + 1)]
         if cuts:
             return text[: cuts[0]]
-    return text[:most].rsplit(" ", 1)[0]
+    comma = text.rfind(", ", _LEAST_CLAUSE, most)
+    return text[:comma] if comma > 0 else text[:most].rsplit(" ", 1)[0]
 
 
 def _head(body: str) -> tuple[str, str]:

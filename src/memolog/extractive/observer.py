@@ -12,14 +12,26 @@ from typing import Final
 
 from memolog.domain.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
+from memolog.extractive.choices import asks_something, described, describes, numbered, proposal_in
 from memolog.extractive.days import dated
 from memolog.extractive.doings import Doing, doings_of
 from memolog.extractive.hints import hints_of
 from memolog.extractive.lists import Entry, Listing, listing_lines, listings_in
 from memolog.extractive.markdown import Piece, cut_at_clause, is_telling, pieces_of
 from memolog.extractive.outcomes import error_of, files_in
-from memolog.extractive.statements import answer_of, category_of, confirms, dangles, is_ask, is_filler, without_request
+from memolog.extractive.statements import (
+    agrees,
+    answer_of,
+    category_of,
+    confirms,
+    dangles,
+    is_ask,
+    is_filler,
+    wishes,
+    without_request,
+)
 from memolog.extractive.utterances import Kept, Speech, kept_of
+from memolog.extractive.words import words_of
 from memolog.prompt.build import ObserveInput
 from memolog.prompt.drafts import Draft, Parsed
 from memolog.prompt.escape import clean, one_line, unescape
@@ -42,6 +54,9 @@ _WHAT: Final = 160
 _NAME: Final = 60
 _SHORT: Final = 110
 _TOPIC: Final = 50
+_NEVER: Final = -1_000
+_FEW_WORDS: Final = 4
+_FEW_ITEMS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +88,27 @@ class _Talk:
     """What was said so far: later words point at it."""
 
     previous: str
-    asked: tuple[int, str] = (0, "")
-    """The last request or question of a user: the message and its words."""
-    answer: tuple[int, str] = (0, "")
+    asked: tuple[int, str] = (_NEVER, "")
+    """The last request or question of a user: the message and its words. Those before the span have numbers below 1."""
+    is_asked: bool = False
+    """Whether it asks, or says what somebody wants; else it is how the message begins."""
+    answer: tuple[int, str] = (_NEVER, "")
     """The last words of the assistant."""
     answers: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     def listings(self) -> list[Listing]:
         """Return the lists of the last answer that has any, or of the log."""
         found = (_listings(pieces_of(text), "", number) for number, text in reversed(self.answers))
-        return next(filter(None, found), None) or listings_in(unescape(self.previous))
+        listings = next(filter(None, found), None)
+        if listings is None and (self.answers or self.asked[0] > _NEVER):
+            # What the log ends with was said before other things, or in another thread.
+            return []
+        return listings or listings_in(unescape(self.previous))
+
+    def answered(self) -> tuple[int, list[str]]:
+        """Return the last answer since the user spoke, as sentences, and its number."""
+        number, text = self.answer
+        return number, _sentences(text[-_LONGEST:]) if number > self.asked[0] else []
 
 
 def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
@@ -95,7 +121,7 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
     speeches = {number: speech for number, message in enumerate(live, 1) if (speech := _speech(number, message))}
     doings = doings_of(live)
     kept = kept_of(list(speeches.values()), given.previous, given.mode, _room(live, doings))
-    talk = _Talk(given.previous)
+    talk = _talk(given)
     drafts: list[Draft] = []
     root: int | None = None
     for number, message in enumerate(live, 1):
@@ -114,11 +140,27 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
     return Parsed(observations=tuple(drafts), hints=hints, nothing=not drafts)
 
 
+def _talk(given: ObserveInput) -> _Talk:
+    """Return what was said right before the span."""
+    talk = _Talk(given.previous)
+    if given.before and any(message.seq == given.before[-1].seq + 1 for message in given.messages):
+        for number, message in enumerate(given.before, 1 - len(given.before)):
+            if message.state == "live" and (speech := _speech(number, message)):
+                _listen(talk, speech)
+    return talk
+
+
 def _room(live: Sequence[Message], doings: Mapping[int, Sequence[Doing]]) -> float:
-    """Return what tool calls and results leave of the half that a log may have of the messages it stands for."""
-    results = (part.content for message in live for part in message.parts if isinstance(part, ToolResultPart))
-    told = sum(len(result) for result in results if isinstance(result, str))
-    return max(0.0, told / 2 - sum(len(doing.text) + _BULLET for found in doings.values() for doing in found))
+    """Return what tool calls and results leave of the half that a log may have of the messages it stands for.
+
+    Less than nothing where their lines are longer than that: then less is left for what was said.
+    """
+    parts = [part for message in live for part in message.parts]
+    told = sum(
+        len(part.content) for part in parts if isinstance(part, ToolResultPart) and isinstance(part.content, str)
+    )
+    called = sum(len(str(part.arguments)) for part in parts if isinstance(part, ToolCallPart))
+    return (told + called) / 2 - sum(len(doing.text) + _BULLET for found in doings.values() for doing in found)
 
 
 def _speech(number: int, message: Message) -> Speech | None:
@@ -159,8 +201,11 @@ def _listen(talk: _Talk, speech: Speech) -> None:
         first = next(iter(_sentences(speech.text[:_LONGEST])), "")
         if answer_of(speech.text):
             # What was agreed to is what comes next.
-            first, asked = _question(talk.answer[1]) or talk.asked[1], []
-        talk.asked = (speech.number, asked[-1] if asked else first)
+            wanted = _question(talk.answer[1]) or talk.asked[1]
+            asked = [wanted] if wanted else []
+        wish = next((sentence for sentence in _sentences(speech.text[:_LONGEST]) if wishes(sentence)), "")
+        talk.asked = (speech.number, asked[-1] if asked else wish or first)
+        talk.is_asked = bool(asked or wish)
     else:
         talk.answer = (speech.number, speech.text)
         talk.answers.append(talk.answer)
@@ -206,10 +251,10 @@ def _user_lines(said: _Said, speech: Speech, talk: _Talk) -> Iterator[_Line]:
     if error and statements and statements[-1].endswith(":"):
         # "The login test fails:" and the error beneath it are one statement.
         statements, error = [*statements[:-1], f"{statements[-1]} {error.text}"], None
-    more, also = _referents(statements, said.message.text, talk)
     for place, text in enumerate(_filled(statements)):
+        more, also = _referents(text, said, talk, is_first=not place)
         line = dated(text, said.day)
-        words = f"{_who(said.message, 'User:')} {line.text}{'' if place else more}"
+        words = f"{_who(said.message, 'User:')} {line.text}{more}"
         files = files_in(text)
         yield _Line(priority, words, (*also, *cites), category_of(text), files, is_root=not place, about=line.about)
     if error:
@@ -238,17 +283,24 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
 def _agreed(said: _Said, speech: Speech, talk: _Talk) -> _Line | None:
     """Return what a user agreed to or declined with a bare yes or no."""
     answer = answer_of(speech.text)
-    number, words = talk.answer
-    if answer is None or not number or number < talk.asked[0]:
+    if answer is None:
         return None
-    question = _question(words)
-    if not question:
+    number, sentences = talk.answered()
+    proposal = proposal_in(sentences)
+    if not proposal and answer == "yes" and agrees(speech.text):
+        # "Do it like that": it was proposed, in whatever words.
+        proposal = next((one for one in reversed(sentences) if not is_filler(one)), "")
+    if not proposal:
         return None
-    line = dated(one_line(question, _CONFIRMATION), said.day)
+    line = dated(one_line(proposal.rstrip(":"), _CONFIRMATION), said.day)
     who = _who(said.message, "User said:").removesuffix(":")
-    return _Line(
-        "high", f"{who} {answer} to: {line.text}", (number, said.number), "decision", is_root=True, about=line.about
-    )
+    cites = _cited(number, said.number)
+    return _Line("high", f"{who} {answer} to: {line.text}", cites, "decision", is_root=True, about=line.about)
+
+
+def _cited(*numbers: int) -> tuple[int, ...]:
+    """Return the messages that a line may cite: those of the span, each once."""
+    return tuple(dict.fromkeys(number for number in numbers if number > 0))
 
 
 def _question(answer: str) -> str:
@@ -268,7 +320,7 @@ def _confirmed(said: _Said, speech: Speech, talk: _Talk) -> tuple[_Line | None, 
     others = [one for one in statements if not any(one.casefold() in sentence.casefold() for sentence in confirming)]
     cites: tuple[int, ...] = (said.number,)
     if number > talk.asked[0]:
-        line, cites = f"{line} (This is about: {_beginning(words)})", (number, said.number)
+        line, cites = f"{line} (This is about: {_beginning(words)})", _cited(number, said.number)
     elif all(map(dangles, confirming)):
         # Nobody can tell what it is that works.
         return None, others
@@ -286,54 +338,66 @@ def _beginning(text: str) -> str:
     return found or one_line(text, _WHAT)
 
 
-_NUMBER: Final = re.compile(
-    r"(?:\b(?:number|no\.|option|item|choice|nummer|nr\.|número|opción|numéro|option)\s?|#)(\d{1,2})\b"
-    r"|\bthe (first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last) (?:one|option|item|choice|idea"
-    r"|suggestion)\b",
-    re.IGNORECASE,
-)
-_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-
-
-def _referents(statements: Sequence[str], text: str, talk: _Talk) -> tuple[str, tuple[int, ...]]:
+def _referents(text: str, said: _Said, talk: _Talk, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
     """Return what the words of a user point at, to be added to their line, and the messages that say it."""
-    if not statements:
+    chosen = _chosen(text, talk)
+    if chosen:
+        return f" ({'; '.join(words for _, words in chosen)})", _cited(*(number for number, _ in chosen))
+    first = next((one for one in _sentences(said.message.text) if not is_filler(one)), "")
+    if not is_first or len(text) > _SHORT or not first.casefold().endswith(_first_sentence(text).casefold()):
         return "", ()
-    named = [
-        (listing.number, f"number {place} is {entry.text}")
-        for place, entry, listing in _pointed(" ".join(statements), talk)
-    ]
-    if named:
-        return f" ({'; '.join(words for _, words in named)})", tuple(dict.fromkeys(number for number, _ in named))
-    first = next((one for one in _sentences(text) if not is_filler(one)), "")
-    if (
-        sum(map(len, statements)) > _SHORT
-        or not first.casefold().endswith(statements[0].casefold())
-        or not dangles(statements[0])
-    ):
+    number, sentences = talk.answered()
+    about = ""
+    if agrees(text):
+        about = proposal_in(sentences) or next(reversed(sentences), "")
+    elif dangles(text) or _is_description(text) or len(words_of(text)) <= _FEW_WORDS:
+        about = next(reversed(sentences), "")
+        if not about.endswith(_MARKS) and not _is_description(text):
+            number, about = talk.asked if dangles(text) else (_NEVER, "")
+    if not about or (not agrees(text) and not _is_description(text) and not asks_something(about)):
         return "", ()
-    number, words = talk.asked
-    answered, answer = talk.answer
-    if answered > number and (question := _question(answer)):
-        number, words = answered, question
-    elif not words.endswith(_MARKS):
-        return "", ()
-    return (f" (This is about: {one_line(words, _WHAT)})", (number,)) if words and number else ("", ())
+    return f" (This is about: {one_line(about.rstrip(':'), _WHAT)})", _cited(number)
 
 
-def _pointed(text: str, talk: _Talk) -> Iterator[tuple[int, Entry, Listing]]:
-    """Yield the items of the assistant's lists that a user names by their number, where one list alone has it."""
-    hits = list(_NUMBER.finditer(text))
-    lists = talk.listings() if hits else []
-    for hit in hits:
-        if hit[2] and hit[2].lower() == "last":
-            if len(lists) == 1:
-                yield len(lists[0].entries), lists[0].entries[-1], lists[0]
-            continue
-        place = int(hit[1]) if hit[1] else _ORDINALS.index(hit[2].lower()) + 1
-        found = [(entry, one) for one in lists for entry in one.entries if entry.number == place]
-        if len(found) == 1:
-            yield place, found[0][0], found[0][1]
+def _first_sentence(text: str) -> str:
+    return next(iter(_sentences(text)), text)
+
+
+def _chosen(text: str, talk: _Talk) -> list[tuple[int, str]]:
+    """Return the items of the assistant's last lists that a user names by number or describes, with their messages."""
+    if not any(character.isdecimal() for character in text) and not _MAY_CHOOSE.search(text):
+        return []
+    listings = talk.listings()
+    is_last = not talk.answers or (
+        talk.answer[0] > talk.asked[0] and all(one.number == talk.answer[0] for one in listings)
+    )
+    found = numbered(text, listings, _question(talk.answer[1]), is_last=is_last)
+    if found:
+        most = _SHORT if len(found) <= _FEW_ITEMS else 0
+        return [(listing.number, f"number {entry.number} is {_item(entry, most)}") for entry, listing in found]
+    items = described(text, listings) if is_last and _is_description(text) else []
+    if len(items) == 1:
+        return [(items[0][1].number, f"this is {_item(items[0][0], _SHORT)}")]
+    heads = ", ".join(entry.text for entry, _ in items)
+    return [(items[0][1].number, f"one of: {one_line(heads, _CONFIRMATION)}")] if items else []
+
+
+def _is_description(text: str) -> bool:
+    """Tell whether somebody says of one of several things what it is like, and hardly anything else."""
+    return len(text) <= _NAME and describes(_first_sentence(text))
+
+
+_MAY_CHOOSE: Final = re.compile(
+    r"\b(?:ones?|the|l[ae]|el|il|die|der|das|den|de|het|[ao]|celle|celui|quell[oa])\b|[番目号个個]", re.IGNORECASE
+)
+
+
+def _item(entry: Entry, most: int) -> str:
+    """Return an item with what tells it apart, where that has at most so many characters."""
+    more = entry.details[0] if entry.details and len(entry.details[0]) <= most else ""
+    if more.startswith(entry.text):
+        return more.rstrip(". ")
+    return f"{entry.text} – {more}".rstrip("– .")
 
 
 # ---------------------------------------------------------------- assistants
@@ -348,10 +412,10 @@ def _answer_lines(said: _Said, talk: _Talk) -> Iterator[_Line]:
         yield _Line("medium", f"{who} {line.text}", cites, "finding", files_in(text), about=line.about)
     number, asked = talk.asked
     topic = _subject(asked)
-    listings = _listings(said.kept.pieces, topic, said.number)
+    listings = _listings(said.kept.pieces, topic, said.number, is_asked=talk.is_asked)
     if not listings:
         return
-    also = (number,) if number and topic and any(topic in listing.topic for listing in listings) else ()
+    also = _cited(number) if topic and any(topic in listing.topic for listing in listings) else ()
     for text in listing_lines(who.removesuffix(":"), listings):
         line = dated(text, said.day)
         yield _Line("medium", line.text, (*also, *cites), "finding", files_in(text), about=line.about)
@@ -377,8 +441,8 @@ def _subject(asked: str) -> str:
     return text if len(text) <= _TOPIC else cut_at_clause(text, _TOPIC)
 
 
-def _listings(pieces: Sequence[Piece], question: str, number: int) -> list[Listing]:
-    """Return the lists that some pieces make up, each with what it is about."""
+def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: bool = False) -> list[Listing]:
+    """Return the lists that some pieces make up, each with what it is about: what leads to it, else what was asked for."""
     by_list: dict[int, list[Piece]] = {}
     for piece in pieces:
         if piece.list >= 0:
@@ -386,7 +450,7 @@ def _listings(pieces: Sequence[Piece], question: str, number: int) -> list[Listi
     made: list[Listing] = []
     for found in by_list.values():
         topic = found[0].topic
-        if not is_telling(topic) and question and not made:
+        if not is_telling(topic) and question and not made and (is_asked or not topic):
             topic = question
         made.append(Listing(topic, tuple(_entries(found)), number))
     return made

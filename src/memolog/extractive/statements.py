@@ -7,11 +7,13 @@ script. Where the signs are missing, a sentence is taken for a statement.
 import re
 from typing import Final, Literal, TypeAlias
 
+from memolog.extractive.choices import chooses
 from memolog.extractive.words import STOP, is_name, weights_of, words_of
 
 __all__ = [
     "Act",
     "act_of",
+    "agrees",
     "answer_of",
     "category_of",
     "confirms",
@@ -26,6 +28,7 @@ __all__ = [
     "replaced_in",
     "subject_of",
     "weighs",
+    "wishes",
     "without_opening",
     "without_request",
 ]
@@ -83,18 +86,38 @@ _TELLS: Final = re.compile(
 _OWNS: Final = re.compile(
     r"\b(?:my|our|mein\w*|unser\w*|mi|mis|nuestr\w+|mon|ma|mes|notre|nos) (?:[a-zà-ÿ-]+ ){0,2}(?:[A-ZÀ-Þ]|\d)"
 )
+# A clause that states something, then one that asks.
+_ASKING: Final = (
+    r"is|are|was|were|can|could|should|shall|do|does|did|will|would|may|what|what['’]s|which|how|when|where|who|why|any|have|has"
+    r"|geht|kann|können|ist|sind|darf|dürfen|soll|sollen|gibt|was|wie|wo|wann|welche\w*|wer|muss|müssen|hast|habt"
+    r"|puede\w*|podemos|hay|qué|cómo|cuánd\w*|cuánt\w*|dónde|cuál\w*|debo|debería\w*|est-\w+|peut|puis|peux|peut-on"
+    r"|faut-il|quel\w*"
+    r"|comment|quand|où|combien|è|posso|possiamo|può|si può|come|cosa|che|quale|quant\w|dove|c['’]è|pode\w*|há|como|qual|onde"
+    r"|kan|kunnen|mag|moet|wat|hoe|waar|welke"
+)
+_THEN_ASKS: Final = re.compile(
+    rf"(?!\W*(?:{_ASKING}|if|when|for|in|on|at|with|after|before|while|as|about|besides|apart|wenn|falls|für|mit|bei"
+    rf"|nach|vor|si|se"
+    rf"|quando|cuando|con|para|por|en|quand|avec|pour|dans|après|per|dopo|als|voor|na|met)\b)"
+    rf"(?P<told>.{{12,300}}?)(?:, | - | – |: |; )¿?(?:and |but |so |und |aber |y |pero |et |e |ma |en )?(?:{_ASKING})\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_CLAUSE_WORDS: Final = 4
 _NEGATION: Final = (
     r"not|never|no|none|nothing|nobody|without|don['’]?t|doesn['’]?t|isn['’]?t|aren['’]?t|won['’]?t|can['’]?t|cannot"
     r"|mustn['’]?t|shouldn['’]?t"
-    r"|avoid|except|kein\w*|nicht|nie|niemals|ohne|außer|jamás|nunca|sin|ningun\w*|tampoco|excepto|jamais|sans|aucune?|pas|sauf"
+    r"|avoid|except|kein\w*|nicht|nie|niemals|ohne|außer|jamás|nunca|sin|ningun\w*|tampoco|excepto|nada de|nadie"
+    r"|evit\w+|jamais|sans|aucune?|pas|sauf|rien|mai|senza|nessun\w*|niente|tranne|vietat\w*|não|nunca"
+    r"|sem|nenhum\w*|exceto|niet|geen|nooit|zonder|behalve|verboten\w*|prohibid\w*|interdit\w*"
 )
 _CONSTRAINT: Final = re.compile(
     rf"\b(?:{_NEGATION}|must|always|only|at most|at least|no more than|up to|maximum|minimum|max|min|limit\w*|deadline"
     rf"|required?|rule"
     r"|remember|note that|keep in mind|make sure|important|immer|nur|muss|müssen|darf|dürfen|höchstens|mindestens|wichtig"
     r"|siempre|solo|sólo"
-    r"|debe\w*|tiene que|como máximo|importante|toujours|seulement|uniquement|il faut|doit|doivent|au plus|au moins)\b|必须|不要"
-    r"|不能|ない",
+    r"|debe\w*|tiene que|como máximo|importante|toujours|seulement|uniquement|il faut|doit|doivent|au plus"
+    r"|au moins)\b|必须|不要|不能"
+    r"|ない|ません|禁止|だめ|必ず|絶対",
     re.IGNORECASE,
 )
 _HEALTH: Final = re.compile(
@@ -179,16 +202,27 @@ _DENIES: Final = re.compile(
     r"\b(?:not|no|never|still|but|if|once|unless|until|nicht|noch|aber|wenn|pas|mais|si|\w+n't)\b|[?？؟]", re.IGNORECASE
 )
 _COURTESY: Final = (
-    "please|bitte|por favor|thanks|thank you|danke|gracias|merci|great|perfect|then|s'il (?:te|vous) plaît"
+    "please|bitte|por favor|thanks|thank you|danke|gracias|merci|grazie|obrigad[oa]|bedankt|dank je|great|perfect|good|fine|nice"
+    "|cool|then|s'il (?:te|vous) plaît|per favore|alsjeblieft|ありがとう(?:ございます)?"
+)
+# Words that tell somebody to do what they proposed.
+_DO: Final = (
+    r"(?:let['’]s )?do (?:that|it|so|this)(?: like that| that way| this way)?|let['’]s go (?:with (?:that|it)|ahead)"
+    r"|go ahead|go for it"
+    r"|please do|proceed|carry on|make it so|works for me|fine by me|deal|i agree|agreed|sounds good|good idea|great idea"
+    r"|(?:so )?machen wir(?: das| es| so)?|so machen wir(?:['’]s| es| das)|mach(?:t|en sie)? (?:das|es)(?: so)?|einverstanden"
+    r"|hazlo(?: así)?|hagámoslo(?: así)?|(?:lo )?hacemos así|así lo hacemos|adelante|de acuerdo"
+    r"|(?:on fait|faisons|fais|faites)(?: comme)? (?:ça|cela)|vas-y|allez-y|d['’]accord"
+    r"|facciamo(?:lo)? così|fai così|fallo|procedi|d['’]accordo|va bene(?: così)?|faz isso|faça isso|vamos fazer isso|combinado"
+    r"|doe dat(?: maar)?|doen we|akkoord|そうしましょう|そうします|それで(?:お願いします|いいです)|お願いします|就这样|可以"
 )
 _YES: Final = re.compile(
-    rf"(?:(?:yes|yeah|yep|yup|sure|ok|okay|please do|do (?:that|it|so)|go ahead|sounds good|exactly|correct|right|agreed"
-    rf"|of course"
-    rf"|absolutely|good idea|great idea|ja|gerne|genau|mach das|klar|einverstanden|sí|si|claro|vale|de acuerdo|hazlo|adelante"
-    rf"|oui|d'accord|bien sûr"
-    rf"|vas-y|allez-y|好的?|是的?|はい|{_COURTESY})[\s.,!;]*)+",
+    rf"(?:(?:yes|yeah|yep|yup|sure|ok|okay|exactly|correct|right|of course|absolutely|ja|gerne|genau|klar|sí|si|claro|vale|exacto"
+    rf"|oui|bien sûr|exactement|sì|certo|esatto|sim|claro que sim|prima|graag|好的?|是的?|はい|{_DO}"
+    rf"|{_COURTESY})[\s.,!;。、！]*)+",
     re.IGNORECASE,
 )
+_AGREES: Final = re.compile(rf"(?:(?:{_YES.pattern}))?(?:{_DO})(?!\w)", re.IGNORECASE)
 _NO: Final = re.compile(
     rf"(?:(?:no|nope|nah|not really|rather not|nein|lieber nicht|non|不|いいえ|{_COURTESY})[\s.,!;]*)+", re.IGNORECASE
 )
@@ -207,12 +241,14 @@ _FILLERS: Final = """
     gerne wunderbar perfekt ihnen dir euch für die der das ist hilfe auch sehr noch hola gracias muchas muy bien
     buenos días buenas tardes noches genial perfecto vale claro estupendo adiós hasta luego saludos por la el ayuda tu
     su sí fin semana buen bonjour bonsoir salut merci beaucoup bien très super parfait génial d'accord oui bon bonne
-    journée soirée week-end aide pour votre ton voilà à bientôt au revoir
+    journée soirée week-end aide pour votre ton voilà à bientôt au revoir exacto uf uff buff zut miam mince génial
+    buena tutto mille molto davvero und y et
 """
 _FILLER_WORDS: Final = frozenset(_FILLERS.split())
 # "That sounds like a solid plan!", "Thanks again for all the tips": praise and thanks, whatever they are for.
 _PRAISE: Final = re.compile(
-    r"(?:(?:thanks|thank you|danke|gracias|merci)\b[^.,;!]*|(?:wow, |oh, |ok, |yes, )?(?:that|this|it|these|those"
+    r"(?:(?:thanks|thank you|ta|danke|gracias|merci|grazie|obrigad[oa]|bedankt)\b[^.,;!]*|(?:that"
+    r"|this) sounds(?: [\w'’]+){1,5}|(?:wow, |oh, |ok, |yes, )?(?:that|this|it|these|those"
     r"|they)(?:['’]s|['’]re| is| are| all| both)?"
     r"(?: sounds?| looks?| seems?)?(?: like)?(?: (?:a|an|some|such|really|very|so|all|quite|pretty|definitely))*"
     r" (?:great|good|nice|awesome|solid|helpful|useful|fantastic|amazing|interesting|perfect|wonderful|excellent|cool|lovely"
@@ -227,6 +263,36 @@ _HEARD: Final = re.compile(
     r"|make sure to|have to|need to|try to|go and|start by))*"
     r" (?:check|try|look|keep|give|consider|do|read|start|take|see|think|go|use|get)\b(?: \w+){0,2}? (?:that|those|these|them"
     r"|it|this|both)\b(?: \w+){0,3}[\s.!]*\Z",
+    re.IGNORECASE,
+)
+_APPROVES: Final = re.compile(
+    r"(?:(?:very |really |so |oh |ah |ok |yes |haha )*(?:good (?:point|call|catch|idea|to know|one)|great (?:point"
+    r"|idea|tip)|nice (?:one|idea)"
+    r"|fair (?:enough|point)|makes sense|love (?:it|that|this)|brilliant|you['’]re right|true|"
+    r"(?:sehr |ganz )?(?:gut(?:er|e)|schöne?r?|super) (?:idee|tipp|punkt)|stimmt|du hast recht|buena idea|buen consejo|exacto"
+    r"|tienes razón|(?:très )?bonne idée|bien vu|exactement|tu as raison|vous avez raison|buon['’]?a? idea"
+    r"|ottima idea|esatto|giusto"
+    r"|hai ragione|boa ideia|tens razão|goed(?: idee|e tip)|je hebt gelijk))(?:\Z|[\s,.!…😂😅🙂:)-]+(?=\S|\Z))",
+    re.IGNORECASE,
+)
+_IT: Final = re.compile(r"\b(?:that|this|it|das|es|eso|esto|lo|ça|cela|isso|dat)\b", re.IGNORECASE)
+_IS: Final = re.compile(r"(?:is|was|are|were|ist|war|sind|es|era|son|est|était|sont|è|sono|é|são|was)\b", re.IGNORECASE)
+_LAUGHS: Final = re.compile(
+    r"[😂🤣😆😹]|\b(?:lol|lmao|rofl|mdr|ptdr|xd|(?:ha){2,}h?|(?:ja){2,}|(?:je){2,}|(?:kk){2,}|www)\b", re.IGNORECASE
+)
+# Courtesies of several words.
+_PHRASES: Final = re.compile(
+    r"\b(?:will do|got it|no (?:worries|bother|problem)|good to know|love it|(?:no,? )?that(?:['’]s| is) all"
+    r"|nothing else|you['’]ve been a star"
+    r"|noted|brill|mach(?:e)? ich|wird gemacht|alles klar|bis (?:bald|dann|später)|das war['’]?s|eso es todo"
+    r"|hasta pronto|nada más"
+    r"|c['’]est tout|à bientôt|grazie mille|a presto|va bene|buon(?:a|o)? (?:idea|giornata|serata|weekend)|bellissimo"
+    r"|perfetto|ottimo|grazie"
+    r"|tutto qui|ciao|buongiorno|obrigad[oa]|até logo|bom dia|ótimo|perfeito|bedankt|dank je(?: wel)?|tot ziens|top|fijn|oké)\b"
+    r"|ありがとう(?:ございま(?:す|した))?|どうも|すごい|なるほど|わかりました|了解(?:です|しました)?|助かり(?:ます"
+    r"|ました)|いいですね|はい|こんにち[はわ]"
+    r"|こんばん[はわ]|おはよう(?:ございます)?|おやすみ(?:なさい)?|お疲れ様(?:です|でした)?|よろしくお願いします"
+    r"|また相談します|谢谢|好的|你好|再见",
     re.IGNORECASE,
 )
 _NEGATIVE: Final = re.compile(rf"\b(?:{_NEGATION})\b", re.IGNORECASE)
@@ -261,13 +327,19 @@ def act_of(sentence: str) -> Act:
     if is_filler(sentence):
         return "filler"
     if _QUESTION.search(sentence):
-        if _TELLS.match(sentence) or _OWNS.search(sentence) or (_ASKS_YOU.search(sentence) and _binds(sentence)):
-            return "statement"
-        return "question"
+        tells = _TELLS.match(sentence) or _OWNS.search(sentence) or _tells_first(sentence) or chooses(sentence)
+        return "statement" if tells or (_ASKS_YOU.search(sentence) and _binds(sentence)) else "question"
     if _REQUEST.match(sentence):
         # What names something, or sets a condition, says what somebody wants; the rest is work.
-        return "statement" if weighs(sentence) or names_something(sentence) else "request"
+        tells = weighs(sentence) or names_something(sentence) or agrees(sentence)
+        return "statement" if tells else "request"
     return "statement"
+
+
+def _tells_first(sentence: str) -> bool:
+    """Tell whether a question opens with clauses that state something: "She takes 2 mg, is that much?"."""
+    hit = _THEN_ASKS.match(sentence)
+    return hit is not None and len(hit["told"].split()) >= _CLAUSE_WORDS and not _REQUEST.match(sentence)
 
 
 def names_something(sentence: str) -> bool:
@@ -320,11 +392,35 @@ def is_filler(sentence: str) -> bool:
         and not _FIGURE.search(sentence)
     ):
         return True
-    words = _TOKEN.findall(sentence.lower().replace("’", "'"))
+    if _is_reaction(sentence):
+        return True
+    rest = _PHRASES.sub(" ", sentence.lower().replace("’", "'"))
+    words = _TOKEN.findall(rest)
     if not words:
         # Signs and pictures alone; a script that writes words otherwise has letters.
-        return not any(character.isalnum() for character in sentence)
-    return all(word in _FILLER_WORDS or _is_laughter(word) for word in words) and not _NEGATIVE.search(sentence)
+        return not any(character.isalnum() for character in rest)
+    return all(word in _FILLER_WORDS or _is_laughter(word) for word in words) and not _NEGATIVE.search(rest)
+
+
+def _is_reaction(sentence: str) -> bool:
+    """Tell whether a sentence only approves of what was said, or laughs about it."""
+    if approval := _APPROVES.match(sentence):
+        rest = sentence[approval.end() :].strip()
+        is_about_it = not rest or _IT.search(rest)
+    elif _QUOTED.search(sentence) and _LAUGHS.search(sentence):
+        # '"A pile of receipts" is so fitting haha': the words that are laughed about were not the user's.
+        rest = _LAUGHS.sub(" ", _QUOTED.sub(" ", sentence)).strip(" ,.!")
+        is_about_it = not rest or (_IS.match(rest) and not is_about_self(rest))
+    else:
+        return False
+    return bool(is_about_it) and not names_something(f". {rest}") and not _weighs_much(rest)
+
+
+def _weighs_much(sentence: str) -> bool:
+    return any(
+        pattern.search(sentence)
+        for pattern in (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED, _PLAN)
+    )
 
 
 def _is_laughter(word: str) -> bool:
@@ -370,11 +466,28 @@ _INTENT: Final = re.compile(
 )
 
 
+_WISHES: Final = re.compile(
+    r"(?:[\w']+[,!.]? ){0,2}?(?:(?:i|we)(?:['’](?:m|re|d|ve)| am| are| would| have)?(?: \w+)? (?:want|need|looking"
+    r"|planning|plan|thinking|like to"
+    r"|searching|trying)\b|(?:ich|wir) (?:möchten?|wollen|will|suchen?|brauchen?|planen?)\b|(?:quiero|queremos"
+    r"|necesito|necesitamos|busco"
+    r"|buscamos|me gustaría)\b|(?:je|nous|on) (?:voudr\w+|veux|veut|voulons|cherch\w+|prépar\w+|aimer\w+)\b|j['’]aimerais\b"
+    r"|(?:vorrei|vorremmo|cerco|cerchiamo|mi serve|voglio)\b|(?:quero|queria|preciso|procuro)\b|(?:ik|we) (?:wil"
+    r"|willen|zoek\w*)\b)",
+    re.IGNORECASE,
+)
+
+
 def subject_of(sentence: str) -> str:
     """Return what a sentence is about: without its opening, the words that ask, and who wants it."""
     text = without_request(without_opening(sentence)).strip(" .!?")
     hit = _INTENT.match(text)
     return text[hit.end() :] if hit and len(text) - hit.end() > 2 * _FEW_WORDS else text
+
+
+def wishes(sentence: str) -> bool:
+    """Tell whether a sentence says what somebody wants or looks for."""
+    return bool(_WISHES.match(sentence))
 
 
 def answer_of(message: str) -> Literal["yes", "no"] | None:
@@ -386,7 +499,8 @@ def answer_of(message: str) -> Literal["yes", "no"] | None:
 
 
 _POINTS: Final = re.compile(
-    r"(?:\W{0,3}\b\w{1,30}\b){0,3}?\W{0,3}\b(?:it|that|this|them|those|these|they|one|ones|both|he|she|his|her|es|das|ihn|sie|die|eso|esto|ese"
+    r"(?:\W{0,3}\b\w{1,30}\b){0,3}?\W{0,3}\b(?:it|that|this|them|those|these|they|one|ones|both|he|she|his|her|es|das"
+    r"|ihn|sie|die|eso|esto|ese"
     r"|lo|los|ça|cela|ceux)\b",
     re.IGNORECASE,
 )
@@ -399,6 +513,11 @@ def dangles(sentence: str) -> bool:
     if hit is None:
         return False
     return len([word for word in words_of(hit[0])[:-1] if word.lower() not in STOP]) < _FEW_WORDS
+
+
+def agrees(message: str) -> bool:
+    """Tell whether a message tells somebody to do what they proposed, whatever else it says."""
+    return bool(_AGREES.match(message))
 
 
 def confirms(message: str) -> bool:

@@ -79,9 +79,11 @@ _FLOOR: Final = 1_750
 _HALF: Final = 0.5
 _TINY: Final = 400
 """So much is kept of any conversation."""
-_SMALL: Final = 700
-"""So much of what users state is kept in any case."""
-_SMALL_TALK: Final = 1_600
+_SMALL: Final = 1_200
+"""So much of what users state is kept in any case: what they said comes before how short a log is."""
+_TINY_TALK: Final = 1_000
+"""Where so little was said, a share of the answers is kept however much users state."""
+_TOLD: Final = 0.25
 _FRAME: Final = 60
 """About what a group costs beside its lines: its tags and its date."""
 _USER_WHOLE: Final = 1_200
@@ -129,7 +131,8 @@ _MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, wo
 def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", room: float = 0.0) -> dict[int, Kept]:
     """Return what is kept of each message; what the log says already is left out.
 
-    `room` is what may be kept more than the size of the messages says, since other messages of the span are told in less.
+    `room` is what may be kept more than the size of the messages says, since other messages of the span are told in less, or
+    less, since they are told in more.
     """
     total = sum(len(speech.text) for speech in speeches)
     kept = {speech.number: Kept() for speech in speeches}
@@ -142,9 +145,8 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
         else:
             offers += _offers(speech, previous, len(offers), _MODES.get(mode))
     least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
-    if total <= _SMALL_TALK:
-        # So little that no share of it is too much: half of what is answered stays, however much users state.
-        least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _HALF)
+    if total <= _TINY_TALK:
+        least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _TOLD)
     candidates = [offer.candidate for offer in offers]
     # The heads of lists, and questions that name something, may take more than the rest: without them less is worth keeping.
     heads = [

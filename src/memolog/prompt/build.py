@@ -106,6 +106,8 @@ class ObserveInput:
     """One thread's share of an observer prompt."""
 
     messages: tuple[Message, ...]
+    before: tuple[Message, ...] = ()
+    """The messages right before these, which they may answer; neither observed nor shown."""
     previous: str = ""
     """The end of the log, rendered."""
     previous_tokens: int = 2_000

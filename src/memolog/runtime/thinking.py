@@ -48,6 +48,8 @@ __all__ = ["Thinking"]
 _LONG_TOKENS: Final = 20_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
+_ANSWERED: Final = 6
+"""So many messages before a span tell what its first ones answer."""
 # A second answer may be longer than the target by a tenth of the log's size: it says what the first one lost.
 _LOST_SHARE: Final = 10
 _KEPT: Final = frozenset({"high", "done"})
@@ -169,6 +171,7 @@ class Thinking:
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
             messages=(*await self._calls_before(resource, run.thread, run.span, messages), *messages),
+            before=await self._before(resource, run.thread, run.span),
             previous=_log_end(groups, config.observation.previous_tokens),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
@@ -184,6 +187,15 @@ class Thinking:
             document_most=config.working_memory_characters,
         )
         return _Task(claim=claim, work=work, messages=messages, given=given, known=known)
+
+    async def _before(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
+        """Return the messages right before a span: the log may not have them yet."""
+        if span.first == 1:
+            return ()
+        rows = await self._store.messages.span(
+            resource, thread, Span(first=max(1, span.first - _ANSWERED), last=span.first - 1)
+        )
+        return tuple(rows)
 
     async def _calls_before(
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
