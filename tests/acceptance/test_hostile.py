@@ -64,7 +64,7 @@ PROMPT_TAGS = re.compile(
     r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|log-end|hints|log|target|missing)>|<thread id=\"t\d+\">|</thread>"
     r"|<left-out>[\d,]+ \w+</left-out>"
 )
-ASKED = re.compile(r"\n\nWrite the (?:<?observations>?|condensed lines) .*\Z", re.DOTALL)
+ASKED = re.compile(r"\n\n(?:Write the (?:<?observations>?|condensed lines)|These are lines of several) .*\Z", re.DOTALL)
 LOG_TAGS = re.compile(r'<(observations|reflection) id="\w+"(?: thread="t\d")?>\n(.*?)\n</\1>', re.DOTALL)
 EDGE_TAGS = re.compile(
     r"<(current-task|earlier-task|suggested-response|earlier-suggestion|now|other-conversation|plans)"

@@ -42,7 +42,8 @@ RESOURCE: Final = "crash"
 THREAD: Final = "talk"
 STEPS: Final = (
     *(*["chat"] * 6, "tools", "outage", "outage", *["chat"] * 3, "guard", *["chat"] * 3, "stall", "slow"),
-    *(*["chat"] * 5, "restore", "reflect", *["chat"] * 2, "observe"),
+    # The last turn shows what was reflected meanwhile, whether or not that was done before `observe` had ended.
+    *(*["chat"] * 5, "restore", "reflect", *["chat"] * 2, "observe", "chat"),
 )
 _CONFIG: Final = Config(
     observation=ObservationConfig(message_tokens=600, previous_tokens=200, deadline=120),

@@ -540,14 +540,13 @@ ANSWER = (
 
 
 def test_a_log_is_at_most_half_of_what_it_stands_for() -> None:
-    """Whoever speaks more: of long talks no more than half is kept, of answers much less."""
+    """Whoever speaks more: of long messages no more than half is kept, of answers much less."""
     talks = [
         [("user", "Where is it quiet in Lisbon?"), ("assistant", ANSWER)],
         [
             ("user", " ".join(f"I walked past house number {n} and saw a blue door there." for n in range(90))),
             ("assistant", "Nice."),
         ],
-        [("user", f"I live at {n} Rua Nova and my cat sleeps a lot.") for n in range(60)],
     ]
     for talk in talks:
         rows = [
@@ -557,6 +556,14 @@ def test_a_log_is_at_most_half_of_what_it_stands_for() -> None:
             handle="g1", observations=stored(seen(*rows)), previous=None, alias=None, is_reflection=False
         )
         assert len(shown) <= sum(len(message.text) for message in rows) / 2
+
+
+def test_statements_of_short_messages_stay_however_many() -> None:
+    """A fact in one sentence can be said no shorter: sixty of them are sixty lines."""
+    drafts = seen(
+        *(row(n, "user", f"The code of room {n} is {n * 7}, and the key is in box {n}.") for n in range(1, 61))
+    )
+    assert [draft.cites for draft in drafts.observations] == [(n,) for n in range(1, 61)]
 
 
 def test_sentences_of_an_answer_stay_whole() -> None:

@@ -86,6 +86,8 @@ _TINY_TALK: Final = 1_000
 _TOLD: Final = 0.25
 _FRAME: Final = 60
 """About what a group costs beside its lines: its tags and its date."""
+_FEW_SENTENCES: Final = 300
+"""A message of so many characters is short."""
 _USER_WHOLE: Final = 1_200
 _USER_REST: Final = 0.12
 _SHORT_ANSWER: Final = 160
@@ -192,9 +194,11 @@ def _keep_users(
     said = [one for speech in speeches if speech.is_user for one in _of_message(speech, read[speech.number])]
     lines = Counter(one.number for one in said)
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
-    # More than half of what was said would stay: what weighs least goes first, the longest of it before the others.
+    # More than half of what was said would stay: what weighs least goes first, the longest of it before the others. A few
+    # sentences that somebody wrote can be said no shorter: of them nothing goes, however many such messages there are.
+    long = {speech.number for speech in speeches if len(speech.text) > _FEW_SENTENCES}
     gone: set[tuple[int, int]] = set()
-    for one in sorted(said, key=lambda one: (one.weight, -len(one.text))):
+    for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight, -len(one.text))):
         if size <= max(most, _SMALL):
             break
         gone.add((one.number, one.order))
