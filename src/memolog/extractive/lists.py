@@ -1,8 +1,8 @@
 """Lists of an assistant as lines of the log: what is listed, then its items; and such lines read again.
 
-An item has the place that it has in its line. Where items were left out before others, each has its number.
+An item has the place that it has in its line. After items that were left out, each has its number.
 
-"Assistant listed hostels in Porto: 1. Casa Alba – near the river; 2. Rivoli; 5. Bolhão | Tips: book early; bring a lock"
+"Assistant listed hostels in Porto: Casa Alba – near the river; 4. Rivoli; 5. Bolhão | Tips: book early; bring a lock"
 """
 
 import re
@@ -43,10 +43,10 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
     for listing in listings:
         topic = _plain(listing.topic) or "these"
         opened = False
-        # A line that goes on in the next one cannot count from its own beginning.
-        has_numbers = any(entry.number != place for place, entry in enumerate(listing.entries, 1))
+        has_numbers = False
         most = _LONGEST if any(entry.details for one in listings for entry in one.entries) else _LONGEST_PLAIN
-        for entry in listing.entries:
+        for place, entry in enumerate(listing.entries, 1):
+            has_numbers = has_numbers or entry.number != place
             text = _text(entry, has_number=has_numbers)
             if opened and len(line) + len(text) + 2 <= most:
                 line += f"; {text}"
@@ -57,6 +57,7 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
             else:
                 if line:
                     yield line
+                # The next line cannot count from its own beginning.
                 has_numbers = has_numbers or opened
                 line = f"{who} listed {topic}: {_text(entry, has_number=has_numbers)}"
             opened = True

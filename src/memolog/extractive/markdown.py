@@ -93,7 +93,7 @@ _GENERIC_WORDS: Final = """
     hinweise ideen consejos ejemplos pasos ideas conseils exemples étapes idées
 """
 _GENERIC: Final = frozenset(_GENERIC_WORDS.split())
-_LONGEST_TOPIC: Final = 48
+_LONGEST_TOPIC: Final = 40
 _LONGEST_HEAD: Final = 60
 _LEAST_HEAD: Final = 25
 _LEAST_CLAUSE: Final = 8
@@ -259,7 +259,6 @@ def _topic(reading: _Reading) -> str:
         for topic in (_TAIL.sub("", lead), lead):
             if is_telling(topic):
                 return _short(topic)
-        return _short(reading.heading) or _short(lead)
     return _short(reading.heading)
 
 

@@ -450,7 +450,7 @@ def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: 
     made: list[Listing] = []
     for found in by_list.values():
         topic = found[0].topic
-        if not is_telling(topic) and question and not made and (is_asked or not topic):
+        if not is_telling(topic) and question and not made and is_asked:
             topic = question
         made.append(Listing(topic, tuple(_entries(found)), number))
     return made
