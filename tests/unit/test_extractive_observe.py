@@ -19,7 +19,6 @@ from memolog.domain.message import (
 from memolog.domain.observation import Observation
 from memolog.domain.thread import Hints
 from memolog.extractive import observe
-from memolog.extractive.lists import Entry, Listing, listing_lines, read_listing
 from memolog.prompt.build import ObserveInput, observer_prompt
 from memolog.prompt.drafts import Draft, Parsed
 from memolog.prompt.parse import failure
@@ -621,7 +620,7 @@ def test_the_messages_before_a_span_say_what_it_answers() -> None:
 
 def test_a_description_finds_its_item() -> None:
     """The item that shares its words; where none does, the heads stay beside it."""
-    talk = [row(1, "user", "Where can I stay?"), row(2, "assistant", HOSTELS.split("**Tips")[0])]
+    talk = [row(1, "user", "Where can I stay?"), row(2, "assistant", HOSTELS.partition("**Tips")[0])]
     line = seen(*talk, row(3, "user", "the one with the garden!")).observations[-1]
     assert line.text == "User: the one with the garden! (this is Gallery Hostel – with a garden and free breakfast)"
     line = seen(*talk, row(3, "user", "We'll take the cheapest one")).observations[-1]
@@ -655,7 +654,7 @@ def test_an_agreed_proposal_is_named(reply: str, starts: str) -> None:
 
 
 def test_a_few_words_after_a_question_stay_with_it() -> None:
-    """ "After, so >" says nothing without what was asked."""
+    """An answer like "after, so >" says nothing without what was asked."""
     parsed = seen(
         row(1, "user", "Filter the orders by day."),
         row(2, "assistant", "Does the first of March belong to spring or to winter?"),
@@ -706,16 +705,6 @@ def test_a_list_without_a_topic_is_not_named_after_a_statement() -> None:
     assert only(parsed, "Ivory").text == "Assistant listed these: Ivory; Pale mint; Straw"
     parsed = seen(row(1, "user", "I need a colour for the hall. It has no window."), row(2, "assistant", answer))
     assert only(parsed, "Ivory").text == "Assistant listed I need a colour for the hall: Ivory; Pale mint; Straw"
-
-
-def test_items_are_numbered_where_some_are_left_out() -> None:
-    """All of the line's items, so that nobody has to count."""
-    entries = (Entry(2, "Rivoli"), Entry(3, "Bolhão"))
-    lines = list(listing_lines("Assistant", [Listing("hostels", entries), Listing("tips", (Entry(1, "Book early"),))]))
-    assert lines == ["Assistant listed hostels: 2. Rivoli; 3. Bolhão | Tips: Book early"]
-    read = read_listing(lines[0])
-    assert read is not None
-    assert [entry.number for entry in read[1][0].entries] == [2, 3]
 
 
 def test_a_number_that_two_lists_have_is_left_open() -> None:

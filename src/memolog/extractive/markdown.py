@@ -89,6 +89,7 @@ _GENERIC_WORDS: Final = """
     tips tip additional other general more key points point features options option ideas idea examples example steps
     step overview suggestions suggestion recommendations recommendation resources conclusion notes note summary ways
     way things thing list lists some few popular common great good best following consider considerations help helpful
+    however it's essential important crucial possibilities possibility factors factor aspects areas
     additionally answer details breakdown comparison started get try here sure yes tipps weitere beispiele schritte
     hinweise ideen consejos ejemplos pasos ideas conseils exemples étapes idées
 """
