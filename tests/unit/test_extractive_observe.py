@@ -437,11 +437,33 @@ def test_what_binds_is_high_however_it_is_phrased(said: str) -> None:
         "That sounds like a great plan!",
         "Thanks again for all the tips.",
         "yes",
+        "good catch, I'd have missed that",
+        "this sounds just like us",
+        '"a spoonful of courage" is the best line ever 😂',
+        "Stimmt, das habe ich vergessen.",
+        "buona idea!",
+        "zut, tu as raison",
+        "なるほど！",
+        "Mach ich. Bis bald!",
     ],
 )
 def test_small_talk_is_nothing(said: str) -> None:
     """Thanks, greetings, laughter, praise and a yes to nothing leave no line."""
     assert seen(row(1, "user", said)).observations == ()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "lol the heating is broken again",
+        "Good idea, but it must be blue.",
+        "haha Otto moved to Ghent",
+        "fair enough, but that needs Ada's approval",
+    ],
+)
+def test_a_statement_that_laughs_or_approves_is_kept(said: str) -> None:
+    """Small talk goes only where nothing is lost with it."""
+    assert [draft.priority for draft in seen(row(1, "user", said)).observations] == ["high"]
 
 
 def test_small_talk_goes_and_the_statement_beside_it_stays() -> None:
@@ -519,6 +541,170 @@ def test_the_number_is_resolved_from_the_log_too() -> None:
     previous = render_group(handle="g1", observations=stored(first), previous=None, alias=None, is_reflection=False)
     again = observe(ObserveInput(messages=(row(3, "user", "Number 3 sounds good."),), previous=previous), COUNTER)
     assert text_of(again) == "User: Number 3 sounds good. (number 3 is Bolhão Rooms – beside the market)"
+
+
+PAINTS = """Diese Farben passen zum Flur:
+
+1. **Salbei**, matt, 38 Euro
+2. **Leinen**, abwaschbar, 44 Euro
+3. **Ocker**, warm und dunkel
+4. **Nebelgrau**, die hellste von allen
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("die 3 gefällt uns am besten", ["Ocker"]),
+        ("wir nehmen 2", ["Leinen"]),
+        ("2 and 4 look lovely, we want both in the hall", ["Leinen", "Nebelgrau"]),
+        ("me quedo con la 1, y quizá la 4 para el techo?", ["Salbei", "Nebelgrau"]),
+        ("on prend le 4", ["Nebelgrau"]),
+        ("la seconda va bene per noi", ["Leinen"]),
+        ("prefiro a 3", ["Ocker"]),
+        ("doe maar nummer 1", ["Salbei"]),
+        ("3番にします", ["Ocker"]),
+        ("4", ["Nebelgrau"]),
+        ("I like the first two", ["Salbei", "Leinen"]),
+        ("option 3 for the stairs, but could it be lighter?", ["Ocker"]),
+    ],
+)
+def test_bare_numbers_after_a_list_are_choices(said: str, names: list[str]) -> None:
+    """With an article, several at once, in a question, in seven languages; the line is the user's and cites the choice."""
+    parsed = seen(row(1, "user", "Welche Farbe?"), row(2, "assistant", PAINTS), row(3, "user", said))
+    line = parsed.observations[-1]
+    assert [name for name in ("Salbei", "Leinen", "Ocker", "Nebelgrau") if name in line.text] == names, line.text
+    assert (line.priority, line.cites) == ("high", (2, 3))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "We need 3 litres for the hall.",
+        "On déménage le 2 mai.",
+        "Nos mudamos el 3 de junio.",
+        "The painters come at 4, please be quick.",
+        "We moved in on the 2nd.",
+        "Which one is better, 2 or 3?",
+        "I have painted 1.5 rooms.",
+    ],
+)
+def test_other_numbers_after_a_list_are_no_choices(said: str) -> None:
+    """Days, hours and amounts are not read as places in a list."""
+    parsed = seen(row(1, "user", "Welche Farbe?"), row(2, "assistant", PAINTS), row(3, "user", said))
+    assert not any(name in parsed.observations[-1].text for name in ("Salbei", "Leinen", "Ocker", "Nebelgrau"))
+
+
+def test_numbers_name_the_last_answer_only() -> None:
+    """A bare number or an ordinal after an answer without a list is left open; what is called a number is looked up."""
+    talk = [row(1, "user", "Welche Farbe?"), row(2, "assistant", PAINTS), row(3, "user", "And brushes?")]
+    talk.append(row(4, "assistant", "A flat one and a round one, both about 6 euros."))
+    assert "Salbei" not in seen(*talk, row(5, "user", "The first one is fine.")).observations[-1].text
+    assert "Ocker" in seen(*talk, row(5, "user", "And number 3 for the door, please.")).observations[-1].text
+
+
+def test_the_messages_before_a_span_say_what_it_answers() -> None:
+    """The log may end earlier, with another list: the message right before the span counts."""
+    first = seen(row(1, "user", "Where can I stay?"), row(2, "assistant", HOSTELS))
+    previous = render_group(handle="g1", observations=stored(first), previous=None, alias=None, is_reflection=False)
+    before = (row(3, "user", "Welche Farbe?"), row(4, "assistant", PAINTS))
+    chosen = row(5, "user", "Let's take number 2.")
+    given = ObserveInput(messages=(chosen,), previous=previous, before=before)
+    line = observe(given, COUNTER).observations[-1]
+    assert line.text == "User: Let's take number 2. (number 2 is Leinen – abwaschbar, 44 Euro)"
+    assert line.cites == (1,)
+    # Messages of another place say nothing of it.
+    later = ObserveInput(messages=(replace(chosen, seq=9),), before=before)
+    assert "Leinen" not in observe(later, COUNTER).observations[-1].text
+
+
+def test_a_description_finds_its_item() -> None:
+    """The item that shares its words; where none does, the heads stay beside it."""
+    talk = [row(1, "user", "Where can I stay?"), row(2, "assistant", HOSTELS.partition("**Tips")[0])]
+    line = seen(*talk, row(3, "user", "the one with the garden!")).observations[-1]
+    assert line.text == "User: the one with the garden! (this is Gallery Hostel – with a garden and free breakfast)"
+    line = seen(*talk, row(3, "user", "We'll take the cheapest one")).observations[-1]
+    assert line.text == "User: We'll take the cheapest one (one of: Casa Alba, Rivoli, Bolhão Rooms, Gallery Hostel)"
+    assert line.cites == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("reply", "starts"),
+    [
+        ("great, do it that way", "User said yes to: I'd rent a van"),
+        ("yes let's do that", "User said yes to: I'd rent a van"),
+        ("ja, machen wir so", "User said yes to: I'd rent a van"),
+        ("hagámoslo así", "User said yes to: I'd rent a van"),
+        ("d'accord, faisons comme ça", "User said yes to: I'd rent a van"),
+        ("va bene, facciamo così", "User said yes to: I'd rent a van"),
+        ("ok do that, but not before Monday", "User: ok do that, but not before Monday (This is about: I'd rent a van"),
+    ],
+)
+def test_an_agreed_proposal_is_named(reply: str, starts: str) -> None:
+    """Also where it was no question, or the question said nothing: both messages are cited."""
+    for end in ("", " Shall I go on?"):
+        parsed = seen(
+            row(1, "user", "How do I get the piano to Lugo?"),
+            row(2, "assistant", f"A piano weighs 250 kg. I'd rent a van with a lift for one day.{end}"),
+            row(3, "user", reply),
+        )
+        line = parsed.observations[-1]
+        assert line.text.startswith(starts), line.text
+        assert (line.priority, line.cites) == ("high", (2, 3))
+
+
+def test_a_few_words_after_a_question_stay_with_it() -> None:
+    """An answer like "after, so >" says nothing without what was asked."""
+    parsed = seen(
+        row(1, "user", "Filter the orders by day."),
+        row(2, "assistant", "Does the first of March belong to spring or to winter?"),
+        row(3, "user", "winter, so <"),
+    )
+    line = parsed.observations[-1]
+    assert "(This is about: Does the first of March belong to spring or to winter?)" in line.text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Dad takes warfarin 5 mg every evening, can he eat spinach?",
+        "Das Bad ist 1,90 m breit, passt die Wanne quer hinein?",
+        "El contrato termina el 31 de mayo, ¿puedo salir antes?",
+    ],
+)
+def test_what_a_question_tells_first_is_stated(said: str) -> None:
+    """A clause that states something before the one that asks is the user's word."""
+    assert seen(row(1, "user", said)).observations[0].priority == "high"
+
+
+@pytest.mark.parametrize("said", ["If it rains on Sunday, can we move it?", "what should one wear to the opera"])
+def test_a_condition_is_no_statement(said: str) -> None:
+    """Nor is a question without its mark."""
+    assert seen(row(1, "user", said)).observations[0].priority == "medium"
+
+
+def test_statements_of_a_small_span_all_stay() -> None:
+    """What binds is not left out for the sake of half."""
+    said = [
+        "The door code is 4471.",
+        "Prices must have two decimals, never three, since the tax office sent our last report back in the spring.",
+        "Nada de cacahuetes en la oficina, al hijo de Marta le sientan fatal.",
+        "Whoever finds the leak first calls Ottmar.",
+        "Both reports are due by the end of June.",
+    ]
+    talk = [row(2 * n + 1, "user", text) for n, text in enumerate(said)]
+    talk += [row(2 * n + 2, "assistant", "Noted.") for n in range(len(said))]
+    text = text_of(seen(*sorted(talk, key=lambda message: message.seq)))
+    assert all(sentence in text for sentence in said), text
+
+
+def test_a_list_without_a_topic_is_not_named_after_a_statement() -> None:
+    """What leads to it names it, or what somebody asked for."""
+    answer = "Both rooms are dark, so light colours would help. Some ideas:\n\n1. Ivory\n2. Pale mint\n3. Straw"
+    parsed = seen(row(1, "user", "My sister turns 40 on Friday. Our hall has no window."), row(2, "assistant", answer))
+    assert only(parsed, "Ivory").text == "Assistant listed these: Ivory; Pale mint; Straw"
+    parsed = seen(row(1, "user", "I need a colour for the hall. It has no window."), row(2, "assistant", answer))
+    assert only(parsed, "Ivory").text == "Assistant listed I need a colour for the hall: Ivory; Pale mint; Straw"
 
 
 def test_a_number_that_two_lists_have_is_left_open() -> None:

@@ -5,6 +5,6 @@ Pure: the same messages give the same lines, byte for byte. It selects and short
 
 from memolog.extractive.compacting import CompactRow, CompactTexts, Line, compact_texts, words_left
 from memolog.extractive.observer import observe
-from memolog.extractive.reflector import TRACE, reflect
+from memolog.extractive.reflector import reflect
 
-__all__ = ["TRACE", "CompactRow", "CompactTexts", "Line", "compact_texts", "observe", "reflect", "words_left"]
+__all__ = ["CompactRow", "CompactTexts", "Line", "compact_texts", "observe", "reflect", "words_left"]

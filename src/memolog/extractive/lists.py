@@ -1,8 +1,8 @@
 """Lists of an assistant as lines of the log: what is listed, then its items; and such lines read again.
 
-An item has the place that it has in its line. Where items were left out before others, each has its number.
+An item has the place that it has in its line, unless it begins with a number: then items before it were left out.
 
-"Assistant listed hostels in Porto: 1. Casa Alba – near the river; 2. Rivoli; 5. Bolhão | Tips: book early; bring a lock"
+"Assistant listed hostels in Porto: Casa Alba – near the river; Rivoli; 5. Bolhão | Tips: book early; bring a lock"
 """
 
 import re
@@ -42,12 +42,11 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
     line = ""
     for listing in listings:
         topic = _plain(listing.topic) or "these"
-        opened = False
-        # A line that goes on in the next one cannot count from its own beginning.
-        has_numbers = any(entry.number != place for place, entry in enumerate(listing.entries, 1))
+        opened, last = False, 0
         most = _LONGEST if any(entry.details for one in listings for entry in one.entries) else _LONGEST_PLAIN
         for entry in listing.entries:
-            text = _text(entry, has_number=has_numbers)
+            text = _text(entry, has_number=entry.number != last + 1)
+            last = entry.number
             if opened and len(line) + len(text) + 2 <= most:
                 line += f"; {text}"
                 continue
@@ -57,8 +56,7 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
             else:
                 if line:
                     yield line
-                has_numbers = has_numbers or opened
-                line = f"{who} listed {topic}: {_text(entry, has_number=has_numbers)}"
+                line = f"{who} listed {topic}: {_text(entry, has_number=entry.number != 1)}"
             opened = True
     if line:
         yield line

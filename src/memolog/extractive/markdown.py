@@ -89,11 +89,12 @@ _GENERIC_WORDS: Final = """
     tips tip additional other general more key points point features options option ideas idea examples example steps
     step overview suggestions suggestion recommendations recommendation resources conclusion notes note summary ways
     way things thing list lists some few popular common great good best following consider considerations help helpful
+    however it's essential important crucial possibilities possibility factors factor aspects areas
     additionally answer details breakdown comparison started get try here sure yes tipps weitere beispiele schritte
     hinweise ideen consejos ejemplos pasos ideas conseils exemples étapes idées
 """
 _GENERIC: Final = frozenset(_GENERIC_WORDS.split())
-_LONGEST_TOPIC: Final = 48
+_LONGEST_TOPIC: Final = 40
 _LONGEST_HEAD: Final = 60
 _LEAST_HEAD: Final = 25
 _LEAST_CLAUSE: Final = 8
@@ -259,7 +260,6 @@ def _topic(reading: _Reading) -> str:
         for topic in (_TAIL.sub("", lead), lead):
             if is_telling(topic):
                 return _short(topic)
-        return _short(reading.heading) or _short(lead)
     return _short(reading.heading)
 
 

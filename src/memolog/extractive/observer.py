@@ -53,7 +53,8 @@ _CONFIRMATION: Final = 240
 _WHAT: Final = 160
 _NAME: Final = 60
 _SHORT: Final = 110
-_TOPIC: Final = 50
+_TOPIC: Final = 42
+_ABOUT: Final = 130
 _NEVER: Final = -1_000
 _FEW_WORDS: Final = 4
 _FEW_ITEMS: Final = 2
@@ -356,7 +357,7 @@ def _referents(text: str, said: _Said, talk: _Talk, *, is_first: bool) -> tuple[
             number, about = talk.asked if dangles(text) else (_NEVER, "")
     if not about or (not agrees(text) and not _is_description(text) and not asks_something(about)):
         return "", ()
-    return f" (This is about: {one_line(about.rstrip(':'), _WHAT)})", _cited(number)
+    return f" (This is about: {one_line(about.rstrip(':'), _ABOUT)})", _cited(number)
 
 
 def _first_sentence(text: str) -> str:
@@ -450,7 +451,7 @@ def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: 
     made: list[Listing] = []
     for found in by_list.values():
         topic = found[0].topic
-        if not is_telling(topic) and question and not made and (is_asked or not topic):
+        if not is_telling(topic) and question and not made and is_asked:
             topic = question
         made.append(Listing(topic, tuple(_entries(found)), number))
     return made

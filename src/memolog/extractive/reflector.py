@@ -22,7 +22,7 @@ from memolog.prompt.escape import clean, one_line
 from memolog.prompt.transcript import said_in_zone
 from memolog.tokens import TokenCounter
 
-__all__ = ["TRACE", "reflect"]
+__all__ = ["reflect"]
 
 _LEAD: Final = re.compile(r"(?:->|(?:User|Assistant|System)(?: [^:;]{1,60})?:|asked:) ")
 _ASKED: Final = re.compile(r"(?:User(?: [^:;]{1,60})? )?asked: ")
@@ -53,8 +53,6 @@ _LINE: Final = 18
 _JOINED: Final = 460
 _NEAR: Final = timedelta(hours=1)
 _TRIES: Final = 8
-TRACE: Final = TRACES[0]
-"""How lines begin that only name what was left out: older logs hold some."""
 _LONGEST: Final = 9_000
 _LONG_WORD: Final = 5
 _RARE: Final = 3

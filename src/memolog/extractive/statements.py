@@ -90,10 +90,10 @@ _OWNS: Final = re.compile(
 _ASKING: Final = (
     r"is|are|was|were|can|could|should|shall|do|does|did|will|would|may|what|what['’]s|which|how|when|where|who|why|any|have|has"
     r"|geht|kann|können|ist|sind|darf|dürfen|soll|sollen|gibt|was|wie|wo|wann|welche\w*|wer|muss|müssen|hast|habt"
-    r"|puede\w*|podemos|hay|qué|cómo|cuánd\w*|cuánt\w*|dónde|cuál\w*|debo|debería\w*|est-\w+|peut|puis|peux|peut-on"
+    r"|pued\w+|podemos|hay|qué|cómo|cuánd\w*|cuánt\w*|dónde|cuál\w*|debo|debería\w*|est-\w+|peut|puis|peux|peut-on"
     r"|faut-il|quel\w*"
     r"|comment|quand|où|combien|è|posso|possiamo|può|si può|come|cosa|che|quale|quant\w|dove|c['’]è|pode\w*|há|como|qual|onde"
-    r"|kan|kunnen|mag|moet|wat|hoe|waar|welke"
+    r"|\w+t (?:der|die|das|es|man|ihr|er|sie)|kan|kunnen|mag|moet|wat|hoe|waar|welke"
 )
 _THEN_ASKS: Final = re.compile(
     rf"(?!\W*(?:{_ASKING}|if|when|for|in|on|at|with|after|before|while|as|about|besides|apart|wenn|falls|für|mit|bei"
@@ -103,6 +103,12 @@ _THEN_ASKS: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CLAUSE_WORDS: Final = 4
+# A question without its mark.
+_ASKS: Final = re.compile(
+    r"(?:(?:ok|okay|and|so|also|but|hi|hey)[,.!]? )*(?:what|which|who|where|how|when|why)"
+    r"(?:['’]?s| is| are| was| were| do| does| did| can| could| should| would| will| to| many| much| long| about)\b",
+    re.IGNORECASE,
+)
 _NEGATION: Final = (
     r"not|never|no|none|nothing|nobody|without|don['’]?t|doesn['’]?t|isn['’]?t|aren['’]?t|won['’]?t|can['’]?t|cannot"
     r"|mustn['’]?t|shouldn['’]?t"
@@ -242,7 +248,7 @@ _FILLERS: Final = """
     buenos días buenas tardes noches genial perfecto vale claro estupendo adiós hasta luego saludos por la el ayuda tu
     su sí fin semana buen bonjour bonsoir salut merci beaucoup bien très super parfait génial d'accord oui bon bonne
     journée soirée week-end aide pour votre ton voilà à bientôt au revoir exacto uf uff buff zut miam mince génial
-    buena tutto mille molto davvero und y et
+    buena tutto mille molto davvero und y et ta tout todo
 """
 _FILLER_WORDS: Final = frozenset(_FILLERS.split())
 # "That sounds like a solid plan!", "Thanks again for all the tips": praise and thanks, whatever they are for.
@@ -288,7 +294,8 @@ _PHRASES: Final = re.compile(
     r"|hasta pronto|nada más"
     r"|c['’]est tout|à bientôt|grazie mille|a presto|va bene|buon(?:a|o)? (?:idea|giornata|serata|weekend)|bellissimo"
     r"|perfetto|ottimo|grazie"
-    r"|tutto qui|ciao|buongiorno|obrigad[oa]|até logo|bom dia|ótimo|perfeito|bedankt|dank je(?: wel)?|tot ziens|top|fijn|oké)\b"
+    r"|tutto qui|you're right|du hast recht|tienes razón|tu as raison|vous avez raison|hai ragione|ciao|buongiorno"
+    r"|obrigad[oa]|até logo|bom dia|ótimo|perfeito|bedankt|dank je(?: wel)?|tot ziens|top|fijn|oké)\b"
     r"|ありがとう(?:ございま(?:す|した))?|どうも|すごい|なるほど|わかりました|了解(?:です|しました)?|助かり(?:ます"
     r"|ました)|いいですね|はい|こんにち[はわ]"
     r"|こんばん[はわ]|おはよう(?:ございます)?|おやすみ(?:なさい)?|お疲れ様(?:です|でした)?|よろしくお願いします"
@@ -326,7 +333,7 @@ def act_of(sentence: str) -> Act:
     """Return what a sentence does. A question that tells something, and a request that sets a condition, are statements too."""
     if is_filler(sentence):
         return "filler"
-    if _QUESTION.search(sentence):
+    if _QUESTION.search(sentence) or _ASKS.match(sentence):
         tells = _TELLS.match(sentence) or _OWNS.search(sentence) or _tells_first(sentence) or chooses(sentence)
         return "statement" if tells or (_ASKS_YOU.search(sentence) and _binds(sentence)) else "question"
     if _REQUEST.match(sentence):
@@ -369,7 +376,7 @@ def weighs(sentence: str) -> bool:
 
 def is_ask(sentence: str) -> bool:
     """Tell whether a sentence asks or requests."""
-    return bool(_QUESTION.search(sentence) or _REQUEST.match(sentence))
+    return bool(_QUESTION.search(sentence) or _REQUEST.match(sentence) or _ASKS.match(sentence))
 
 
 def is_request(sentence: str) -> bool:

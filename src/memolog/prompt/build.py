@@ -137,8 +137,6 @@ class ReflectInput:
     observations: tuple[Observation, ...]
     target_tokens: int
     level: int = 0
-    trace_tokens: int | None = None
-    """How long a line may be that only names what was left out; None sets no limit."""
     missing: tuple[str, ...] = ()
     """Identifiers that the last answer lost."""
     omitted: tuple[str, ...] = ()

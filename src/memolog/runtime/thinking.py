@@ -340,7 +340,6 @@ class Thinking:
         given = ReflectInput(
             observations=lines,
             target_tokens=target,
-            trace_tokens=0,
             hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
             mode=config.mode,
             voice=config.voice,
