@@ -28,7 +28,7 @@ class Listing(NamedTuple):
     number: int = 0
 
 
-_LONGEST: Final = 480
+_LONGEST: Final = 700
 _LONGEST_PLAIN: Final = 720
 """For lines of short items, which are read at a glance."""
 _LINE: Final = re.compile(r"(Assistant(?: [^:;]{1,60}?)?) listed (?=\S)")

@@ -72,7 +72,7 @@ class _Offer(NamedTuple):
 
 _RATIO: Final = 6.6
 """How many characters of what was said stand behind one that is kept, where there is enough of it."""
-_HEADS_RATIO: Final = 4.895
+_HEADS_RATIO: Final = 4.87
 """The same where users and the heads of lists alone need more."""
 _FLOOR: Final = 1_750
 """So much is kept of a short conversation, if that is no more than half of it."""
