@@ -72,8 +72,6 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 # ---------------------------------------------------------------- what a conversation leaves behind
 
 _MESSAGES = "SELECT m.seq, m.id, m.role, m.state, m.parts FROM messages m ORDER BY m.seq"
-_GROUPS = """SELECT g.kind, g.first_seq, g.last_seq, g.id FROM logs l
-JOIN log_entries e ON e.log_pk = l.pk AND e.generation = l.generation JOIN groups g ON g.pk = e.group_pk ORDER BY e.position"""
 _LINES = """SELECT g.id, o.text, s.first_seq, s.last_seq FROM observations o JOIN groups g ON g.pk = o.group_pk
 JOIN observation_sources s ON s.observation_pk = o.pk WHERE g.state = 'active' AND o.state = 'active'
 ORDER BY g.pk, o.ordinal, s.first_seq"""
@@ -82,7 +80,7 @@ _HEADS = "SELECT c.seq, t.current_task, t.hinted_seq FROM cursors c JOIN threads
 
 async def _left(store: Store) -> dict[str, Any]:
     """Return the final log in terms of what was said: a repeated withdrawal may leave one more tombstone."""
-    messages, groups, lines, heads = await select(store, _MESSAGES, _GROUPS, _LINES, _HEADS)
+    messages, lines, heads = await select(store, _MESSAGES, _LINES, _HEADS)
     live = [(seq, id_) for seq, id_, _, state, _ in messages if state == "live"]
 
     def said(first: int, last: int) -> list[str]:
@@ -93,9 +91,9 @@ async def _left(store: Store) -> dict[str, Any]:
         texts.setdefault(group, []).append((text, said(first, last)))
     return {
         "messages": [(id_, role, parts) for _, id_, role, state, parts in messages if state == "live"],
-        "groups": [
-            (kind, said(first, last) if first else None, texts.get(group)) for kind, first, last, group in groups
-        ],
+        # How lines are divided into groups, and which of them are condensed by now, depends on which of two runs in the
+        # background ended first. What the log stands for does not.
+        "cited": sorted({id_ for found in texts.values() for _, ids in found for id_ in ids}),
         "cursor": [(said(0, cursor), task, said(0, hinted)) for cursor, task, hinted in heads],
     }
 
