@@ -295,6 +295,8 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """In the end, with a model that works and some time, everything that can be observed is."""
         try:
+            # What the model failed at before the day passes may be tried again after it: the clock stands still from then on.
+            self.do(self.memory.settled())
             self.model.answers.clear()
             self.clock.advance(days=1)
             for thread in self.said:
