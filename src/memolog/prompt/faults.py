@@ -140,12 +140,22 @@ _REFUSALS: Final = (
     rf"i (?:can(?:no|['’])t|won['’]t|will not) (?:{_DEEDS})",
     r"i(?:['’]m| am) (?:unable|not able) to",
     r"as an ai\b",
-    r"(?:es )?tut mir leid",
+    r"unfortunately,? (?:i (?:can|am)|th(?:is|e) (?:request|content|conversation))",
+    r"(?:this )?(?:content|message|text) (?:was |has been )?(?:omitted|removed|withheld|redacted)\b",
+    r"n/?a\W*\Z",
+    r"(?:es )?tut mir (?:sehr )?leid",
+    r"leider kann ich",
     r"ich kann (?:dabei|dir|ihnen|das) (?:leider )?nicht",
     r"lo siento",
     r"no puedo (?:ayudar|hacer|procesar|continuar)",
-    r"je suis désolée?",
+    r"je suis (?:vraiment )?désolée?",
     r"je ne peux pas",
+    r"mi dispiace",
+    r"non posso (?:aiutar|far|elaborar|continuare)",
+    r"(?:me )?desculpe",
+    r"não posso (?:ajudar|fazer|processar|continuar)",
+    r"het spijt me",
+    r"ik kan (?:je|u|dat|hier) ",
     r"(?:很?抱歉|对不起)",
     r"我(?:无法|不能)",
     r"申し訳",
@@ -162,18 +172,13 @@ def is_refusal(lines: Sequence[str]) -> bool:
     return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))
 
 
-_APOLOGY: Final = re.compile(
-    "|".join(_REFUSALS[:5]) + r"|ich kann (?:dabei|dir|ihnen) (?:leider )?nicht", re.IGNORECASE
-)
-
-
 def is_apology(text: str) -> bool:
     """Return whether one line of a reply is the model's own refusal: the log never speaks as "I".
 
     A refusal of the assistant that was observed says whose it is.
     """
     plain = text.strip(" *#>-\"'")
-    return bool(_APOLOGY.match(plain[:200])) and "assistant" not in plain.lower()
+    return bool(_REFUSAL.match(plain[:200])) and "assistant" not in plain.lower()
 
 
 # ---------------------------------------------------------------- talk beside an answer

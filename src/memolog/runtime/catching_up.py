@@ -30,13 +30,13 @@ async def catch_up(
 ) -> None:
     """Observe and activate until the log covers what was there at the beginning, or nothing more can be done.
 
-    After a failure it waits until the model may be asked again, unless that takes more than a minute.
+    After a failure it waits until the model may be asked again, for a minute in all.
     """
     loop = asyncio.get_running_loop()
     _, snapshot = await look()
     wanted = _wanted(snapshot)
     before: object = None
-    changed = loop.time()
+    changed, patience = loop.time(), timedelta(seconds=_LONGEST_REST)
     while True:
         await observe()
         await activate()
@@ -49,8 +49,8 @@ async def catch_up(
         now = (snapshot.cursor, left, len(snapshot.buffered), len(snapshot.groups), beats)
         if now != before:
             before, changed = now, loop.time()
-        elif not under_way and await _has_rested(snapshot, clock):
-            before = None
+        elif not under_way and (rested := await _rest(snapshot, clock, patience)) is not None:
+            before, patience = None, patience - rested
         elif not under_way or loop.time() - changed > _LEASES * config.lease:
             # The observer rests, a call is still without its result, or whoever is at it does not come to an end.
             return
@@ -59,17 +59,17 @@ async def catch_up(
             await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _has_rested(snapshot: Snapshot, clock: Clock) -> bool:
-    """Wait until a failed run may be tried again; returns whether it may, False if there is none or it takes too long."""
+async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timedelta | None:
+    """Wait until a failed run may be tried again; returns how long that took, None if there is none or it takes too long."""
     failed = [
         run.retry_at for run in snapshot.runs if run.status == "failed" and run.kind == "observe" and run.retry_at
     ]
     if not failed:
-        return False
+        return None
     due = max(min(failed), snapshot.log.retry_at or min(failed))
     start = last = clock.now()
-    if due - start > timedelta(seconds=_LONGEST_REST):
-        return False
+    if due - start > patience:
+        return None
     loop = asyncio.get_running_loop()
     moved = loop.time()
     while last < due:
@@ -78,8 +78,8 @@ async def _has_rested(snapshot: Snapshot, clock: Clock) -> bool:
             last, moved = now, loop.time()
         elif loop.time() - moved > _STANDSTILL_SECONDS:
             # A clock that stands still never gets there.
-            return False
-    return True
+            return None
+    return last - start
 
 
 class _Wanted(NamedTuple):

@@ -40,6 +40,7 @@ _FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1", re.DOTALL | re.MULT
 _VERBATIM: Final = re.compile(r"\s*[|>│]")
 _MARKED: Final = re.compile(r"\s*[*•-] ")
 _TRANSCRIPT: Final = re.compile(r"<transcript>\n(.*?)\n</transcript>", re.DOTALL)
+_HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
 _DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
 _LOG_LINE: Final = re.compile(
     r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(.*)\Z", re.DOTALL
@@ -100,8 +101,8 @@ def _checked_lines(
     for place, draft in enumerate(parsed.observations):
         if echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED:
             notes.note("echo", draft.text)
-        elif not draft.cites and support(draft.text, said) < _LEAST_SUPPORT:
-            notes.note("unfounded", draft.text)
+        elif _is_unfounded(draft, said):
+            notes.note("copied" if days[place] else "unfounded", draft.text)
         elif not (found := days[place]) or not (copies or is_telling[place]):
             kept.append(place)
         elif not is_said[place]:
@@ -113,6 +114,17 @@ def _checked_lines(
             # The same was said on another day.
             kept.append(place)
     return _at(parsed.observations, kept), tuple(known)
+
+
+def _is_unfounded(draft: Draft, said: Evidence) -> bool:
+    """Tell whether a line says nothing of what was said: without citations much of it must be there, in a statement a word.
+
+    A line that is written in another language than the messages has few words in common with them.
+    """
+    if not draft.cites:
+        return support(draft.text, said) < _LEAST_SUPPORT
+    is_statement = draft.priority in {"high", "done"} and not draft.verbatim
+    return is_statement and not support(draft.text, said) and not _are_in_other_languages(draft.text, said.literal)
 
 
 def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
@@ -165,8 +177,10 @@ class _Echoes:
     def are_most_of(self, reply: str) -> bool:
         """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word.
 
-        A line may repeat a message, and what stands under it word for word must.
+        A line may repeat a message, and what stands under it word for word must; what stands around messages is in no line.
         """
+        if len(_HEADER.findall(reply)) > _FEW_WORDS:
+            return True
         # Hints are looked at one by one.
         plain = _FENCED.sub("", _HINTS.sub("", reply)).split("\n")
         rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
