@@ -269,6 +269,43 @@ async def test_a_new_thread_does_not_wait_for_its_sibling(opened: Open, bufferin
     assert status.backlog_tokens == 0
 
 
+async def test_who_observes_by_hand_leaves_what_comes_meanwhile(opened: Open, clock: FakeClock) -> None:
+    """A result that a turn hands in while somebody observes the same thread by hand stays until it is answered."""
+    model = ScriptedModel()
+    memory = opened(model=model)
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("I live in Utrecht."))
+        await turn.record(AssistantMessage("Noted."))
+    async with memory.turn(THREAD, RESOURCE) as turn:
+        await turn.prepare(UserMessage("Look."))
+        await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
+        shown: list[Context] = []
+        times: list[asyncio.Task[None]] = []
+
+        async def fail_while_a_result_comes(request: ModelRequest) -> str:
+            """Take so long that the tool answers first, and fail."""
+            del request
+            shown.append(await turn.prepare(ToolMessage("c", text_of(2_000, "result"))))
+            times.append(asyncio.create_task(pass_time()))
+            raise ConnectionError("the model is away")
+
+        async def pass_time() -> None:
+            """Let the pause after a failure pass."""
+            while len(model.requests) < 2:
+                await asyncio.sleep(0.01)
+                clock.advance(seconds=1)
+
+        model.answers.append(fail_while_a_result_comes)
+        await memory.observe(THREAD, RESOURCE)
+        await times[0]
+        again = await turn.prepare()
+        assert results_in(again) == results_in(shown[0])
+        assert list(results_in(again)) == ["c"]
+        await turn.record(AssistantMessage("Done."))
+    status = await memory.observe(THREAD, RESOURCE)
+    assert status.cursor == status.last_seq
+
+
 async def test_who_observes_a_thread_by_hand_leaves_its_siblings_alone(opened: Open) -> None:
     """An open turn of another thread of the same log still sees its result; its own thread would count as seen."""
     memory = opened(Config(scope="resource"))

@@ -51,7 +51,7 @@ class Unseen:
 
     process: Process
     by_hand: int
-    """How much had been observed or activated by hand in the resource when the first of it was handed in."""
+    """How often somebody had begun to observe or activate by hand in the resource when the first of it was handed in."""
     texts: list[str] = field(default_factory=list[str])
 
     def still(self, by_hand: int) -> list[str]:
@@ -71,6 +71,7 @@ class Stage(Protocol):
     threads: list[Conversation]
     shapes: Counter[str]
     by_hand: Counter[str]
+    at_hand: Counter[str]
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
@@ -237,7 +238,9 @@ class Actor:
         texts = [text for part in message.parts if (text := _text(part))]
         if self._stage.expected.is_known(turn.resource, turn.thread, message.id or ""):
             return
-        unseen = where.unseen.setdefault(turn.id, Unseen(self.process, self._stage.by_hand[turn.resource]))
+        # Whoever begins by hand takes what is there once it has looked; when that is, the stage does not know.
+        hands = self._stage.by_hand[turn.resource] - self._stage.at_hand[turn.resource]
+        unseen = where.unseen.setdefault(turn.id, Unseen(self.process, hands))
         unseen.texts.extend(texts)
 
     def _unseen(self, turn: Turn) -> list[str]:

@@ -142,14 +142,20 @@ class Rest:
         )
         total = closed = 0
         opened: set[str] = set()
-        for seq, tokens, role, pairs in rows(
-            "SELECT seq, tokens, role, pairs FROM messages WHERE thread_pk = ? AND seq > ? AND state = 'live' ORDER BY seq",
-            thread,
-            cursor,
-        ):
-            calls, results = json.loads(pairs) if pairs else ((), ())
+        tail = [
+            (seq, tokens, role, *(json.loads(pairs) if pairs else ((), ())))
+            for seq, tokens, role, pairs in rows(
+                "SELECT seq, tokens, role, pairs FROM messages "
+                "WHERE thread_pk = ? AND seq > ? AND state = 'live' ORDER BY seq",
+                thread,
+                cursor,
+            )
+        ]
+        answered = {result: seq for seq, *_, results in tail for result in results}
+        for seq, tokens, role, calls, results in tail:
             if role == "user" and not results:
-                opened.clear()
+                # A question ends the calls that nothing answers; results that came after it stay with their calls.
+                opened = {call for call in opened if answered.get(call, 0) > seq}
             opened.difference_update(results)
             opened.update(calls)
             total += 0 if any(first <= seq <= last for first, last in spans) else tokens

@@ -98,7 +98,9 @@ class World:
         self.window = self.config.threshold
         self.struck, self.decisions, self.shapes = Struck(), Counter[str](), Counter[str]()
         self.by_hand = Counter[str]()
-        """How often something was observed or activated by hand, in each resource."""
+        """How often somebody began to observe or activate by hand, in each resource."""
+        self.at_hand = Counter[str]()
+        """How many of them are at it."""
         self.expected = Expected()
         self.checker = Checker(path, self.expected)
         self.seen = Seen(self.checker, self.expected, self.config)
@@ -312,11 +314,11 @@ class World:
                     result = await self._see_again(process, thread)
                 case "observe" | "activate":
                     self.by_hand[thread.resource] += 1
+                    self.at_hand[thread.resource] += 1
                     try:
                         await getattr(memory, what)(thread.name, thread.resource)
                     finally:
-                        # What was handed in meanwhile counts as seen too.
-                        self.by_hand[thread.resource] += 1
+                        self.at_hand[thread.resource] -= 1
                     result = "done"
                 case _:
                     await getattr(memory, what)(thread.name, thread.resource)

@@ -24,22 +24,23 @@ _STANDSTILL_SECONDS = 0.25
 
 async def catch_up(
     look: Callable[[], Awaitable[tuple[Config, Snapshot]]],
-    observe: Callable[[], Awaitable[None]],
-    activate: Callable[[], Awaitable[None]],
+    observe: Callable[[int], Awaitable[None]],
+    activate: Callable[[int], Awaitable[None]],
     clock: Clock,
 ) -> None:
     """Observe and activate until the log covers what was there at the beginning, or nothing more can be done.
 
-    After a failure it waits until the model may be asked again, for a minute in all.
+    Both are told the thread's last message at the beginning. After a failure it waits until the model may be asked again, for a
+    minute in all.
     """
     loop = asyncio.get_running_loop()
     _, snapshot = await look()
-    wanted = _wanted(snapshot)
+    wanted, through = _wanted(snapshot), snapshot.thread.last_seq
     before: object = None
     changed, patience = loop.time(), timedelta(seconds=_LONGEST_REST)
     while True:
-        await observe()
-        await activate()
+        await observe(through)
+        await activate(through)
         config, snapshot = await look()
         left = _left(snapshot, wanted)
         if not left:

@@ -328,13 +328,12 @@ class Memory(LookingBack, Forgetting, Transferring):
         After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
         says what failed.
         """
-        act = partial(self._by_hand, thread, resource)
-        await catch_up(
-            partial(self._look, thread, resource),
-            partial(act, "observe", may_wait=True),
-            partial(act, "activate"),
-            self.clock,
-        )
+
+        async def act(through: int, *, what: str) -> None:
+            await self._by_hand(thread, resource, what, may_wait=what == "observe", through=through)
+
+        look = partial(self._look, thread, resource)
+        await catch_up(look, partial(act, what="observe"), partial(act, what="activate"), self.clock)
         return await self.status(thread, resource)
 
     async def activate(self, thread: str, resource: str) -> Status:
@@ -370,10 +369,14 @@ class Memory(LookingBack, Forgetting, Transferring):
                     touched += bool(snapshot.runs) or any(name != "Wait" for name in done.decisions)
         return touched
 
-    async def _by_hand(self, thread: str, resource: str, what: str, *, may_wait: bool = False) -> None:
+    async def _by_hand(
+        self, thread: str, resource: str, what: str, *, may_wait: bool = False, through: int | None = None
+    ) -> None:
         kit = await self._open_to_write()
         config, snapshot = await self._look(thread, resource)
-        await kit.core.advance(snapshot, config, Asked(by_hand=frozenset({what}), may_wait=may_wait))
+        through = snapshot.thread.last_seq if through is None else through
+        asked = Asked(by_hand=frozenset({what}), may_wait=may_wait, through=through)
+        await kit.core.advance(snapshot, config, asked)
 
     async def _open_to_write(self) -> Kit:
         if self.config.read_only:

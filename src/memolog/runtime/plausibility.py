@@ -267,8 +267,8 @@ class _Sources:
 def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
     """Return the messages in which a user states something and that no line covers.
 
-    A line covers what it cites, unless it has several words and none of them is from there. Words of another language are not
-    compared. A line without citations covers a message if it says half of it.
+    A line covers what it cites, if a word or a number of it is from there. Words of another language are not compared. A line
+    without citations covers a message if it says half of it.
     """
     stated = _stating(given, counter)
     if not stated:
@@ -288,12 +288,17 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
 
 
 def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool) -> bool:
-    for draft in cited.get(said.number or 0, ()):
-        words = _words(draft)
-        if is_foreign or len(content_words(words)) < _FEW_WORDS or support(words, said.evidence) > 0:
-            return True
+    if any(is_foreign or _says_of(said, _words(draft)) for draft in cited.get(said.number or 0, ())):
+        return True
     text = source_text(said.message)
     return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
+
+
+def _says_of(said: _Said, line: str) -> bool:
+    """Tell whether a line has a word or a number of a message, so that it says something of it."""
+    if _log_line(line, None).numbers & said.evidence.words:
+        return True
+    return support(line, said.evidence) > 0
 
 
 def _words(draft: Draft) -> str:

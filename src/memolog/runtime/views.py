@@ -53,6 +53,8 @@ class Asked:
     may_activate: bool = True
     ending: bool = False
     by_hand: frozenset[str] = frozenset()
+    through: int = 0
+    """The thread's last message when it was asked for by hand."""
     factor: float = 1.0
     fixed_tokens: int = 0
     silent: frozenset[str] = frozenset()
@@ -99,8 +101,9 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     model = asked.model or snapshot.thread.last_model
     unseen = dict(asked.unseen)
     if asked.by_hand & {"observe", "activate"}:
-        # Who observes or activates a thread by hand means all that was said in it; open turns of its siblings go on.
-        unseen.pop(snapshot.thread.id, None)
+        # Who observes or activates a thread by hand means all that was said in it by then; open turns of its siblings go on.
+        first = unseen.get(snapshot.thread.id)
+        unseen |= {} if first is None else {snapshot.thread.id: max(first, asked.through + 1)}
     tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
     return State(
         scope=snapshot.scope,
