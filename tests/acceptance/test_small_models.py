@@ -47,6 +47,12 @@ FACTS: dict[str, int] = {
     "1,510": 5,
 }
 FIRST = date(2026, 3, 14)
+# Words of the replies that are no observations.
+NEVER = (
+    *("I'm sorry", "Leider", "Lo siento", "désolé", "dispiace", "Desculpe", "spijt", "Unfortunately", "omitted", "N/A"),
+    *("bakery", "two to six", "what is being worked on", "old harbour", "Keep the log", "[3]", "told a fact"),
+    *("what the user", "submarine", "<message>", "message&gt;"),
+)
 
 
 class Shaped(ScriptedModel):
@@ -118,12 +124,12 @@ Open = Callable[[Any], Memory]
 
 
 @pytest.fixture
-async def opened(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that opens the memory of this test."""
+async def opened(clock: FakeClock) -> AsyncIterator[Open]:
+    """Return a function that opens the memory of this test. What is kept does not depend on the engine."""
     memories: list[Memory] = []
 
     def begin(model: Any) -> Memory:
-        memories.append(Memory(address, model=model, clock=clock, config=Config()))
+        memories.append(Memory(":memory:", model=model, clock=clock, config=Config()))
         return memories[-1]
 
     yield begin
@@ -132,7 +138,7 @@ async def opened(address: str, clock: FakeClock) -> AsyncIterator[Open]:
 
 
 @pytest.fixture
-async def embedded() -> Callable[[], Awaitable[dict[str, list[date]]]]:
+def embedded() -> Callable[[], Awaitable[dict[str, list[date]]]]:
     """Return a function that tells what the embedded observer keeps of the same story."""
 
     async def told() -> dict[str, list[date]]:
@@ -159,7 +165,7 @@ async def test_the_log_is_at_least_as_good_as_without_a_model(
     for fact, days in found.items():
         assert date(2026, 3, 13 + FACTS[fact]) in days, (fact, days)
     texts = "\n".join(line.text for line in lines)
-    for words in ("I'm sorry", "bakery", "two to six", "what is being worked on", "old harbour", "Keep the log", "[3]"):
+    for words in NEVER:
         assert words not in texts
 
 

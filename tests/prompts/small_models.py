@@ -84,6 +84,54 @@ def refusal_as_a_line(request: ModelRequest) -> str:
     return _tagged(f"* 🟡 ({time}) I'm sorry, but I can't assist with that request. [{number}]")
 
 
+_REFUSALS = (
+    "Unfortunately, I can't help with this conversation.",
+    "Leider kann ich diese Anfrage nicht bearbeiten.",
+    "Lo siento, no puedo ayudar con eso.",
+    "Je suis vraiment désolé, je ne peux pas traiter cette demande.",
+    "Mi dispiace, non posso aiutarti.",
+    "Desculpe, não posso processar este pedido.",
+    "Het spijt me, dat kan ik niet doen.",
+    "Content omitted.",
+    "N/A",
+)
+
+
+def refusal_in_other_words(request: ModelRequest) -> str:
+    """Refuse each message in another language, in the format that was asked for."""
+    lines = [
+        f"* 🔴 ({time}) {_REFUSALS[place % len(_REFUSALS)]} [{number}]"
+        for place, (number, time, *_) in enumerate(_said(request))
+    ]
+    return _tagged(*lines)
+
+
+def refusal_in_german(request: ModelRequest) -> str:
+    """Refuse without the format."""
+    del request
+    return "Es tut mir sehr leid, aber dabei kann ich nicht helfen."
+
+
+def lines_without_content(request: ModelRequest) -> str:
+    """Say of each message that something was said."""
+    return _tagged(*(f"* 🔴 ({time}) User told a fact [{number}]" for number, time, *_ in _said(request)))
+
+
+def unfilled_lines(request: ModelRequest) -> str:
+    """Leave the places of the format empty."""
+    return _tagged(*(f"* 🔴 ({time}) <what the user stated> [{number}]" for number, time, *_ in _said(request)))
+
+
+def invented(request: ModelRequest) -> str:
+    """Cite each message for something that nobody said."""
+    return _tagged(*(f"* 🔴 ({time}) User owns a green submarine [{number}]" for number, time, *_ in _said(request)))
+
+
+def echo_as_lines(request: ModelRequest) -> str:
+    """Repeat what was said with all that stands around it, each row as a line of the log."""
+    return _tagged(*(f"* {row}" for row in _section(request.text, "transcript").split("\n")))
+
+
 def cut_off(request: ModelRequest) -> str:
     """Begin well, and end in the middle of the second line."""
     (number, time, _, words), *_ = _said(request)
@@ -118,6 +166,12 @@ SHAPES: dict[str, Shape] = {
         echo_of_the_prompt,
         echo_of_the_transcript,
         refusal_as_a_line,
+        refusal_in_other_words,
+        refusal_in_german,
+        lines_without_content,
+        unfilled_lines,
+        invented,
+        echo_as_lines,
         cut_off,
         cut_off_at_once,
         answer_to_the_user,

@@ -41,6 +41,8 @@ _VERBATIM: Final = re.compile(r"\s*[|>│]")
 _MARKED: Final = re.compile(r"\s*[*•-] ")
 _TRANSCRIPT: Final = re.compile(r"<transcript>\n(.*?)\n</transcript>", re.DOTALL)
 _HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
+# What stands around messages in a transcript, and a place of the format that was not filled.
+_SHELL: Final = re.compile(r"</?message>|\A\W*(?:<[^<>\n]{1,100}>|\{[^{}\n]{1,100}\})\W*\Z")
 _DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
 _LOG_LINE: Final = re.compile(
     r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(.*)\Z", re.DOTALL
@@ -99,7 +101,8 @@ def _checked_lines(
     kept: list[int] = []
     known: list[Draft] = []
     for place, draft in enumerate(parsed.observations):
-        if echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED:
+        is_echo = echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED
+        if is_echo or echoes.is_shell(draft.text):
             notes.note("echo", draft.text)
         elif _is_unfounded(draft, said):
             notes.note("copied" if days[place] else "unfounded", draft.text)
@@ -173,6 +176,11 @@ class _Echoes:
         needle = squeezed(folded(text))
         words = needle.strip(".").split(".")
         return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
+
+    def is_shell(self, text: str) -> bool:
+        """Tell whether a line has what stands around messages, or is a place of the format, and nobody said so."""
+        found = _SHELL.search(folded(text))
+        return bool(found) and not self._said.has(squeezed(folded(text)))
 
     def are_most_of(self, reply: str) -> bool:
         """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word.
