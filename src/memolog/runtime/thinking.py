@@ -118,7 +118,8 @@ class Thinking:
             is_full = fault.cause == "incompressible" and mind is not self._embedded
             if not is_full and not _is_stuck(found[0][1], fault):
                 raise
-            troubles = (Trouble(what="condensing the log", error=f"{fault} The embedded reflector takes over."),)
+            error = f"{str(fault).rstrip('.')}. The embedded reflector takes over."
+            troubles = (Trouble(what="condensing the log", error=error),)
             try:
                 thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
             except RunFault as another:
