@@ -165,6 +165,15 @@ async def test_how_a_process_is_doing(store: Store, clock: FakeClock) -> None:
     assert not await processes.is_alive("p", since=clock.now())
 
 
+async def test_a_process_is_known_with_its_first_message(store: Store, clock: FakeClock) -> None:
+    """What a new process saves is not taken for that of a dead one before its first beat, nor after a long silence."""
+    await store.messages.save("alice", "t1", [UserMessage("Hello.")], turn="turn-1", owner="p")
+    assert await store.processes.life("p") == "fresh"
+    clock.advance(hours=2)
+    await store.messages.save("alice", "t1", [UserMessage("Hello again.")], turn="turn-2", owner="p")
+    assert await store.processes.life("p") == "moving"
+
+
 @on_files
 async def test_nobody_waits_for_a_process_that_was_killed(address: str, clock: FakeClock) -> None:
     """A run is in flight whose process is gone: a turn goes on at once, and takes it over once beats are missing."""

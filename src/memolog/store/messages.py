@@ -28,6 +28,7 @@ from memolog.domain.observation import Span
 from memolog.store.engine import Engine
 from memolog.store.growth import Grown, additions, grown_from, reading_grown
 from memolog.store.places import taking_place
+from memolog.store.processes import appearing
 from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
 from memolog.store.sql import Row, Script, load_queries
@@ -114,7 +115,7 @@ class Messages:
         def script() -> Script[Saved]:
             saved = yield from self.saving(resource, thread, ready, now, create=create)
             if turn is not None and owner is not None:
-                yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner)
+                yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
 
         return await self._engine.write(script, name="messages.save")
@@ -368,7 +369,7 @@ def _expect_thread(resource: str, thread: str) -> Script[None]:
         raise ThreadNotFound(thread)
 
 
-def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner: str) -> Script[None]:
+def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner: str, now: int) -> Script[None]:
     """Note from which message on a running turn has no reply yet."""
     replied = max((row.seq for row in saved.messages if row.role == "assistant"), default=0)
     if replied:
@@ -382,6 +383,7 @@ def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner:
     first = min((row.seq for row in saved.messages if row.seq > replied and row.state == "live"), default=None)
     if first is not None:
         yield q.note_unseen(resource=resource, thread=thread, turn=turn, first_seq=first, owner=owner)
+        yield from appearing(owner, now)
 
 
 def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:

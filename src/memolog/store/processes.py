@@ -18,7 +18,7 @@ from memolog.store.engine import Engine
 from memolog.store.scope import check_id
 from memolog.store.sql import Script, load_queries
 
-__all__ = ["Beat", "Life", "Processes"]
+__all__ = ["Beat", "Life", "Processes", "appearing"]
 
 q = load_queries("processes")
 
@@ -58,6 +58,7 @@ class Processes:
         self.time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
         """The time that passes here."""
         self._watched: dict[str, _Watched] = {}
+        self._has_swept = False
 
     async def beat(self, owner: str) -> None:
         """Say that this process is alive."""
@@ -65,11 +66,13 @@ class Processes:
         now = self._clock.now()
 
         def script() -> Script[None]:
-            if (yield q.beat(owner=owner, now=to_micros(now)))[0][0] == 1:
+            yield q.beat(owner=owner, now=to_micros(now))
+            if not self._has_swept:
                 # Once for each process: what others left behind long ago.
                 yield q.sweep(before=to_micros(now - _OLD))
 
         await self._engine.write(script, name="processes.beat")
+        self._has_swept = True
 
     async def life(self, owner: str) -> Life:
         """Tell how a process is doing now."""
@@ -108,3 +111,8 @@ class Processes:
             return "moving"
         is_recent = self._clock.now() - beat.at <= timedelta(seconds=self.lease if lease is None else lease)
         return "fresh" if is_recent else "silent"
+
+
+def appearing(owner: str, now: int) -> Script[None]:
+    """Make a process known together with what it saves, so that nobody takes it for dead before its next beat."""
+    yield q.appear(owner=owner, now=now, before=now - round(_SILENCE_SECONDS * 1_000_000))

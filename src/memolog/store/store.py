@@ -139,7 +139,7 @@ class Store:
 
         def saving() -> Script[Saved]:
             saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
-            yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner)
+            yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
 
         saved, snapshot = await self.engine.write_and_read(
