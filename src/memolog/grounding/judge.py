@@ -74,6 +74,10 @@ class _Case:
         others = voices_of((), foreign=foreign).returned
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
+        # A message may have thousands of parts, and every line may cite it: what a line needs of it is worked out once.
+        self._trusts = {place: trust_of(message) for place, message in self._by_seq.items()}
+        self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
+        self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
 
     def is_foreign(self, observation: Observation) -> bool:
@@ -85,9 +89,9 @@ class _Case:
     def verdict(self, observation: Observation) -> _Verdict:
         """Return what a line counts for."""
         cited = self._cited(observation)
-        trust = lowest(map(trust_of, cited))
+        trust = lowest(self._trusts[_place(message)] for message in cited)
         is_for_user = speaks_for_user(observation.text, self._speakers)
-        cites_user = any(map(is_spoken_by_user, cited))
+        cites_user = any(_place(message) in self._spoken for message in cited)
         if cites_user and _claims(observation, is_for_user) and _is_of_tool(observation, self._voices):
             # It names a user's message, but the words are a tool's.
             cites_user, trust = False, "tool"
@@ -103,7 +107,7 @@ class _Case:
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
         # A result is read together with the call that it answers.
-        calls = (self._callers.get(call) for message in cited for call in pairs_of(message.parts)[1])
+        calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
         read = {message.id + f"/{message.continuation}": message for message in (*cited, *filter(None, calls))}
         said_at = [message.created_at for message in cited]
         return ungrounded(
@@ -118,6 +122,10 @@ class _Case:
         if key not in self._texts:
             self._texts[key] = Evidence(source_text(message))
         return self._texts[key]
+
+
+def _place(message: Message) -> tuple[str, int]:
+    return message.thread, message.seq
 
 
 def judge_reflection(
