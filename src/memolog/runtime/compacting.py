@@ -4,6 +4,7 @@ Knows which messages make a batch and who writes its summary: what the log says 
 where the model fails. No lock is held while a summary is made; who loses a race changes nothing.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -177,7 +178,7 @@ class Compacting:
         if not lines:
             # What the log covers was asked about already: no model is asked twice about the same messages.
             lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
-        texts = self._texts(live, lines, config)
+        texts = await asyncio.to_thread(self._texts, live, lines, config)
         now = self._clock.now()
         rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
         made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)

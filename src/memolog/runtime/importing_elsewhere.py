@@ -4,6 +4,7 @@ Knows how conversations are saved and counted, and that a folder may hold export
 in `memolog.transfer`, and the exports' in `importing`.
 """
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +76,7 @@ async def import_files(
     progress: Progress | None,
 ) -> ImportReport:
     """Take in the conversations of a file, or what every JSON file in a folder holds."""
-    kinds, unknown = _kinds(_files(source), format_)
+    kinds, unknown = await asyncio.to_thread(lambda: _kinds(_files(source), format_))
     if resource is None and set(kinds.values()) != {FORMAT}:
         raise InputError(
             "The source does not say whose memory this is.", then='Name it: resource="alice", or --resource alice.'
@@ -85,7 +86,9 @@ async def import_files(
         if kind == FORMAT:
             tally.take(await import_export(store, file, resource=resource, dry_run=dry_run, progress=progress))
             continue
-        for conversation in read_source(file, kind):
+        conversations = read_source(file, kind)
+        # A file may be long: it is read where nobody waits for it.
+        while conversation := await asyncio.to_thread(next, conversations, None):
             await save_conversation(store, conversation, conversation.resource or resource or "", tally)
     return tally.report()
 

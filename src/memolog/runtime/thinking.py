@@ -46,6 +46,7 @@ from memolog.tokens import TokenCounter
 __all__ = ["Thinking"]
 
 _LONG_TOKENS: Final = 20_000
+_TOKENS_A_MESSAGE: Final = 100
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
@@ -226,7 +227,7 @@ class Thinking:
         thoughts: list[Thought] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
-            if sum(message.tokens for message in task.messages) > _LONG_TOKENS:
+            if sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS:
                 # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
                 thought = await asyncio.to_thread(self._thought, task, answer, config, mind, others)
             else:

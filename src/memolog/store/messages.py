@@ -7,19 +7,27 @@ id become a further row, other content is refused. Every call names its resource
 # Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import Any, TypeAlias, cast
 
 from memolog.domain.checking import check_message
 from memolog.domain.clock import Clock
 from memolog.domain.codec import dumps, object_text, pack
 from memolog.domain.errors import MessageNotFound, MessageTooLarge, ThreadNotFound
 from memolog.domain.message import (
+    FilePart,
     Message,
     NewMessage,
     Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
     pairs_of,
     parts_to_json,
 )
@@ -33,7 +41,7 @@ from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
 from memolog.store.sql import Row, Script, load_queries
 
-__all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh", "noting_unseen"]
+__all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh", "is_much", "noting_unseen"]
 
 q = load_queries("messages")
 threads = load_queries("threads")
@@ -47,6 +55,12 @@ Clean: TypeAlias = Callable[[NewMessage], NewMessage]
 Values: TypeAlias = dict[str, Any]
 
 _IDS_A_QUERY = 256
+# Roughly what a message takes to be checked, counted and written. What takes longer than some milliseconds is done on a thread.
+_BRIEF_MICROSECONDS = 8_000.0
+_PART_MICROSECONDS = 20.0
+_VALUE_MICROSECONDS = 2.0
+_CHARACTER_MICROSECONDS = 0.015
+_MOST_VALUES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +124,8 @@ class Messages:
         given = [messages] if isinstance(messages, NewMessage) else messages
         if owner is not None:
             check_id("owner", owner)
-        ready, now = self.ready(resource, thread, given, turn)
+        is_long = is_much(given)
+        ready, now = await self.ready_soon(resource, thread, given, turn, is_long=is_long)
 
         def script() -> Script[Saved]:
             saved = yield from self.saving(resource, thread, ready, now, create=create)
@@ -118,7 +133,7 @@ class Messages:
                 yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
 
-        return await self._engine.write(script, name="messages.save")
+        return await self._engine.write(script, name="messages.save", brief=not is_long)
 
     async def end_turn(self, resource: str, thread: str, turn: str) -> None:
         """Let what a turn said count as seen, now that the turn is over: nobody waits for a reply any more."""
@@ -130,6 +145,14 @@ class Messages:
             yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)
 
         await self._engine.write(script, name="messages.end_turn")
+
+    async def ready_soon(
+        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None, *, is_long: bool
+    ) -> tuple[list[_Ready], int]:
+        """Do the same as `ready`, on a thread where that takes long."""
+        if is_long:
+            return await asyncio.to_thread(self.ready, resource, thread, messages, turn)
+        return self.ready(resource, thread, messages, turn)
 
     def ready(
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
@@ -358,6 +381,40 @@ class Messages:
             return Totals(messages=rows[0][0], tokens=int(rows[0][1]))
 
         return await self._engine.read(script, brief=thread is not None)
+
+
+def is_much(messages: Sequence[NewMessage]) -> bool:
+    """Tell whether checking, counting and writing messages takes so long that a thread should do it.
+
+    Looks at no more than it takes to tell; whether the values are what they should be is checked elsewhere.
+    """
+    left = _BRIEF_MICROSECONDS
+    waiting: list[object] = [getattr(message, "parts", ()) for message in messages]
+    while waiting and left > 0:
+        value = waiting.pop()
+        left -= _VALUE_MICROSECONDS
+        match value:
+            case str() | bytes():
+                left -= len(value) * _CHARACTER_MICROSECONDS
+            case list() | tuple():
+                waiting += cast("Sequence[object]", value)[:_MOST_VALUES]
+            case dict():
+                waiting += islice(cast("dict[object, object]", value).values(), _MOST_VALUES)
+            case TextPart() | ReasoningPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.text)
+            case ToolCallPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.arguments)
+            case ToolResultPart():
+                left -= _PART_MICROSECONDS
+                waiting += (value.content, value.files)
+            case FilePart() | UnknownPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.data)
+            case _:
+                pass
+    return left <= 0
 
 
 # ---------------------------------------------------------------- pieces of scripts
