@@ -38,6 +38,9 @@ _LOOKED_AT: Final = 40
 _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
 _NAME_CHARACTERS: Final = 400
+# What weighs more than this is worked on by a thread.
+_LONG_TOKENS: Final = 10_000
+_TOKENS_A_MESSAGE: Final = 100
 
 
 def choose_batch(
@@ -178,7 +181,10 @@ class Compacting:
         if not lines:
             # What the log covers was asked about already: no model is asked twice about the same messages.
             lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
-        texts = await asyncio.to_thread(self._texts, live, lines, config)
+        if sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS:
+            texts = await asyncio.to_thread(self._texts, live, lines, config)
+        else:
+            texts = self._texts(live, lines, config)
         now = self._clock.now()
         rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
         made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)

@@ -39,7 +39,7 @@ from memolog.store.places import taking_place
 from memolog.store.processes import appearing
 from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
-from memolog.store.sql import Row, Script, load_queries
+from memolog.store.sql import Script, load_queries
 
 __all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh", "is_much", "noting_unseen"]
 
@@ -261,17 +261,16 @@ class Messages:
         self, resource: str, thread: str, cursor: int = 0, *, limit: int | None = None
     ) -> tuple[Message, ...]:
         """Return the live messages after a sequence number, oldest first: a thread's tail."""
-        rows = await self._rows_between(resource, thread, cursor, LAST, limit)
-        return tuple(message for message in map(message_from_row, rows) if message.state == "live")
+        found = await self._between(resource, thread, cursor, LAST, limit)
+        return tuple(message for message in found if message.state == "live")
 
     async def span(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
         """Return every message of a span, tombstones too, so that none seems to be missing."""
-        rows = await self._rows_between(resource, thread, span.first - 1, span.last, None)
-        return tuple(map(message_from_row, rows))
+        return await self._between(resource, thread, span.first - 1, span.last, None)
 
-    async def _rows_between(
+    async def _between(
         self, resource: str, thread: str, after: int, up_to: int, limit: int | None
-    ) -> Sequence[Row]:
+    ) -> tuple[Message, ...]:
         check_id("resource", resource)
         check_id("thread", thread)
         bounds: Values = {
@@ -280,11 +279,11 @@ class Messages:
             "limit": LAST if limit is None else check_limit(limit),
         }
 
-        def script() -> Script[Sequence[Row]]:
+        def script() -> Script[tuple[Message, ...]]:
             rows = yield q.after(resource=resource, thread=thread, **bounds)
             if not rows:
                 yield from _expect_thread(resource, thread)
-            return rows
+            return tuple(map(message_from_row, rows))
 
         return await self._engine.read(script)
 

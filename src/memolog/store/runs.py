@@ -31,6 +31,9 @@ from memolog.store.working_memory import with_proposal
 __all__ = ["Claim", "Made", "NewRun", "Runs", "Work"]
 
 q = load_queries("runs")
+
+# More lines than these are written by a thread.
+_FEW_LINES = 100
 logs = load_queries("logs")
 ledger = load_queries("usage")
 threads = load_queries("threads")
@@ -208,7 +211,8 @@ class Runs:
             if usage is not None:
                 yield _usage_step(resource, usage, claim.run, at)
 
-        await self._engine.write(script, name="runs.finish")
+        is_brief = len(made.observations) <= _FEW_LINES
+        await self._engine.write(script, name="runs.finish", brief=is_brief)
 
     async def fail(
         self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None
