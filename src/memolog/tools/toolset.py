@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from memolog.domain.errors import MemologError
-from memolog.domain.own import OWN_TOOLS, own_tool
+from memolog.domain.own import OWN_TOOLS, called_tool
 from memolog.runtime.memory import Memory
 from memolog.tools.actions import (
     Claim,
@@ -77,7 +77,7 @@ class Toolset:
             return _failure("The memory failed to answer. Go on without it, or try once more.", retryable=True)
 
     async def _call(self, name: str, arguments: object) -> dict[str, Any]:
-        tool = own_tool(name)
+        tool = called_tool(name)
         if tool is None:
             raise Misunderstood(f"There is no tool {str(name)[:80]!r} here. There are {', '.join(OWN_TOOLS)}.")
         understood = understand(tool, arguments)
