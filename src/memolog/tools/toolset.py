@@ -71,7 +71,9 @@ class Toolset:
         except Misunderstood as problem:
             return _failure(str(problem), retryable=False)
         except MemologError as error:
-            return _failure(str(error), retryable=error.retryable)
+            if error.for_outside != str(error):
+                _log.warning("the tool %r failed: %s", name, error)
+            return _failure(error.for_outside, retryable=error.retryable)
         except Exception:  # noqa: BLE001 - an agent is never stopped by its memory
             _log.exception("the tool %r failed in a way that it never should", name)
             return _failure("The memory failed to answer. Go on without it, or try once more.", retryable=True)

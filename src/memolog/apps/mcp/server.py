@@ -217,7 +217,9 @@ async def _guarded(work: Awaitable[T]) -> T:
     except NotFound as error:
         raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
     except MemologError as error:
-        raise MCPError(code=types.INTERNAL_ERROR, message=str(error)) from error
+        if error.for_outside != str(error):
+            _log.warning("a request failed: %s", error)
+        raise MCPError(code=types.INTERNAL_ERROR, message=error.for_outside) from error
     except MCPError:
         raise
     except Exception as error:

@@ -89,7 +89,8 @@ class Gateway:
         except InputError as error:
             status, kind, message = 400, "invalid_request_error", str(error)
         except MemologError as error:
-            status, kind, message = 503, "api_error", str(error)
+            _log.warning("a request failed: %s", error)
+            status, kind, message = 503, "api_error", error.for_outside
         except httpx.TimeoutException:
             status, kind, message = 504, "api_error", f"The provider ({base}) did not answer in time."
         except httpx.HTTPError as error:
