@@ -8,10 +8,10 @@ come with a repository, and could name any file of the user.
 import difflib
 import json
 import os
-import secrets
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -252,9 +252,7 @@ def _mode(path: Path) -> int:
 
 def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
     with _folder_of(path, project) as (folder, name):
-        new = path.with_name(f".{path.name}.{secrets.token_hex(6)}").name
-        new = new if folder is not None else str(path.with_name(new))
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder)
+        file, new = _new_file(path, folder)
         try:
             with os.fdopen(file, "wb") as opened:
                 opened.write(text.encode("utf-8"))
@@ -263,6 +261,16 @@ def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
         except BaseException:
             os.unlink(new, dir_fd=folder)
             raise
+
+
+def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
+    """Make an empty file beside a file; what lies there already is left alone."""
+    for number in count():
+        beside = path.with_name(f".{path.name}.memolog-{number}")
+        name = str(beside) if folder is None else beside.name
+        with suppress(FileExistsError):
+            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
+    raise AssertionError
 
 
 @contextmanager
