@@ -230,7 +230,7 @@ async def test_a_thread_is_gone_and_its_neighbours_are_not(address: str, clock: 
 async def test_only_copies_of_our_own_are_removed(tmp_path: Path, clock: FakeClock) -> None:
     """Every name that Memolog gives to a copy goes, half ones too; what others have put beside the database stays."""
     file = str(tmp_path / "m.db")
-    stamp, half = "20260314T090000", ".0123456789abcdef.partial"
+    stamp, half = "20260314T090000", ".k3_b0x9q.partial"
     ours = ["migration-from-v4", f"migration-from-v12{half}", f"migration-from-v12{half}-journal", "restore-7"]
     ours += [f"repair-{stamp}", f"repair-{stamp}-2", f"restore-1{half}", "migration-from-v3.partial"]
     others = ["upgrade-of-the-server", "migration-from-v4.gz", "migration-from-vX", "repair-yesterday", "restore-", "x"]

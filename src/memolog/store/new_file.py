@@ -6,14 +6,14 @@ somebody has put in its place, and takes the place of another file only if that 
 
 import contextlib
 import os
-import secrets
 import stat
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
 __all__ = ["PARTIAL", "make_empty", "mode_of", "new_file"]
 
-PARTIAL = r"\.[0-9a-f]{16}\.partial"
+PARTIAL = r"\.[a-z0-9_]{8}\.partial"
 """How the name of a file ends, as a pattern, while it is being written."""
 
 _PRIVATE = 0o600
@@ -33,9 +33,11 @@ def new_file(target: Path, *, mode: int = _PRIVATE, overwrite: bool = False) -> 
     """
     if not overwrite and os.path.lexists(target):
         raise FileExistsError(f"{target} exists already")
-    partial = target.with_name(f"{target.name}.{secrets.token_hex(8)}.partial")
-    make_empty(partial, mode)
+    file, name = tempfile.mkstemp(dir=target.parent, prefix=f"{target.name}.", suffix=".partial")
+    os.close(file)
+    partial = Path(name)
     try:
+        partial.chmod(mode)
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
