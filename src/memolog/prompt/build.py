@@ -11,6 +11,7 @@ from typing import Final
 
 from memolog.config.sizes import Mode
 from memolog.domain.errors import InputError
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ToolResultPart
 from memolog.domain.observation import MARKS, Observation
 from memolog.domain.thread import Hints
@@ -271,7 +272,7 @@ def _attachments(
                 continue
             room -= size
             files.append(file)
-            name = escape(redactor.redact(one_line(file.name or file.media_type, 80)))
+            name = escape(quoted_label(redactor.redact(file.name or file.media_type), 80, is_tool=True))
             lines.append(f"{len(files)}. {name}, of message [{number}]")
     return _section("attached", "\n".join(lines)), tuple(files)
 
