@@ -31,14 +31,13 @@ from memolog.store.working_memory import with_proposal
 __all__ = ["Claim", "Made", "NewRun", "Runs", "Work"]
 
 q = load_queries("runs")
-
-# More lines than these are written by a thread.
-_FEW_LINES = 100
 logs = load_queries("logs")
 ledger = load_queries("usage")
 threads = load_queries("threads")
 
 _NANO = 1_000_000_000
+# More lines than these are written by a thread.
+_FEW_LINES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
