@@ -41,6 +41,7 @@ _NAME_CHARACTERS: Final = 400
 # What weighs more than this is worked on by a thread.
 _LONG_TOKENS: Final = 10_000
 _TOKENS_A_MESSAGE: Final = 100
+_MANY_PARTS: Final = 1_000
 
 
 def choose_batch(
@@ -163,7 +164,10 @@ class Compacting:
         limit = size + _LOOKED_AT
         while True:
             rows = await self._store.compactions.candidates(resource, thread, after=after, again=again, limit=limit)
-            batch = choose_batch(rows, size, end, partly=partly)
+            if sum(len(row.message.parts) for row in rows) > _MANY_PARTS:
+                batch = await asyncio.to_thread(choose_batch, rows, size, end, partly=partly)
+            else:
+                batch = choose_batch(rows, size, end, partly=partly)
             if batch or len(rows) < limit or rows[-1].message.seq > end or limit >= _MOST_LOOKED_AT:
                 return batch
             limit *= 4

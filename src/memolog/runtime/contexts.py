@@ -36,6 +36,9 @@ __all__ = ["Contexts", "Made", "Shown", "as_message"]
 
 _log = logging.getLogger("memolog")
 
+# A tail of more parts is put together on a thread.
+_MANY_PARTS = 1_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
