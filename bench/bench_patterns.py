@@ -69,9 +69,9 @@ SHORT: Final[dict[str, str]] = {}
 """Patterns that see short texts only, by `module:name`, each with what keeps them short."""
 
 GENERIC: Final = (
-    "\n", " ", "\n ", " \n", "\t", "a", "A", "0", "_", "é", "ß", "日", "\u0e01", '"', "'", "\\", '\\"', "`", "*", "-", "=", "#", "|", ".",
-    ",", ":", "/", "<", ">", "</", "[", "]", "(", ")", "{", "}", "[]", "()", "&", "&amp;", "a ", "A ", "a.", "a/", "a-", "aA", "Aa", "AAa ",
-    "0.", "0,", "a\n", "0 ", "**a", "``", "<a>", "<a ", "[a](", "a: ", ". ", ", a", "a'", "\u200b", "\u00ad",
+    "\n", " ", "\n ", " \n", "\t", "a", "A", "0", "_", "é", "ß", "日", "\u0e01", '"', "'", "\\", '\\"', "`", "*", "-", "=", "#",
+    "|", ".", ",", ":", "/", "<", ">", "</", "[", "]", "(", ")", "{", "}", "[]", "()", "&", "&amp;", "a ", "A ", "a.", "a/", "a-",
+    "aA", "Aa", "AAa ", "0.", "0,", "a\n", "0 ", "**a", "``", "<a>", "<a ", "[a](", "a: ", ". ", ", a", "a'", "\u200b", "\u00ad",
 )  # fmt: skip
 
 
@@ -204,9 +204,11 @@ def _called(tree: ast.Module, name: str) -> tuple[str, ...]:
     """Return the methods called on a name, or on what a loop takes out of it; none if it is handed on elsewhere."""
     names, reads = {name}, 0
     for node in ast.walk(tree):
-        if isinstance(node, ast.For | ast.comprehension) and _holds(node.iter, name):
-            names |= {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
-            reads -= 1
+        if isinstance(node, ast.For | ast.comprehension):
+            is_listed, is_table = _loops_over(node.iter, name)
+            reads -= is_listed
+            if is_listed or is_table:
+                names |= {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
         reads += isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
     found = [
         (node.value.id, node.attr)
@@ -217,8 +219,17 @@ def _called(tree: ast.Module, name: str) -> tuple[str, ...]:
     return _different([method for _, method in found if method in METHODS]) if is_known else ()
 
 
-def _holds(tree: ast.AST, name: str) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
+def _loops_over(iterated: ast.expr, name: str) -> tuple[bool, bool]:
+    """Return whether a loop goes over a name or a list with it, and whether over the items or the values of a table."""
+    match iterated:
+        case ast.Name(id=found):
+            return found == name, False
+        case ast.Tuple(elts=listed) | ast.List(elts=listed):
+            return any(isinstance(one, ast.Name) and one.id == name for one in listed), False
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=found), attr="items" | "values")):
+            return False, found == name
+        case _:
+            return False, False
 
 
 def _different(methods: Sequence[str]) -> tuple[str, ...]:
@@ -242,8 +253,8 @@ Pumped = tuple[str, str]
 def texts_for(pattern: re.Pattern[Any], *, seed: int = 1) -> list[tuple[str, str, str]]:
     """Return (before, piece, after) of texts that may hurt a pattern: `piece` is to be repeated.
 
-    Pieces are what a repeat of the pattern may repeat, after all that must stand before it; beginnings of the pattern, which start
-    a match that fails; and characters that many patterns look for.
+    Pieces are what a repeat of the pattern may repeat, after all that must stand before it; beginnings of the pattern, which
+    start a match that fails; and characters that many patterns look for.
     """
     tree = vars(re)["_parser"].parse(pattern.pattern, pattern.flags)
     pumps = list(dict.fromkeys(Pieces(random.Random(seed)).pumps(tree)))
@@ -270,7 +281,7 @@ class Pieces:
         self._chance = chance
         self._groups: dict[int, str] = {}
 
-    def pumps(self, tree: Any, before: str = "") -> Iterator[Pumped]:
+    def pumps(self, tree: Any, before: str = "") -> Iterator[Pumped]:  # noqa: C901 - one case for each kind of node
         """Yield what may be repeated, with a text that leads to it."""
         for op, value in tree:
             kind = str(op)
@@ -303,7 +314,7 @@ class Pieces:
                 break
         return text[:LONGEST_SAMPLE]
 
-    def _one(self, kind: str, value: Any) -> str:
+    def _one(self, kind: str, value: Any) -> str:  # noqa: C901, PLR0911 - one case for each kind of node
         match kind:
             case "LITERAL":
                 return chr(value)
