@@ -20,10 +20,11 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from memolog.context.dates import is_gap, time_mark
-from memolog.context.escape import element, escape, one_line
+from memolog.context.escape import element, escape
 from memolog.context.value import ContextMessage
 from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, REPEATED_RESULT
 from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.lookalikes import label, quoted_label
 from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.once import grown
 from memolog.domain.pairs import OpenCalls, is_question
@@ -341,13 +342,15 @@ def _notes(
             is_second = part.call_id in names and (index, place) not in late
             words = REPEATED_RESULT if is_second else LATE_RESULT
             tool = str(part.name or names.get(part.call_id) or f"call {part.call_id}")
-            text = f"{words.format(tool=one_line(tool))}\n{_late_result(part, tool)}"
+            text = (
+                f"{words.format(tool=escape(quoted_label(tool, is_tool=True)) or 'a tool')}\n{_late_result(part, tool)}"
+            )
             yield replace(piece, role="user", parts=(TextPart(text=text), *part.files), synthetic=True)
 
 
 def _late_result(part: ToolResultPart, tool: str) -> str:
     error = "true" if part.is_error else None
-    return element("late-result", escape(content_text(part.content)), tool=tool, call=part.call_id, error=error)
+    return element("late-result", escape(content_text(part.content)), tool=label(tool), call=part.call_id, error=error)
 
 
 def content_text(content: JsonValue) -> str:

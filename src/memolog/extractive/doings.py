@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import Message, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
 from memolog.domain.pairs import part_at, results_of_calls
@@ -175,7 +176,8 @@ def _verb(name: str, *, has_target: bool) -> str:
         for pattern, verb in _VERBS:
             if pattern.fullmatch(name):
                 return f"Assistant {verb}"
-    return f"Assistant called {name} on" if has_target else f"Assistant called {name}"
+    called = f"Assistant called {quoted_label(name, _NAME, is_tool=True)}"
+    return f"{called} on" if has_target else called
 
 
 def _own(name: str, arguments: JsonValue) -> str:
@@ -189,7 +191,7 @@ def _own(name: str, arguments: JsonValue) -> str:
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
         return f"Assistant searched the memory for “{REDACTION.redact(one_line(query, _QUERY))}”"
-    return f"Assistant used {name}"
+    return f"Assistant used {quoted_label(name, _NAME, is_tool=True)}"
 
 
 def _text_of(value: JsonValue) -> str:

@@ -184,6 +184,15 @@ _DIRECTIVE: Final = re.compile(
     r"|nimm|nutze|verwende|behalte|lass|usa|utiliza|mantén|evita|utilise|garde|évite)\b",
     re.IGNORECASE,
 )
+# What somebody wants changed, arranged or called off: what holds afterwards is in the request.
+_CHANGES: Final = re.compile(
+    r"\b(?:move|reschedul\w*|postpone|push|bring forward|change|switch|swap|replace|rename|cancel|bump|raise|lower|increase"
+    r"|reduce|extend|shorten|set|book|reserve|(?:call|make) (?:it|them|that)"
+    r"|verschieb\w*|verleg\w*|änder\w*|umbuch\w*|buch\w*|reservier\w*|stornier\w*|absag\w*|wechsel\w*|ersetz\w*"
+    r"|umbenenn\w*|cambi\w*|mover|mueve\w*|aplaza\w*|cancela\w*|reserva\w*|reemplaz\w*"
+    r"|changer|déplace\w*|reporter|annule\w*|remplace\w*|réserve\w*|renomme\w*)\b",
+    re.IGNORECASE,
+)
 _QUOTED: Final = re.compile(r"\"[^\"]{2,}\"|“[^”]{2,}”|„[^“”]{2,}[“”]|«[^»]{2,}»|`[^`]{2,}`")
 # What is no longer so stands after one of these, in a few words.
 _REPLACED: Final = re.compile(
@@ -362,8 +371,10 @@ def is_empty(sentence: str) -> bool:
 
 
 def _binds(sentence: str) -> bool:
-    """Tell whether a request that is put as a question says what must or must not be."""
-    return any(pattern.search(sentence) for pattern in (_HEALTH, _NEGATIVE, _PREFERS, _MONEY))
+    """Tell whether a request that is put as a question says what must or must not be, or what shall be from now on."""
+    return any(pattern.search(sentence) for pattern in (_HEALTH, _NEGATIVE, _PREFERS, _MONEY)) or bool(
+        _CHANGES.search(sentence) and (names_something(sentence) or _COUNTED.search(sentence))
+    )
 
 
 def weighs(sentence: str) -> bool:

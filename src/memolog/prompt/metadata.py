@@ -27,7 +27,9 @@ _NAMES: Final = {
     **dict.fromkeys(("not_found", "notfound"), "not_found"),
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
-_RESERVED: Final = frozenset({"ungrounded", "speaks_for_user", "lowered_from", "dropped_identifiers", "mode"})
+_RESERVED: Final = frozenset(
+    {"ungrounded", "speaks_for_user", "lowered_from", "unverified", "dropped_identifiers", "mode"}
+)
 """Names that only code may set."""
 _BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")

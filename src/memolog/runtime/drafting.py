@@ -46,18 +46,20 @@ def draft_hints(
     messages: Sequence[Message],
     redactor: Redactor,
     foreign: Sequence[Message] = (),
+    lines: Sequence[Observation] = (),
 ) -> tuple[Hints, tuple[str, ...]]:
     """Return the hints of a group, and what was wrong with those of the answer.
 
-    They are what the answer says, as far as people or the model said it too. What holds where it says nothing is known when the
-    group is activated: by then, groups before it that were made at the same time have been.
+    They are what the answer says, as far as the messages, the hints before or the `lines` of the log say it too. What holds
+    where it says nothing is known when the group is activated: by then, groups before it that were made at the same time
+    have been.
     """
     said = Hints(
         current_task=_redacted(new.current_task, redactor),
         suggested_response=_redacted(new.suggested_response, redactor),
         title=_redacted(new.title, redactor),
     )
-    kept = trusted_hints(said, messages, old, foreign=foreign)
+    kept = trusted_hints(said, messages, old, foreign=foreign, log=lines)
     at = new.task_at if kept.current_task and new.task_at else messages[-1].created_at if messages else None
     return replace(kept, at=at), () if kept == said else ("untrusted_hint",)
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from memolog.domain.message import Message
 from memolog.extractive import observe
-from memolog.grounding import Evidence, content_words, folded, source_text, squeezed, support
+from memolog.grounding import Evidence, content_words, folded, is_english, source_text, squeezed, support
 from memolog.prompt.build import ObserveInput, Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed
 from memolog.prompt.faults import FaultNotes
@@ -45,7 +45,8 @@ _HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
 _SHELL: Final = re.compile(r"</?message>|\A\W*(?:<[^<>\n]{1,100}>|\{[^{}\n]{1,100}\})\W*\Z")
 _DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
 _LOG_LINE: Final = re.compile(
-    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(.*)\Z", re.DOTALL
+    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(?:\(unverified\) )?(.*)\Z",
+    re.DOTALL,
 )
 _MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
 
@@ -313,23 +314,9 @@ def _words(draft: Draft) -> str:
     return f"{draft.text}\n{draft.verbatim or ''}"
 
 
-# Words of English that the languages beside it do not have; those that others have too ("in", "was", "die") are left out.
-_ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
-_ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
-_LEAST_TOLD: Final = 8
-_IS_ENGLISH: Final = 0.1
-_IS_NOT: Final = 0.03
-
-
 def _are_in_other_languages(lines: str, said: str) -> bool:
     """Tell whether one of two texts is in English and the other is not, so that their words cannot be compared."""
-    shares: list[float] = []
-    for text in (lines, said):
-        words = squeezed(folded(text)).strip(".").split(".")
-        if len(words) < _LEAST_TOLD:
-            return False
-        shares.append(sum(word in _ENGLISH for word in words) / len(words))
-    return min(shares) < _IS_NOT and max(shares) >= _IS_ENGLISH
+    return {is_english(Evidence(lines)), is_english(Evidence(said))} == {True, False}
 
 
 def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:

@@ -42,15 +42,16 @@ class Transferring(ABC):
     @abstractmethod
     async def _open_to_write(self) -> Kit: ...
 
-    async def export(self, target: Target, *, resource: str | None = None) -> ExportReport:
+    async def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
         """Write everything, or all of one resource, as JSON lines to a path or an open text file.
 
-        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model.
+        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model. The
+        file is readable by its owner only; `overwrite` lets it take the place of an older one, once it is whole.
         """
         kit = await self.open()
         if isinstance(kit.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
             refuse_own(kit.store.engine.path, Path(target))
-        return await export_to(kit.store, target, resource, self.clock.now())
+        return await export_to(kit.store, target, resource, self.clock.now(), overwrite=overwrite)
 
     async def export_markdown(self, thread: str, resource: str) -> str:
         """Return the log of a thread as Markdown for people: the observations by date, with what they come from."""
