@@ -22,6 +22,7 @@ NOT_EXPORTED = {"leases", "memolog_migrations", "processes", "unseen"}
 DERIVED = {"indexed_seq", "run_changes"}
 RENAMED = {"kind": "of", "document": "thread"}
 KIND_OF = {
+    "tombstones": "tombstone",
     "task_books": "task-book",
     "tasks": "task",
     "task_labels": "task-label",
