@@ -71,10 +71,10 @@ class _Passage:
     """All of it was forgotten here after the export was made: nothing of it goes in."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """What the groups of the file look like; they are rendered anew once their lines are in."""
-    threads: set[str] = field(default_factory=set[str])
-    """The threads that were forgotten here."""
-    messages: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """The messages, each with its thread, that were forgotten here."""
+    threads: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """The threads that were forgotten here, and when they began."""
+    messages: dict[tuple[str, str], datetime] = field(default_factory=dict[tuple[str, str], datetime])
+    """The messages, each with its thread, that were forgotten here, and when they were said."""
 
 
 async def import_export(
@@ -153,11 +153,12 @@ async def _look_for_forgotten(
         for thread in {name for name, _ in threads} | messages.keys() if not dry_run else ():
             await store.tombstones.lift(resource, thread, messages.get(thread, ()))
         return
-    passage.threads |= await store.tombstones.threads(resource, threads)
+    gone = await store.tombstones.threads(resource, threads)
+    passage.threads |= {name: from_micros(began) for name, began in threads if name in gone}
     for thread, lines in messages.items():
         if thread not in passage.threads:
-            gone = await store.tombstones.find(resource, thread, lines)
-            passage.messages |= {(thread, lines[place].id) for place in gone}
+            places = await store.tombstones.find(resource, thread, lines)
+            passage.messages |= {(thread, lines[place].id): lines[place].created_at for place in places}
 
 
 async def _finish(kit: Kit, passage: _Passage, total: Arrived, *, dry_run: bool) -> None:
@@ -168,12 +169,15 @@ async def _finish(kit: Kit, passage: _Passage, total: Arrived, *, dry_run: bool)
         return
     store, resource, render = kit.store, passage.arrival.resource, kit.core.rerender
     await store.transfers.render(resource, passage.texts, render=render, count=kit.core.counter.count)
-    for thread in sorted(passage.threads):
+    # Only what this file has brought: something else may have its name by now.
+    for thread, began in sorted(passage.threads.items()):
         with suppress(NotFound):
-            await store.forgetting.thread(resource, thread, render=render)
-    for thread, message in sorted(passage.messages):
+            if (await store.threads.get(resource, thread)).created_at == began:
+                await store.forgetting.thread(resource, thread, render=render)
+    for (thread, message), said in sorted(passage.messages.items()):
         with suppress(NotFound):
-            await store.forgetting.message(resource, message, thread=thread, render=render)
+            if (await store.messages.get(resource, message, thread=thread))[0].created_at == said:
+                await store.forgetting.message(resource, message, thread=thread, render=render)
 
 
 async def _put(

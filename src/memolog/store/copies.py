@@ -163,8 +163,7 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[M
         handle += len(copied)
         yield logs.create_cursor(log_pk=shared.pk, thread_pk=thread_pk, seq=0)
         yield q.set_cursor(log_pk=shared.pk, thread_pk=thread_pk, seq=seq)
-        for row in (yield logs.active_groups(log_pk=log_pk, generation=generation)):
-            order.append(copied[row[0]])
+        order += [copied[row[0]] for row in (yield logs.active_groups(log_pk=log_pk, generation=generation))]
         for group_pk in copied.values():
             tokens = yield from _rendering(shared.pk, group_pk, render)
             after += tokens if group_pk in order else 0
