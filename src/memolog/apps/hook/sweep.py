@@ -241,7 +241,8 @@ async def purge(store: Store, spool: Spool, resource: str) -> int:
     if not spool.sizes():
         return went
     with only_one(f"{spool.folder}/sweep.lock") as is_ours:
-        for name in spool.sizes() if is_ours else ():
+        # Twice: what a sweep that was stopped had taken is taken first.
+        for name in [*spool.sizes(), *spool.sizes()] if is_ours else ():
             records = spool.take(name)
             session = _session(records, SystemClock().now())
             if session.resource == resource:
