@@ -13,6 +13,7 @@ from memolog.domain.thread import Hints
 __all__ = [
     "MARKS",
     "TRACES",
+    "UNVERIFIED",
     "Generation",
     "Group",
     "Log",
@@ -33,6 +34,8 @@ GroupState: TypeAlias = Literal["buffered", "active", "covered", "void"]
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
 
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
+UNVERIFIED: str = "(unverified)"
+"""How a line is marked, wherever a model sees it, that says more than its sources."""
 TRACES: tuple[str, ...] = ("Also named: ", "Also mentioned: ")
 """How lines begin that only name what a reflection left out."""
 
@@ -91,6 +94,11 @@ class Observation:
     metadata: JsonObject = field(default_factory=nothing)
     state: ObservationState = "active"
     tokens: int = 0
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether code found something in it that its sources do not have: shown to models with a mark."""
+        return not self.grounded or any(self.metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
     @property
     def mode(self) -> str | None:

@@ -270,7 +270,7 @@ _NOT: Final = frozenset(folded(_NOT_WORDS).split())
 _NOT_UNSPACED: Final = re.compile("不|没|沒|無|无|非|别|別|勿|禁|ない|なし|ません|ぬ|안 |못|않|없|금지|ไม่|ห้าม|อย่า")
 _TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CLAUSE: Final = re.compile(
-    r"[.;:!?。；：！？…\n—–]+(?=\s|\Z)|[。；：！？，、]"
+    r"[.;:!?。；：！？…\n—–](?=\s|\Z)|[。；：！？，、]"
     r"|\s(?=(?:but|aber|sondern|pero|sino|mais|ma|mas|maar|men|ale|но|however|although)\s)"
     r"|\s(?=(?:and|or|und|oder|y|o|et|ou|e|en|of|och|og|i|и)\s(?:not?|never|nicht|keine?n?|nie|nunca|jamais|non|não|niet|geen)\s)",
     re.IGNORECASE,

@@ -20,6 +20,7 @@ from memolog.runtime.importing import Progress, import_export
 from memolog.runtime.importing_elsewhere import Tally, import_files
 from memolog.runtime.importing_mastra import import_mastra
 from memolog.runtime.kit import Kit
+from memolog.store.postgres_address import safe_url
 from memolog.store.sqlite import SqliteEngine
 from memolog.store.sqlite_backup import copy_back, copy_file, refuse_own
 from memolog.store.sqlite_files import clean_file
@@ -93,7 +94,7 @@ class Transferring(ABC):
         address = os.fspath(source)
         is_server = address.startswith(_SERVERS)
         if not is_server and not await asyncio.to_thread(Path(address).exists):
-            raise InputError(f"{address} does not exist.", then="Check its name.")
+            raise InputError(f"{safe_url(address)} does not exist.", then="Check its name.")
         is_file = not is_server and Path(address).is_file()  # noqa: ASYNC240
         found = format or ("mastra" if is_server else detect(Path(address)) if is_file else None)
         if found == "mastra":

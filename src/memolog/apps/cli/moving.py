@@ -5,14 +5,13 @@ Knows files and how reports are shown. Formats are the library's. Nothing that e
 
 import asyncio
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from memolog.apps.cli.opening import chosen_resource, chosen_thread
-from memolog.apps.cli.telling import fields, told
+from memolog.apps.cli.telling import JsonOutput, clean, fields, told
 from memolog.apps.cli.verb import Answer, Call, verb
 from memolog.domain.codec import encode
 from memolog.domain.errors import InputError
@@ -57,7 +56,7 @@ async def export(
     if markdown:
         return await _export_markdown(call, file, resource, thread, overwrite=overwrite)
     if file == "-":
-        await call.memory.export(sys.stdout, resource=resource)
+        await call.memory.export(cast("IO[str]", JsonOutput()), resource=resource)
         return Answer(data=None, is_printed=True)
     with call.progress(f"exporting to {file}"):
         report = await call.memory.export(file, resource=resource, overwrite=overwrite)
@@ -75,7 +74,7 @@ async def _export_markdown(
     which = await chosen_thread(call.store, whose, thread)
     text = await call.memory.export_markdown(which, whose)
     if file == "-":
-        print(text, end="")
+        print(clean(text), end="")
         return Answer(data=None, is_printed=True)
     if "://" not in call.address:
         refuse_own(call.address, Path(file))
@@ -107,7 +106,9 @@ async def import_(
 ) -> Answer:
     """Take in an export or another system's history, with its true times. The same again changes nothing."""
     if not file.exists():
-        raise InputError(f"There is no file {file}.", then="Check the name.")
+        from memolog.store.postgres_address import safe_url
+
+        raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the name.")
     with call.progress(f"importing {file}") as tell:
         report = await call.memory.import_from(
             file,
