@@ -50,6 +50,7 @@ from memolog.store.task_ready import TaskReady
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads, listing_resources
+from memolog.store.tombstones import Tombstones
 from memolog.store.transfers import Transfers
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
@@ -103,6 +104,7 @@ class Store:
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
         self.tasks = Tasks(engine, clock, new_id)
+        self.tombstones = Tombstones(engine)
         self.task_links = TaskLinks(engine, clock)
         self.task_claims = TaskClaims(engine, clock)
         self.task_views = TaskViews(engine, clock)
@@ -156,9 +158,12 @@ class Store:
         """Return how many dollars observing and reflecting cost so far, for all resources together."""
         return await self.engine.read(summing_spent)
 
-    async def resources(self) -> tuple[str, ...]:
-        """Return whose memory is here, for whoever runs the database; a caller who acts for one resource needs no other."""
-        return await self.engine.read(listing_resources, brief=False)
+    async def resources(self, *, also_forgotten: bool = False) -> tuple[str, ...]:
+        """Return whose memory is here, for whoever runs the database; a caller who acts for one resource needs no other.
+
+        `also_forgotten` names those too of whom nothing is left but that they were forgotten.
+        """
+        return await self.engine.read(lambda: listing_resources(also_forgotten=also_forgotten), brief=False)
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
