@@ -162,14 +162,15 @@ class _Case:
         # A result is read together with the call that it answers.
         calls = (self._callers.get(call) for message in cited for call in pairs_of(message.parts)[1])
         read = {message.id + f"/{message.continuation}": message for message in (*cited, *filter(None, calls))}
-        said_at = [message.created_at for message in cited]
-        return ungrounded(
-            line_text(observation),
-            [self._text(key, message) for key, message in read.items()],
-            self._log,
-            said_at=[*said_at, observation.said_at] if observation.said_at else said_at,
-            about=observation.about,
-        )
+        moments = [message.created_at for message in cited]
+        moments += [observation.said_at] if observation.said_at else []
+        texts = [self._text(key, message) for key, message in read.items()]
+        text, about = line_text(observation), observation.about
+        missing = ungrounded(text, texts, self._log, said_at=moments, about=about)
+        said = [(message.thread, message.seq) for message in cited if is_spoken_by_user(message)]
+        if missing and (more := evidence_of(self._readings().get(place, "") for place in said)):
+            return ungrounded(text, [*texts, *more], self._log, said_at=moments, about=about)
+        return missing
 
     def _text(self, key: str, message: Message) -> Evidence:
         if key not in self._texts:

@@ -253,8 +253,11 @@ def is_backed(
         return True
     if confirms:
         rest = [word for word in rest if word not in spoken]
+    if _is_translated(text, cited) and not voices.returned:
+        return len(spoken) < len(words)
     if _is_translated(text, cited):
-        return len(returned) < _FEW and (not spoken or len(spoken) < len(words))
+        # Words cannot be compared, and a tool may have said it: a name or a number in common says that it is the user's.
+        return bool(mine or elsewhere) and len(returned) < _FEW
     if not voices.returned:
         return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
     longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
