@@ -21,6 +21,7 @@ from memolog.grounding.trust import (
     allowed_priority,
     evidence_of,
     is_backed,
+    is_false,
     is_of_user,
     line_text,
     lowest,
@@ -215,7 +216,7 @@ def judge_reflection(
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
     """Tell whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
-    doubtful = [root for root in roots if any(root.metadata.get(name) for name in ("speaks_for_user", "unverified"))]
+    doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
     sure = evidence_of(line_text(root) for root in roots if root not in doubtful)
