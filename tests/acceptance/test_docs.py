@@ -4,6 +4,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,24 @@ PAGES = sorted([ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md"
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\((?!https?://|#)([^)#]+)[^)]*\)")
 
-SNIPPETS = [
-    pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
-    for page in PAGES
-    for number, code in enumerate(SNIPPET.findall(page.read_text("utf-8")), start=1)
-]
+PRINTING = re.compile(r"^```python\n(.*?)^```\n\nIt prints[^`]*?\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", SNIPPETS)
-def test_snippet_runs(code: str, tmp_path: Path) -> None:
-    """Each Python block of the documentation runs by itself, in an empty folder."""
+def snippets() -> Iterator[Any]:
+    """Return each Python block of each page, with what the page says that it prints, if it says so."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        printed = dict(PRINTING.findall(text))
+        for number, code in enumerate(SNIPPET.findall(text), start=1):
+            yield pytest.param(code, printed.get(code), id=f"{page.relative_to(ROOT)}-{number}")
+
+
+@pytest.mark.parametrize(("code", "output"), snippets())
+def test_snippet_runs(code: str, output: str | None, tmp_path: Path) -> None:
+    """Each Python block runs by itself in an empty folder, and prints what the page says."""
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert output in {None, done.stdout}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -75,21 +82,6 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert [name for name, body in entries if len(re.sub("```.*?```", "", body, flags=re.DOTALL).split()) < 2] == []
     methods = {name for name in vars(memolog.Memory) if not name.startswith("_")}
     assert methods - set(re.findall(r"^#### Memory\.(\w+)$", page, re.MULTILINE)) == set()
-
-
-PRINTING = re.compile(r"^```python\n(.*?)^```\n\nIt prints[^`]*?\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PRINTED = [
-    pytest.param(code, output, id=f"{page.relative_to(ROOT)}-{number}")
-    for page in PAGES
-    for number, (code, output) in enumerate(PRINTING.findall(page.read_text("utf-8")), start=1)
-]
-
-
-@pytest.mark.parametrize(("code", "output"), PRINTED)
-def test_snippets_print_what_the_page_says(code: str, output: str, tmp_path: Path) -> None:
-    """Where a page shows what a snippet prints, it is what the snippet prints."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == output
 
 
 def test_the_first_minute_shows_its_output() -> None:

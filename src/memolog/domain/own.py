@@ -10,23 +10,38 @@ from typing import Final
 
 from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart
 
-__all__ = ["OWN_TOOLS", "own_tool", "with_own_apart"]
+__all__ = ["OWN_TOOLS", "called_tool", "own_tool", "with_own_apart"]
 
 OWN_TOOLS: Final = ("task-query", "task-mutate", "memory-search")
 _SPELT: Final = {name.replace("-", ""): name for name in OWN_TOOLS}
-# What stands before the name where a server or a namespace is named too: mcp__memolog__task-query, memolog.task_query.
+# What hosts put before the name of a tool of our server: mcp__memolog__task-query, mcp_memolog_task-query, memolog.task_query.
+# The server of another has another name there.
+_OURS: Final = re.compile(r"(?:functions[.:/])?(?:mcp(?:__?|[.:/]))?(?:memolog(?:__?|[.:/]))?")
+# Any server or namespace.
 _PREFIX: Final = re.compile(r".*(?:__|[.:/])", re.DOTALL)
 _MARKS: Final = re.compile(r"[-_\s]")
 
 
 def own_tool(name: object) -> str | None:
-    """Return which of our tools a name means, or None."""
+    """Return which of our tools a call in a conversation means, or None: a tool of another server is none of ours.
+
+    A name without a server is taken for ours: that is how our adapters offer the tools.
+    """
+    return _tool(name, _OURS)
+
+
+def called_tool(name: object) -> str | None:
+    """Return which tool is meant by a call that was handed to us, whatever the caller puts before its name."""
+    return _tool(name, _PREFIX)
+
+
+def _tool(name: object, prefix: re.Pattern[str]) -> str | None:
     if not isinstance(name, str):
         return None
     spelt = name.strip().lower()
     # Tried at the beginning alone: from every place of a long name it would take ever longer.
-    prefix = _PREFIX.match(spelt)
-    return _SPELT.get(_MARKS.sub("", spelt[prefix.end() :] if prefix else spelt))
+    found = prefix.match(spelt)
+    return _SPELT.get(_MARKS.sub("", spelt[found.end() :] if found else spelt))
 
 
 def with_own_apart(messages: Iterable[NewMessage], own_calls: set[str]) -> Iterator[NewMessage]:

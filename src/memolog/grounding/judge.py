@@ -109,6 +109,10 @@ class _Case:
         others = voices_of((), foreign=foreign).returned
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
+        # A message may have thousands of parts, and every line may cite it: what a line needs of it is worked out once.
+        self._trusts = {place: trust_of(message) for place, message in self._by_seq.items()}
+        self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
+        self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
 
     def is_foreign(self, observation: Observation) -> bool:
@@ -121,10 +125,10 @@ class _Case:
         """Return what a line counts for."""
         cited = self._cited(observation)
         is_for_user = speaks_for_user(observation.text, self._speakers)
-        said = [message for message in cited if is_spoken_by_user(message)]
+        said = [message for message in cited if _place(message) in self._spoken]
         claims = _claims(observation, is_for_user)
         backed = bool(said) and (not claims or self._is_backed(observation, cited, said))
-        trust = lowest(map(trust_of, cited))
+        trust = lowest(self._trusts[_place(message)] for message in cited)
         if said and not backed:
             # It names a user's message, but the words are not a user's.
             trust = lowest((trust, "tool" if _is_of_tool(observation, self._voices) else "assistant"))
@@ -161,7 +165,7 @@ class _Case:
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
         # A result is read together with the call that it answers.
-        calls = (self._callers.get(call) for message in cited for call in pairs_of(message.parts)[1])
+        calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
         read = {message.id + f"/{message.continuation}": message for message in (*cited, *filter(None, calls))}
         moments = [message.created_at for message in cited]
         moments += [observation.said_at] if observation.said_at else []
@@ -177,6 +181,10 @@ class _Case:
         if key not in self._texts:
             self._texts[key] = Evidence(source_text(message))
         return self._texts[key]
+
+
+def _place(message: Message) -> tuple[str, int]:
+    return message.thread, message.seq
 
 
 def judge_reflection(

@@ -323,7 +323,7 @@ _NOT_UNSPACED: Final = re.compile(
 )
 _TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CLAUSE: Final = re.compile(
-    r"[.;:!?。；：！？…\n—–]+(?=\s|\Z)|[。；：！？，、]"
+    r"[.;:!?。；：！？…\n—–](?=\s|\Z)|[。；：！？，、]"
     r"|\s(?=(?:but|aber|sondern|pero|sino|mais|ma|mas|maar|men|ale|но|however|although)\s)"
     r"|\s(?=(?:and|or|und|oder|y|o|et|ou|e|en|of|och|og|i|и)\s(?:not?|never|nicht|keine?n?|nie|nunca|jamais|non|não|niet|geen)\s)",
     re.IGNORECASE,

@@ -339,9 +339,9 @@ class SyncMemory:
         """Bring a retracted observation back."""
         return self._portal.call(self._memory.reinstate(resource, observation))
 
-    def export(self, target: Target, *, resource: str | None = None) -> ExportReport:
+    def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
         """Write everything, or all of one resource, as JSON lines to a path or an open text file."""
-        return self._portal.call(self._memory.export(target, resource=resource))
+        return self._portal.call(self._memory.export(target, resource=resource, overwrite=overwrite))
 
     def import_from(
         self,

@@ -19,6 +19,7 @@ from memolog.runtime.importing import Progress, import_export
 from memolog.runtime.importing_elsewhere import Tally, import_files
 from memolog.runtime.importing_mastra import import_mastra
 from memolog.runtime.kit import Kit
+from memolog.store.postgres_address import safe_url
 from memolog.store.sqlite import SqliteEngine
 from memolog.store.sqlite_backup import copy_back, copy_file, refuse_own
 from memolog.transfer import detect
@@ -41,15 +42,16 @@ class Transferring(ABC):
     @abstractmethod
     async def _open_to_write(self) -> Kit: ...
 
-    async def export(self, target: Target, *, resource: str | None = None) -> ExportReport:
+    async def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
         """Write everything, or all of one resource, as JSON lines to a path or an open text file.
 
-        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model.
+        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model. The
+        file is readable by its owner only; `overwrite` lets it take the place of an older one, once it is whole.
         """
         kit = await self.open()
         if isinstance(kit.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
             refuse_own(kit.store.engine.path, Path(target))
-        return await export_to(kit.store, target, resource, self.clock.now())
+        return await export_to(kit.store, target, resource, self.clock.now(), overwrite=overwrite)
 
     async def export_markdown(self, thread: str, resource: str) -> str:
         """Return the log of a thread as Markdown for people: the observations by date, with what they come from."""
@@ -79,7 +81,7 @@ class Transferring(ABC):
         address = os.fspath(source)
         is_server = address.startswith(_SERVERS)
         if not is_server and not await asyncio.to_thread(Path(address).exists):
-            raise InputError(f"{address} does not exist.", then="Check its name.")
+            raise InputError(f"{safe_url(address)} does not exist.", then="Check its name.")
         is_file = not is_server and Path(address).is_file()  # noqa: ASYNC240
         found = format or ("mastra" if is_server else detect(Path(address)) if is_file else None)
         if found == "memolog-export" and is_file:

@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
 # How often a term occurs is kept in three steps: once, twice or thrice, more. Beyond that BM25 hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
-_SENTENCE: Final = re.compile(r"[.!?。!?…]+(?=\s|$)")
+_SENTENCE: Final = re.compile(r"(?<![.!?。!?…])[.!?。!?…]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536

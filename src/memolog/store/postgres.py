@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from memolog.domain.errors import (
     ConfigError,
+    InputError,
     MemologError,
     StoreBusy,
     StoreClosed,
@@ -338,6 +339,11 @@ class PostgresEngine(Engine):
                 "The database did not come to it in time.",
                 why=says,
                 then="Try again, or raise statement_timeout.",
+            )
+        if isinstance(error, pg.CharacterNotInRepertoireError | pg.UntranslatableCharacterError):
+            return InputError(
+                "A text that was handed in has a character that PostgreSQL cannot hold, such as NUL.",
+                then="Leave it out.",
             )
         if isinstance(error, pg.ClientConfigurationError):
             return ConfigError(f"The address {self.name} cannot be used: {error}.", then="Check its parameters.")
