@@ -497,42 +497,46 @@ _RULES: Final = (
     _Rule(
         "docker podman helm oc az skopeo crane nerdctl mongo mongosh mongodump mongorestore mongoexport mongoimport",
         "password",
-        rf"(?:docker|podman|helm|oc|az|skopeo|crane|nerdctl|mongo\w{{0,8}}){_THEN}-p[ \t]{1, 9}{_VALUE_IS}",
+        rf"(?:docker|podman|helm|oc|az|skopeo|crane|nerdctl|mongo\w{{0,8}}){_THEN}-p[ \t]{{1,9}}{_VALUE_IS}",
         _is_no_port,
     ),
-    _Rule("redis", "password", rf"redis-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{1, 9}{_VALUE_IS}"),
+    _Rule("redis", "password", rf"redis-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{{1,9}}{_VALUE_IS}"),
     _Rule(
         "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd",
         "password",
-        rf"ldap\w{{3,8}}{_THEN}-w[ \t]{1, 9}{_VALUE_IS}",
+        rf"ldap\w{{3,8}}{_THEN}-w[ \t]{{1,9}}{_VALUE_IS}",
     ),
     _Rule("sqlcmd bcp isql osql tsql", "password", rf"(?:sqlcmd|bcp|isql|osql|tsql){_THEN}-P[ \t]?{_VALUE_IS}"),
-    _Rule("plink pscp psftp putty", "password", rf"(?:plink|pscp|psftp|putty){_THEN}-pw[ \t]{1, 9}{_VALUE_IS}"),
+    _Rule("plink pscp psftp putty", "password", rf"(?:plink|pscp|psftp|putty){_THEN}-pw[ \t]{{1,9}}{_VALUE_IS}"),
     _Rule(
         "htpasswd",
         "password",
-        rf"htpasswd[ \t]{1, 9}-\w{{0,4}}b\w{{0,4}}[ \t]{1, 9}(?:\S{{1,80}}[ \t]{1, 9})?\S{{1,80}}[ \t]{1, 9}{_VALUE_IS}",
+        rf"htpasswd[ \t]{{1,9}}-\w{{0,4}}b\w{{0,4}}[ \t]{{1,9}}(?:\S{{1,80}}[ \t]{{1,9}})?\S{{1,80}}[ \t]{{1,9}}{_VALUE_IS}",
     ),
-    _Rule("keytool jarsigner", "password", rf"(?:keytool|jarsigner){_THEN}-\w{{0,10}}pass[ \t]{1, 9}{_VALUE_IS}"),
-    _Rule("openssl", "password", rf"openssl{_THEN}-(?:pass\w{{0,4}}[ \t]{1, 9}(?:pass:)?|k[ \t]{1, 9}){_VALUE_IS}"),
-    _Rule("ssh", "password", rf"ssh-keygen{_THEN}-[NP][ \t]{1, 9}{_VALUE_IS}"),
+    _Rule("keytool jarsigner", "password", rf"(?:keytool|jarsigner){_THEN}-\w{{0,10}}pass[ \t]{{1,9}}{_VALUE_IS}"),
+    _Rule("openssl", "password", rf"openssl{_THEN}-(?:pass\w{{0,4}}[ \t]{{1,9}}(?:pass:)?|k[ \t]{{1,9}}){_VALUE_IS}"),
+    _Rule("ssh", "password", rf"ssh-keygen{_THEN}-[NP][ \t]{{1,9}}{_VALUE_IS}"),
     _Rule(
         "smbclient rpcclient", "password", rf"(?:smbclient|rpcclient){_THEN}-U[ \t]*[\"']?[\w.\\/]{{1,80}}%{_VALUE_IS}"
     ),
     _Rule(
-        "vault", "token", rf"vault[ \t]{1, 9}login[ \t]{1, 9}(?:-method=\w{1, 20}[ \t]{1, 9})?{_VALUE_IS}", _has_digit
+        "vault",
+        "token",
+        rf"vault[ \t]{{1,9}}login[ \t]{{1,9}}(?:-method=\w{{1,20}}[ \t]{{1,9}})?{_VALUE_IS}",
+        _has_digit,
     ),
     _Rule(
         "net",
         "password",
-        rf"net[ \t]{1, 9}(?:user[ \t]{1, 9}\S{{1,60}}|use\b[^\n]{{0,100}}?/user:\S{{1,60}})[ \t]{1, 9}(?P<bare>(?![/-]){_B}{{3,200}}+)",
+        rf"net[ \t]{{1,9}}(?:user[ \t]{{1,9}}\S{{1,60}}|use\b[^\n]{{0,100}}?/user:\S{{1,60}})[ \t]{{1,9}}"
+        rf"(?P<bare>(?![/-]){_B}{{3,200}}+)",
     ),
     _Rule("cmdkey", "password", rf"cmdkey\b[^\n]{{0,100}}?/pass:{_VALUE_IS}"),
     _Rule("xfreerdp", "password", rf"xfreerdp\b[^\n]{{0,100}}?[ \t]/p:{_VALUE_IS}"),
     _Rule(
         "rabbitmqctl",
         "password",
-        rf"rabbitmqctl[ \t]{1, 9}(?:add_user|change_password)[ \t]{1, 9}\S{{1,60}}[ \t]{1, 9}{_VALUE_IS}",
+        rf"rabbitmqctl[ \t]{{1,9}}(?:add_user|change_password)[ \t]{{1,9}}\S{{1,60}}[ \t]{{1,9}}{_VALUE_IS}",
     ),
     _Rule(
         "echo printf",

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from memolog.domain.caches import empty_caches
 from memolog.domain.clock import Clock
 from memolog.domain.errors import ConfigError, NotADatabase
 from memolog.domain.ids import IdMaker
@@ -162,7 +163,15 @@ class Store:
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
-        await self.engine.close()
+        try:
+            await self.engine.close()
+        finally:
+            self.empty_caches()
+
+    def empty_caches(self) -> None:
+        """Drop what is kept in memory of messages, of the log and of their words; all of it can be read again."""
+        self._recent.clear()
+        empty_caches()
 
     async def __aenter__(self) -> Self:
         return self
