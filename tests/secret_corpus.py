@@ -259,7 +259,7 @@ PHRASES: Final[tuple[str, ...]] = (
     "OPENAI_KEY={T}",
     "SECRET_KEY_BASE={T}",
     "DD_API_KEY={T}",
-    "//registry.npmjs.org/:_authToken={T}",
+    "//npm.example.com/:_authToken={T}",
     "refresh_token={T}",
     "private_token: {T}",
     # ---- addresses
