@@ -28,6 +28,7 @@ from memolog.prompt.build import (
 from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
+from memolog.prompt.without_secrets import messages_without_secrets
 from memolog.runtime.asking import Asking
 from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
@@ -159,8 +160,10 @@ class Thinking:
         run = work.run
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
+        redactor = redactor_for(config)
         rows = await self._store.messages.span(resource, run.thread, run.span)
-        messages = tuple(message for message in rows if message.state == "live")
+        # A name beside a value gives a secret away only as long as they stand together: it is taken out before anything else.
+        messages = messages_without_secrets((message for message in rows if message.state == "live"), redactor)
         inputs = run.inputs
         hints = (await self._store.threads.get(resource, run.thread)).hints
         if inputs.get("hinted", hints.last_seq) != hints.last_seq:
@@ -175,8 +178,11 @@ class Thinking:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
-            messages=(*await self._calls_before(resource, run.thread, run.span, messages), *messages),
-            before=await self._before(resource, run.thread, run.span),
+            messages=(
+                *messages_without_secrets(await self._calls_before(resource, run.thread, run.span, messages), redactor),
+                *messages,
+            ),
+            before=messages_without_secrets(await self._before(resource, run.thread, run.span), redactor),
             previous="\n".join(filter(None, (group.text for group in shown))),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,

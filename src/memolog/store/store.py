@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from memolog.domain.caches import empty_caches
 from memolog.domain.clock import Clock
 from memolog.domain.errors import ConfigError, NotADatabase
 from memolog.domain.ids import IdMaker
@@ -35,7 +36,7 @@ from memolog.store.processes import Processes
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
-from memolog.store.scope import check_id
+from memolog.store.scope import CleanValue, check_id
 from memolog.store.searching import Searching
 from memolog.store.settings import ResourceSettings
 from memolog.store.snapshot import Snapshot, reading_snapshot
@@ -74,6 +75,8 @@ class StoreOptions:
     read_only: bool = False
     clean: Clean | None = None
     """What takes secrets out of messages before they are stored, where `redact_raw` is set."""
+    clean_value: CleanValue | None = None
+    """The same for the texts of tasks and of the working memory."""
 
 
 class Store:
@@ -103,15 +106,15 @@ class Store:
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
-        self.tasks = Tasks(engine, clock, new_id)
+        self.tasks = Tasks(engine, clock, new_id, options.clean_value)
         self.tombstones = Tombstones(engine)
         self.task_links = TaskLinks(engine, clock)
-        self.task_claims = TaskClaims(engine, clock)
+        self.task_claims = TaskClaims(engine, clock, options.clean_value)
         self.task_views = TaskViews(engine, clock)
         self.task_ready = TaskReady(engine, clock)
         self.task_messages = TaskMessages(engine, clock)
         self.task_decay = TaskDecay(engine, clock)
-        self.working_memory = WorkingMemories(engine, clock)
+        self.working_memory = WorkingMemories(engine, clock, options.clean_value)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
         self.extracts = Extracts(engine)
@@ -167,7 +170,15 @@ class Store:
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
-        await self.engine.close()
+        try:
+            await self.engine.close()
+        finally:
+            self.empty_caches()
+
+    def empty_caches(self) -> None:
+        """Drop what is kept in memory of messages, of the log and of their words; all of it can be read again."""
+        self._recent.clear()
+        empty_caches()
 
     async def __aenter__(self) -> Self:
         return self
