@@ -16,7 +16,7 @@ from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost, ThreadNotFound
 from memolog.domain.message import Message, Part, ToolResultPart, parts_to_json
 from memolog.domain.observation import Observation, Span
-from memolog.domain.pairs import part_at, results_of_calls
+from memolog.domain.pairs import Place, part_at, results_of_calls
 from memolog.domain.thread import Hints
 from memolog.domain.zones import zone_of
 from memolog.grounding import Judged, judge, judge_reflection
@@ -47,6 +47,8 @@ from memolog.tokens import TokenCounter
 __all__ = ["Thinking"]
 
 _LONG_TOKENS: Final = 20_000
+_TOKENS_A_MESSAGE: Final = 100
+_MANY_PARTS: Final = 500
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
@@ -212,13 +214,8 @@ class Thinking:
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
         """Return the calls of an earlier span that this one answers late: a result says little without its question."""
-        answered = set(results_of_calls(messages).values())
-        missing = {
-            (number, place)
-            for number, message in enumerate(messages)
-            for place, part in enumerate(message.parts)
-            if isinstance(part, ToolResultPart) and (number, place) not in answered
-        }
+        has_many = sum(len(message.parts) for message in messages) > _MANY_PARTS
+        missing = await asyncio.to_thread(_unasked, messages) if has_many else _unasked(messages)
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
@@ -255,7 +252,7 @@ class Thinking:
     async def _checked(
         self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message]
     ) -> Thought:
-        if sum(message.tokens for message in task.messages) > _LONG_TOKENS:
+        if sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS:
             # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
             return await asyncio.to_thread(self._thought, task, answer, config, mind, foreign)
         return self._thought(task, answer, config, mind, foreign)
@@ -477,6 +474,17 @@ class Thinking:
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
         return found
+
+
+def _unasked(messages: Sequence[Message]) -> set[Place]:
+    """Return where results stand whose call is in none of these messages."""
+    answered = set(results_of_calls(messages).values())
+    return {
+        (number, place)
+        for number, message in enumerate(messages)
+        for place, part in enumerate(message.parts)
+        if isinstance(part, ToolResultPart) and (number, place) not in answered
+    }
 
 
 def _messages_of(task: _Task, answer: Observed) -> tuple[Message, ...]:

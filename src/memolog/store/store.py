@@ -29,7 +29,7 @@ from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
-from memolog.store.messages import Clean, Messages, Saved, Weigh, noting_unseen
+from memolog.store.messages import Clean, Messages, Saved, Weigh, is_much, noting_unseen
 from memolog.store.other_tails import OtherLimits
 from memolog.store.postgres_address import PostgresOptions
 from memolog.store.processes import Processes
@@ -140,7 +140,8 @@ class Store:
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
         check_id("owner", owner)
-        ready, now = self.messages.ready(resource, thread, messages, turn)
+        is_long = is_much(messages)
+        ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
 
         def saving() -> Script[Saved]:
             saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
@@ -151,6 +152,7 @@ class Store:
             saving,
             lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others),
             name="store.save_and_snapshot",
+            brief=not is_long,
         )
         if not snapshot.is_complete:
             return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
