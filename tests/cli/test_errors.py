@@ -239,6 +239,17 @@ def test_no_error_shows_a_password(line: str, address: str, folder: Path, monkey
         assert "s3cret" not in done.err + done.out
 
 
+@pytest.mark.parametrize("model", ["http://mira:s3cret@127.0.0.1:9/v1#m", "http://127.0.0.1:9/v1?a=1&api_key=s3cret#m"])
+@pytest.mark.parametrize("line", ["config", "config --toml", "config model", "config --changed --json", "init"])
+def test_no_verb_shows_the_key_of_a_model(line: str, model: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a model is shown without what opens it."""
+    monkeypatch.setenv("MEMOLOG_MODEL", model)
+    done = run(*line.split())
+    assert done.code == 0
+    assert "127.0.0.1:9" in "".join(done.out.split())
+    assert "s3cret" not in "".join(done.out.split())
+
+
 def test_no_process_is_started_with_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a hook and the demo start is told the address by a variable: arguments are seen by every user of a machine."""
     address = PASSWORDS[0]

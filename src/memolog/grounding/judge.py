@@ -21,6 +21,7 @@ from memolog.grounding.trust import (
     allowed_priority,
     evidence_of,
     is_backed,
+    is_false,
     is_of_user,
     line_text,
     lowest,
@@ -166,14 +167,15 @@ class _Case:
         # A result is read together with the call that it answers.
         calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
         read = {message.id + f"/{message.continuation}": message for message in (*cited, *filter(None, calls))}
-        said_at = [message.created_at for message in cited]
-        return ungrounded(
-            line_text(observation),
-            [self._text(key, message) for key, message in read.items()],
-            self._log,
-            said_at=[*said_at, observation.said_at] if observation.said_at else said_at,
-            about=observation.about,
-        )
+        moments = [message.created_at for message in cited]
+        moments += [observation.said_at] if observation.said_at else []
+        texts = [self._text(key, message) for key, message in read.items()]
+        text, about = line_text(observation), observation.about
+        missing = ungrounded(text, texts, self._log, said_at=moments, about=about)
+        said = [(message.thread, message.seq) for message in cited if is_spoken_by_user(message)]
+        if missing and (more := evidence_of(self._readings().get(place, "") for place in said)):
+            return ungrounded(text, [*texts, *more], self._log, said_at=moments, about=about)
+        return missing
 
     def _text(self, key: str, message: Message) -> Evidence:
         if key not in self._texts:
@@ -222,7 +224,7 @@ def judge_reflection(
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
     """Tell whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
-    doubtful = [root for root in roots if any(root.metadata.get(name) for name in ("speaks_for_user", "unverified"))]
+    doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
     sure = evidence_of(line_text(root) for root in roots if root not in doubtful)

@@ -20,6 +20,7 @@ from memolog.domain.message import Message
 from memolog.domain.observation import Span
 from memolog.extractive import CompactTexts, Line, compact_texts
 from memolog.prompt.build import ObserveInput
+from memolog.prompt.without_secrets import messages_without_secrets
 from memolog.runtime.asking import Asking
 from memolog.runtime.core import Core
 from memolog.runtime.events import CompactionMade, Degraded
@@ -208,14 +209,15 @@ class Compacting:
         return made, noted
 
     def _texts(self, live: Sequence[Message], lines: Sequence[Line], config: Config) -> CompactTexts:
-        return compact_texts(live, lines, self._counter, redactor_for(config))
+        redactor = redactor_for(config)
+        return compact_texts(messages_without_secrets(live, redactor), lines, self._counter, redactor)
 
     async def _lines(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, may_ask: bool
     ) -> list[Line]:
         """Ask the observer about messages that no log covers; the embedded one goes on where a model fails."""
         redactor = redactor_for(config)
-        given = ObserveInput(messages=tuple(live), mode=config.mode, alias=thread)
+        given = ObserveInput(messages=messages_without_secrets(live, redactor), mode=config.mode, alias=thread)
         ask = Asking(self._store, resource, thread, (), config)
         try:
             if may_ask and self._observer.name != ExtractiveMind.name:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from memolog.config.sizes import Mode
 from memolog.domain.codec import JsonObject
@@ -260,7 +260,7 @@ def _meaning_once(text: str) -> str:
 
 
 def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
-    return {name: redactor.redact(value) if isinstance(value, str) else value for name, value in metadata.items()}
+    return cast("Mapping[str, object]", redactor.value(dict(metadata)))
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:

@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from memolog.domain.caches import remembered
 from memolog.search.english import NUMBERS, STOP_WORDS, TIMES
 from memolog.search.words import names_in, normal, plain_of, terms_of_word, words_of
 
@@ -75,7 +75,7 @@ def analyse(text: str) -> Analysed:
     )
 
 
-@lru_cache(_REMEMBERED)
+@remembered(_REMEMBERED)
 def _known(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
     """Return a word folded, its terms, the names in it, and whether it is a function word: how often one occurs says nothing."""
     plain = plain_of(word)

@@ -40,6 +40,7 @@ from memolog.store.processes import appearing
 from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
 from memolog.store.sql import Script, load_queries
+from memolog.store.tombstones import finding
 
 __all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh", "is_much", "noting_unseen"]
 
@@ -69,6 +70,8 @@ class Saved:
 
     messages: tuple[Message, ...]
     added: int
+    left: int = 0
+    """How many were left out, since they were forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +118,13 @@ class Messages:
         create: bool = True,
         turn: str | None = None,
         owner: str | None = None,
+        is_told_again: bool = False,
     ) -> Saved:
         """Save one or many messages of one thread, all or none of them, in this order.
 
         A missing thread is created unless `create` is False. Saving the same again is harmless. `owner` is the process that runs
-        the turn: until a reply is saved, no message of the turn enters a log.
+        the turn: until a reply is saved, no message of the turn enters a log. `is_told_again`: they come from a record that
+        somebody else keeps, so those that were forgotten here are left out.
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
         if owner is not None:
@@ -128,7 +133,13 @@ class Messages:
         ready, now = await self.ready_soon(resource, thread, given, turn, is_long=is_long)
 
         def script() -> Script[Saved]:
-            saved = yield from self.saving(resource, thread, ready, now, create=create)
+            left = (yield from finding(resource, thread, given)) if is_told_again else frozenset[int]()
+            chosen = [one for place, one in enumerate(ready) if place not in left] if left else ready
+            if left and not chosen:
+                return Saved(messages=(), added=0, left=len(left))
+            saved = yield from self.saving(resource, thread, chosen, now, create=create)
+            if left:
+                saved = replace(saved, left=len(left))
             if turn is not None and owner is not None:
                 yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
