@@ -32,8 +32,10 @@ async def expect_whole(store: Store, thread: str, scope: Scope) -> None:
     seen = await store.logs.snapshot(RESOURCE, thread, scope)
     covered = max((g.span.last for g in seen.groups if g.span and g.thread_pk == seen.thread.pk), default=0)
     assert covered == seen.cursor
-    found = await store.doctor.examine(RESOURCE, count=lambda _: 5, redact=str)
-    assert not [(one.finding.kind, one.finding.explanation) for one in found if one.finding.kind != "tokens"]
+    found = await store.doctor.examine(RESOURCE, count=lambda _: 5, redact=str, render=lambda *_: ("", 0))
+    # What the lines of these tests look like is nobody's rendering.
+    found = [one for one in found if one.finding.kind not in {"tokens", "rendering"}]
+    assert not [(one.finding.kind, one.finding.explanation) for one in found]
 
 
 async def half_observed(store: Store, clock: FakeClock) -> Scribe:

@@ -355,9 +355,9 @@ async def _forget(name: str, store: Store) -> None:
         case "line_edits.reinstate":
             await lines.reinstate(RESOURCE, "back", render=_render)
         case "doctor.repair":
-            found = await store.doctor.examine(RESOURCE, count=len, redact=str)
-            # The prologue's claim is of a task that is not there.
-            assert [one.finding.kind for one in found if one.repair is not None] == ["lease"]
+            found = await store.doctor.examine(RESOURCE, count=len, redact=str, render=_render)
+            # The prologue's claim is of a task that is not there, and its group was written by hand.
+            assert [one.finding.kind for one in found if one.repair is not None] == ["lease", "rendering"]
             await store.doctor.repair(found)
         case _:
             await lines.delete(RESOURCE, "line", render=_render)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from memolog.domain.message import Message, pairs_of
-from memolog.domain.observation import Observation
+from memolog.domain.observation import Observation, Trust
 from memolog.grounding.check import ungrounded
 from memolog.grounding.evidence import Evidence
 from memolog.grounding.folding import content_words
@@ -110,7 +110,7 @@ class _Case:
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
         # A message may have thousands of parts, and every line may cite it: what a line needs of it is worked out once.
-        self._trusts = {place: trust_of(message) for place, message in self._by_seq.items()}
+        self._trusts: dict[tuple[str, int], Trust] = {at: trust_of(message) for at, message in self._by_seq.items()}
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
