@@ -58,12 +58,12 @@ _SEARCH: Final = re.compile(r"search|grep|find|glob", re.IGNORECASE)
 _VERBS: Final = (
     (re.compile(r"(?:run|bash|shell|sh|terminal|exec\w*|command|powershell|run_\w+)", re.IGNORECASE), "ran"),
     (
-        re.compile(r"(?:edit|write|create|update|multi_?edit|apply_patch|str_replace\w*)(?:_?\w*)", re.IGNORECASE),
+        re.compile(r"(?:edit|write|create|update|multi_?edit|apply_patch|str_replace)\w*", re.IGNORECASE),
         "changed",
     ),
     (re.compile(r"(?:read|view|open|cat|show)(?:_?file)?", re.IGNORECASE), "read"),
     (re.compile(r"(?:list|ls)(?:_?(?:files|dir\w*))?", re.IGNORECASE), "looked into"),
-    (re.compile(r"\w*(?:search|grep|glob|find)\w*", re.IGNORECASE), "searched for"),
+    (re.compile(r"(?=\w*+\Z)\w*(?:search|grep|glob|find)\w*", re.IGNORECASE), "searched for"),
     (re.compile(r"(?:web_?)?fetch\w*", re.IGNORECASE), "fetched"),
 )
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
@@ -250,7 +250,7 @@ _OTHER_KEYS: Final = (
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
 _EDIT: Final = re.compile(r"edit|write|create|replace|patch|insert|update|delete|move|rename|apply", re.IGNORECASE)
 # The words that some tools put where arguments should stand.
-_NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*\w*[\s*`]*\Z", re.IGNORECASE)
+_NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*+\w*+[\s*`]*+\Z", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.[A-Za-z]\w{0,7}\Z")
 _PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)(\S.*)$", re.MULTILINE)

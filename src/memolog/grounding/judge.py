@@ -21,6 +21,7 @@ from memolog.grounding.trust import (
     allowed_priority,
     evidence_of,
     is_backed,
+    is_false,
     is_of_user,
     line_text,
     lowest,
@@ -108,6 +109,10 @@ class _Case:
         others = voices_of((), foreign=foreign).returned
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
+        # A message may have thousands of parts, and every line may cite it: what a line needs of it is worked out once.
+        self._trusts = {place: trust_of(message) for place, message in self._by_seq.items()}
+        self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
+        self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
 
     def is_foreign(self, observation: Observation) -> bool:
@@ -120,10 +125,10 @@ class _Case:
         """Return what a line counts for."""
         cited = self._cited(observation)
         is_for_user = speaks_for_user(observation.text, self._speakers)
-        said = [message for message in cited if is_spoken_by_user(message)]
+        said = [message for message in cited if _place(message) in self._spoken]
         claims = _claims(observation, is_for_user)
         backed = bool(said) and (not claims or self._is_backed(observation, cited, said))
-        trust = lowest(map(trust_of, cited))
+        trust = lowest(self._trusts[_place(message)] for message in cited)
         if said and not backed:
             # It names a user's message, but the words are not a user's.
             trust = lowest((trust, "tool" if _is_of_tool(observation, self._voices) else "assistant"))
@@ -160,21 +165,26 @@ class _Case:
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
         # A result is read together with the call that it answers.
-        calls = (self._callers.get(call) for message in cited for call in pairs_of(message.parts)[1])
+        calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
         read = {message.id + f"/{message.continuation}": message for message in (*cited, *filter(None, calls))}
-        said_at = [message.created_at for message in cited]
-        return ungrounded(
-            line_text(observation),
-            [self._text(key, message) for key, message in read.items()],
-            self._log,
-            said_at=[*said_at, observation.said_at] if observation.said_at else said_at,
-            about=observation.about,
-        )
+        moments = [message.created_at for message in cited]
+        moments += [observation.said_at] if observation.said_at else []
+        texts = [self._text(key, message) for key, message in read.items()]
+        text, about = line_text(observation), observation.about
+        missing = ungrounded(text, texts, self._log, said_at=moments, about=about)
+        said = [(message.thread, message.seq) for message in cited if is_spoken_by_user(message)]
+        if missing and (more := evidence_of(self._readings().get(place, "") for place in said)):
+            return ungrounded(text, [*texts, *more], self._log, said_at=moments, about=about)
+        return missing
 
     def _text(self, key: str, message: Message) -> Evidence:
         if key not in self._texts:
             self._texts[key] = Evidence(source_text(message))
         return self._texts[key]
+
+
+def _place(message: Message) -> tuple[str, int]:
+    return message.thread, message.seq
 
 
 def judge_reflection(
@@ -214,7 +224,7 @@ def judge_reflection(
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
     """Tell whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
-    doubtful = [root for root in roots if any(root.metadata.get(name) for name in ("speaks_for_user", "unverified"))]
+    doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
     sure = evidence_of(line_text(root) for root in roots if root not in doubtful)

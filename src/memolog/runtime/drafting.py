@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from memolog.config.sizes import Mode
 from memolog.domain.codec import JsonObject
@@ -100,6 +100,8 @@ def observations_from(
     if prompt is None or not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
+    # A message may have thousands of parts: whose word it is, is looked at once and not for each line.
+    trusts = {message.seq: trust_of(message) for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
     sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])
@@ -121,7 +123,7 @@ def observations_from(
                 parent=None if draft.parent is None else draft.parent + 1,
                 verbatim=draft.verbatim,
                 sources=sources,
-                trust=lowest(trust_of(by_seq[seq]) for seq in cited or by_seq),
+                trust=lowest(trusts[seq] for seq in cited or by_seq),
                 category=draft.category,
                 files=draft.files,
                 metadata={**_with_observer(draft), "mode": mode},
@@ -258,7 +260,7 @@ def _meaning_once(text: str) -> str:
 
 
 def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
-    return {name: redactor.redact(value) if isinstance(value, str) else value for name, value in metadata.items()}
+    return cast("Mapping[str, object]", redactor.value(dict(metadata)))
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:

@@ -61,7 +61,8 @@ async def export_to(
 
     A file is readable by its owner only, and appears under its name when it is whole.
     """
-    known = await store.resources()
+    # Of whom nothing is left but that they were forgotten, that is said too: an older export must not bring them back.
+    known = await store.resources(also_forgotten=True)
     if resource is not None and resource not in known:
         raise NotFound(f"There is nothing of {resource!r} here.", then="Check the spelling, or export everything.")
     resources = known if resource is None else (resource,)

@@ -5,7 +5,7 @@ user messages that state something and that no line covers are found. The caller
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final, NamedTuple
@@ -32,14 +32,12 @@ _SUPPORTED: Final = 0.5
 _FEW_WORDS: Final = 2
 _ALIKE: Final = 0.8
 # What stands in a prompt beside our own words.
-_GIVEN: Final = re.compile(
-    r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>\n.*?\n</\1>", re.DOTALL
-)
-_HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>.*?</\1>", re.DOTALL)
+_GIVEN: Final = re.compile(r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>(?=\n)")
+_HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>")
 _FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1", re.DOTALL | re.MULTILINE)
 _VERBATIM: Final = re.compile(r"\s*[|>│]")
 _MARKED: Final = re.compile(r"\s*[*•-] ")
-_TRANSCRIPT: Final = re.compile(r"<transcript>\n(.*?)\n</transcript>", re.DOTALL)
+_TRANSCRIPT: Final = re.compile(r"<(transcript)>(?=\n)")
 _HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
 # What stands around messages in a transcript, and a place of the format that was not filled.
 _SHELL: Final = re.compile(r"</?message>|\A\W*(?:<[^<>\n]{1,100}>|\{[^{}\n]{1,100}\})\W*\Z")
@@ -49,6 +47,37 @@ _LOG_LINE: Final = re.compile(
     re.DOTALL,
 )
 _MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
+
+
+def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]]:
+    """Yield where the elements stand that these tags open, and what is in them; a tag that nothing closes opens none."""
+    at, unclosed = 0, set[str]()
+    for tag in opening.finditer(text):
+        name = tag[1]
+        if tag.start() < at or name in unclosed:
+            continue
+        end = text.find(f"</{name}>", tag.end())
+        if end < 0:
+            # Nor does anything close a later one: it need not be looked for again.
+            unclosed.add(name)
+            continue
+        at = end + len(f"</{name}>")
+        yield range(tag.start(), at), text[tag.end() : end]
+
+
+def _without(text: str, opening: re.Pattern[str]) -> str:
+    """Return a text without the elements that these tags open."""
+    kept: list[str] = []
+    at = 0
+    for place, _ in _elements(text, opening):
+        kept.append(text[at : place.start])
+        at = place.stop
+    return "".join([*kept, text[at:]])
+
+
+def _inside(text: str, opening: re.Pattern[str]) -> list[str]:
+    """Return what stands in the elements that these tags open."""
+    return [inside.strip("\n") for _, inside in _elements(text, opening)]
 
 
 def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
@@ -167,10 +196,10 @@ class _Echoes:
 
     def __init__(self, prompt: Prompt, said: Evidence) -> None:
         self._said = said
-        ours = f"{prompt.system}\n{_GIVEN.sub('', prompt.text)}"
+        ours = f"{prompt.system}\n{_without(prompt.text, _GIVEN)}"
         self._instructions = Evidence(ours)
         self._ours = set(map(_row, ours.split("\n")))
-        self._shown = set(map(_row, "\n".join(_TRANSCRIPT.findall(prompt.text)).split("\n")))
+        self._shown = set(map(_row, "\n".join(_inside(prompt.text, _TRANSCRIPT)).split("\n")))
 
     def has(self, text: str, least: int) -> bool:
         """Tell whether a text is a part of the instructions, and not of what was said."""
@@ -191,7 +220,7 @@ class _Echoes:
         if len(_HEADER.findall(reply)) > _FEW_WORDS:
             return True
         # Hints are looked at one by one.
-        plain = _FENCED.sub("", _HINTS.sub("", reply)).split("\n")
+        plain = _FENCED.sub("", _without(reply, _HINTS)).split("\n")
         rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
         echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
         return len(rows) > 1 and echoed > _MOST_ECHOED * len(rows)

@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from memolog.domain.caches import remembered
 from memolog.search.english import NUMBERS, STOP_WORDS, TIMES
 from memolog.search.words import names_in, normal, plain_of, terms_of_word, words_of
 
@@ -28,10 +28,11 @@ _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
 # How often a term occurs is kept in three steps: once, twice or thrice, more. Beyond that BM25 hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
-_SENTENCE: Final = re.compile(r"[.!?。!?…]+(?=\s|$)")
+_SENTENCE: Final = re.compile(r"(?<![.!?。!?…])[.!?。!?…]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
+_LONG_WORD = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,8 @@ def analyse(text: str) -> Analysed:
     get = counts.get
     # Every word of every message passes here: what follows from the word alone is remembered.
     for word, times in Counter(words_of(text)).items():
-        plain, terms, inside, is_empty = _known(word)
+        # A word that is a text of its own does not come again, and would be held for long.
+        plain, terms, inside, is_empty = _known(word) if len(word) <= _LONG_WORD else _known.__wrapped__(word)
         words.add(plain)
         names.update(inside)
         length += times
@@ -73,7 +75,7 @@ def analyse(text: str) -> Analysed:
     )
 
 
-@lru_cache(_REMEMBERED)
+@remembered(_REMEMBERED)
 def _known(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
     """Return a word folded, its terms, the names in it, and whether it is a function word: how often one occurs says nothing."""
     plain = plain_of(word)

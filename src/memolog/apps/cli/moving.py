@@ -100,6 +100,9 @@ async def import_(
         str | None, typer.Option("--format", help="What it is; found out by looking if it is not said.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen.")] = False,
+    revive: Annotated[
+        bool, typer.Option("--revive", help="Also what was forgotten here; it counts as never forgotten then.")
+    ] = False,
 ) -> Answer:
     """Take in an export or another system's history, with its true times. The same again changes nothing."""
     if not file.exists():
@@ -108,7 +111,12 @@ async def import_(
         raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the name.")
     with call.progress(f"importing {file}") as tell:
         report = await call.memory.import_from(
-            file, resource=resource, format=format_, dry_run=dry_run, progress=lambda count: tell(f"{count:,} read")
+            file,
+            resource=resource,
+            format=format_,
+            dry_run=dry_run,
+            progress=lambda count: tell(f"{count:,} read"),
+            revive=revive,
         )
     return Answer(data=report, show=lambda: _show_import(report))
 
@@ -120,7 +128,7 @@ def _show_import(report: "ImportReport") -> "RenderableType":
         (verb_, report.added),
         ("there already", report.unchanged),
         ("kept as changed here", report.kept),
-        ("stays removed", report.left),
+        ("stays removed or forgotten", report.left),
     ):
         rows += [(name, words) for words in [", ".join(f"{kind} {n:,}" for kind, n in counts.items() if n)] if words]
     rows += [("left out", f"{item.where}: {item.why}") for item in report.skipped]
