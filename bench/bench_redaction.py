@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import process_time
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from memolog.prompt import REDACTION
 from memolog.prompt.secret_keys import FORMATS, SHAPES
@@ -73,26 +73,28 @@ def found(seeds: int) -> tuple[list[list[object]], dict[str, float]]:
     return rows, shares
 
 
+def inside(value: Any) -> list[Any]:
+    """Return what a list or a table consists of; nothing for everything else."""
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
 def messages(value: Any) -> Iterator[dict[str, Any]]:
     """Yield the messages of a set, whatever they are nested in."""
-    if isinstance(value, dict):
-        if "content" in value or "text" in value or "role" in value:
-            yield value
-            return
-        for inner in value.values():
-            yield from messages(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from messages(inner)
+    if isinstance(value, dict) and not {"content", "text", "role"}.isdisjoint(cast("dict[str, Any]", value)):
+        yield cast("dict[str, Any]", value)
+        return
+    for inner in inside(value):
+        yield from messages(inner)
 
 
 def texts(value: Any) -> Iterator[str]:
     """Yield the texts of a message."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from texts(inner)
+    for inner in inside(value):
+        yield from texts(inner)
 
 
 def flagged(message: dict[str, Any]) -> tuple[bool, bool]:
