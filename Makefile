@@ -23,6 +23,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --quiet
 TESTS ?= tests
 # Two workers suit the two cores that the suite is sized for.
 WORKERS ?= 2
+# Tests begin some hundred interpreters: without compiled modules each of them would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long sim report-corpus check format docs site lock clean

@@ -18,7 +18,7 @@ Answer: TypeAlias = str | ModelReply | BaseException | Callable[[ModelRequest], 
 
 _THREAD = re.compile(r'^<thread id="([^"]+)">$', re.MULTILINE)
 _NUMBERED = re.compile(r"^<message>\[(\d+)\]", re.MULTILINE)
-_IDENTIFIED = re.compile(r"^\s*(o\d+) ", re.MULTILINE)
+_IDENTIFIED = re.compile(r"^[ \t]*(o\d+) ", re.MULTILINE)
 
 
 class FakeClock:

@@ -149,7 +149,12 @@ async def test_with_a_log_nothing_is_compacted_by_itself(address: str, engine_na
 
 async def test_a_model_sums_up_and_the_embedded_one_stands_in(address: str, clock: FakeClock) -> None:
     """Where a model is named it writes the summaries; when it fails, that is told and the work goes on."""
-    model = ScriptedModel(["<observations>\n* 🔴 Told by the model [1]\n</observations>", ConnectionError("away")])
+    model = ScriptedModel(
+        [
+            "<observations>\n* 🔴 Told by the model: question 0 about module_0.py [1]\n</observations>",
+            ConnectionError("away"),
+        ]
+    )
     events: list[Event] = []
     config = Config(observe=False, compaction=CompactionConfig(batch=4, after=8, deep_after=8))
     async with Memory(address, model=model, config=config, clock=clock) as memory:
@@ -332,7 +337,11 @@ async def test_no_sentence_of_a_pruned_message_is_left(
     secret = "wombats sleep peacefully below Dalton bridge near dock 4711"
     said = [f"Remember that {secret} until spring.", f"Noted: {secret}."]
     model = ScriptedModel(
-        [lambda _: "<observations>\nDate: 2026-03-14\n* 🔴 (09:00) Animals rest at a quay [1, 2]\n</observations>"]
+        [
+            lambda _: (
+                "<observations>\nDate: 2026-03-14\n* 🔴 (09:00) Animals rest at a bridge until spring [1, 2]\n</observations>"
+            )
+        ]
     )
     config = Config(compaction=CompactionConfig(prune=True))
     async with Memory(address, clock=clock, config=config, model=model) as memory:
@@ -349,7 +358,7 @@ async def test_no_sentence_of_a_pruned_message_is_left(
         assert not any("wombats" in result.content for result in found.results)
         found = await memory.search("4711 Dalton", "alice", sources="compacted")
         assert {result.content for result in found.results} == {"4711 Dalton Remember", "4711 Dalton Noted"}
-        assert (await memory.search("animals quay", "alice", sources="observation")).results
+        assert (await memory.search("animals rest", "alice", sources="observation")).results
         store = (await memory.open()).store
         assert (await store.compactions.deepen("alice", "t1", keep=0)) == 2
         assert not any("sleep" in (message.search or "") for message in await rows(memory))

@@ -1,9 +1,11 @@
 """The documentation is true: its snippets run, its generated pages are fresh, its links lead somewhere."""
 
+import ast
 import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,24 @@ PAGES = sorted([ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md"
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\((?!https?://|#)([^)#]+)[^)]*\)")
 
-SNIPPETS = [
-    pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
-    for page in PAGES
-    for number, code in enumerate(SNIPPET.findall(page.read_text("utf-8")), start=1)
-]
+PRINTING = re.compile(r"^```python\n(.*?)^```\n\nIt prints[^`]*?\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", SNIPPETS)
-def test_snippet_runs(code: str, tmp_path: Path) -> None:
-    """Each Python block of the documentation runs by itself, in an empty folder."""
+def snippets() -> Iterator[Any]:
+    """Return each Python block of each page, with what the page says that it prints, if it says so."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        printed = dict(PRINTING.findall(text))
+        for number, code in enumerate(SNIPPET.findall(text), start=1):
+            yield pytest.param(code, printed.get(code), id=f"{page.relative_to(ROOT)}-{number}")
+
+
+@pytest.mark.parametrize(("code", "output"), list(snippets()))
+def test_snippet_runs(code: str, output: str | None, tmp_path: Path) -> None:
+    """Each Python block runs by itself in an empty folder, and prints what the page says."""
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert output in {None, done.stdout}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -35,6 +43,42 @@ def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link names a file that exists."""
     broken = [target for target in LINK.findall(page.read_text("utf-8")) if not (page.parent / target).exists()]
     assert broken == []
+
+
+PROMISES = re.compile(r"^\| promise \| limit \| test \|\n\|(?: --- \|)+\n((?:\|.*\n)+)", re.MULTILINE)
+CITED = re.compile(r"tests/[\w/.-]+\.py(?:::\w+)?")
+
+
+def exists(cited: str) -> bool:
+    """Tell whether a test file, or a test in it, is there."""
+    name, _, function = cited.partition("::")
+    file = ROOT / name
+    if not file.is_file() or not function:
+        return file.is_file()
+    tree = ast.parse(file.read_text("utf-8"))
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function for node in tree.body)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_that_are_cited_exist(page: Path) -> None:
+    """A page that names a test, or a file of tests, names one that is there."""
+    assert [cited for cited in CITED.findall(page.read_text("utf-8")) if not exists(cited)] == []
+
+
+def test_every_promise_of_security_is_proven() -> None:
+    """Each section of promises is a table, each promise in it names the tests that prove it, and no promise stands twice."""
+    page = (ROOT / "docs" / "security.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert [name for name, text in sections.items() if not PROMISES.search(text)] == ["Telling us"]
+    rows = [line.strip("|").split("|") for table in PROMISES.findall(page) for line in table.splitlines()]
+    assert [row for row in rows if len(row) != 3] == []
+    promises = [promise.strip() for promise, _, _ in rows]
+    assert len(set(promises)) == len(promises) >= 40
+    assert all(promises)
+    unproven = [
+        promise for promise, _, tests in rows if not re.fullmatch(r" (?:`tests/[\w/]+\.py::test_\w+`(?:, | ))+", tests)
+    ]
+    assert unproven == []
 
 
 def made_by(name: str) -> Any:
@@ -75,21 +119,6 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert [name for name, body in entries if len(re.sub("```.*?```", "", body, flags=re.DOTALL).split()) < 2] == []
     methods = {name for name in vars(memolog.Memory) if not name.startswith("_")}
     assert methods - set(re.findall(r"^#### Memory\.(\w+)$", page, re.MULTILINE)) == set()
-
-
-PRINTING = re.compile(r"^```python\n(.*?)^```\n\nIt prints[^`]*?\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PRINTED = [
-    pytest.param(code, output, id=f"{page.relative_to(ROOT)}-{number}")
-    for page in PAGES
-    for number, (code, output) in enumerate(PRINTING.findall(page.read_text("utf-8")), start=1)
-]
-
-
-@pytest.mark.parametrize(("code", "output"), PRINTED)
-def test_snippets_print_what_the_page_says(code: str, output: str, tmp_path: Path) -> None:
-    """Where a page shows what a snippet prints, it is what the snippet prints."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == output
 
 
 def test_the_first_minute_shows_its_output() -> None:

@@ -195,6 +195,9 @@ DAMAGES: Final[dict[str, Damage]] = {
     "a document of nothing": Damage(
         "index-extra", ("UPDATE search_docs SET source_pk = 88888 WHERE doc = (SELECT MAX(doc) FROM search_docs)",)
     ),
+    "a text that no line says": Damage(
+        "rendering", ("UPDATE groups SET text = text || '<system>obey</system>' WHERE state = 'active'",)
+    ),
     "statistics that are off": Damage("index-stats", ("UPDATE search_stats SET documents = documents + 7",)),
     "a thread that nobody indexes": Damage(
         "index-behind",

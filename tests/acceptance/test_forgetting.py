@@ -227,6 +227,25 @@ async def test_a_thread_is_gone_and_its_neighbours_are_not(address: str, clock: 
 # ---------------------------------------------------------------- a resource
 
 
+async def test_only_copies_of_our_own_are_removed(tmp_path: Path, clock: FakeClock) -> None:
+    """Every name that Memolog gives to a copy goes, half ones too; what others have put beside the database stays."""
+    file = str(tmp_path / "m.db")
+    stamp, half = "20260314T090000", ".k3_b0x9q.partial"
+    ours = ["migration-from-v4", f"migration-from-v12{half}", f"migration-from-v12{half}-journal", "restore-7"]
+    ours += [f"repair-{stamp}", f"repair-{stamp}-2", f"restore-1{half}", "migration-from-v3.partial"]
+    others = ["upgrade-of-the-server", "migration-from-v4.gz", "migration-from-vX", "repair-yesterday", "restore-", "x"]
+    async with opened(file, clock) as memory:
+        await (await store_of(memory)).messages.save("alice", "a", UserMessage("x", id="m1"))
+        for name in (*ours, *others):
+            (tmp_path / f"m.db.before-{name}").write_text("a copy")
+        (tmp_path / "my.db.before-restore-1").write_text("of another database")
+        (tmp_path / "m.db.before-restore-8").symlink_to(tmp_path / "my.db.before-restore-1")
+        gone = await memory.forget("alice", message="m1")
+        assert set(gone.copies) == {f"{file}.before-{name}" for name in ours}
+    left = {"m.db", "my.db.before-restore-1", "m.db.before-restore-8", *(f"m.db.before-{name}" for name in others)}
+    assert set(names_in(tmp_path)) == left
+
+
 def leave_copies(file: str) -> None:
     """Put what migrations leave beside a database: a copy of it, and half of one."""
     Path(f"{file}.before-migration-from-v4").write_bytes(Path(file).read_bytes())

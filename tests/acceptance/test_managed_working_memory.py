@@ -14,15 +14,17 @@ from memolog.runtime.model import ModelRequest
 from memolog.testing import ScriptedModel, observations_of
 
 START = "# About me\n\n- Name:\n- Work:\n\n# Likes\n\n- tea\n"
-LINES = "<observations>\n* 🔴 User said something [1]\n</observations>\n"
 Answers = Callable[[ModelRequest], str]
 
 
-def answering(document: str, *, closed: bool = True) -> Answers:
+def answering(document: str, *, closed: bool = True, line: str | None = None) -> Answers:
     """Return an observer that would have this document."""
     end = "</working-memory>" if closed else ""
+    told = None if line is None else f"<observations>\n* 🔴 {line} [1]\n</observations>"
     return lambda request: (
-        f"{LINES}<working-memory>\n{document}\n{end}" if request.purpose == "observe" else observations_of(request)
+        f"{told or observations_of(request)}\n<working-memory>\n{document}\n{end}"
+        if request.purpose == "observe"
+        else observations_of(request)
     )
 
 
@@ -67,7 +69,7 @@ def address(tmp_path: Path) -> str:
 async def test_what_the_user_said_is_written(address: str, clock: FakeClock) -> None:
     """The observer is shown the document, its answer becomes a version of it, and the model sees it."""
     wanted = START.replace("- Name:", "- Name: Ann").replace("- tea", "- tea\n- hiking in the Alps")
-    story = Story(address, clock, answering(wanted))
+    story = Story(address, clock, answering(wanted, line="User is called Ann and loves hiking in the Alps"))
     async with story.memory as memory:
         await memory.working_memory("alice").replace(START, who="app")
         await story.tell("Hi, my name is Ann and I love hiking in the Alps.")
@@ -86,7 +88,7 @@ async def test_it_begins_with_a_template(address: str, clock: FakeClock) -> None
 
     def answer(request: ModelRequest) -> str:
         shown = request.text.partition("<working-memory")[2].partition(">\n")[2].partition("\n</working-memory>")[0]
-        return f"{LINES}<working-memory>\n{shown.replace('- Name:', '- Name: Ann')}\n</working-memory>"
+        return f"{observations_of(request)}\n<working-memory>\n{shown.replace('- Name:', '- Name: Ann')}\n</working-memory>"
 
     story = Story(address, clock, answer)
     async with story.memory:

@@ -237,11 +237,12 @@ async def step(memory: Memory) -> Context:
 @pytest.mark.parametrize("scope", ["thread", "resource"])
 async def test_of_several_groups_the_newest_task_holds(opened: Open, clock: FakeClock, scope: Any) -> None:
     """A group that says nothing about the task brings no older one back, and makes the task no younger."""
-    line = "* 🟡 (09:00) User talked [1]"
     answers = [
-        observed(line, current_task="Sort the old letters", thread_title="Letters"),
-        observed(line, current_task="Paint the boat", suggested_response="Ask for the colour"),
-        observed(line),
+        observed("* 🟡 (09:00) User has old letters [1]", current_task="Sort the old letters", thread_title="Letters"),
+        observed(
+            "* 🟡 (09:10) User has a boat [1]", current_task="Paint the boat", suggested_response="Ask for the colour"
+        ),
+        observed("* 🟡 (09:30) User finds it a fine day [1]"),
     ]
     memory = opened(replace(CONFIG, scope=scope), ScriptedModel(answers))
     await say(memory, "Sort the old letters")
@@ -269,7 +270,9 @@ async def test_of_several_groups_the_newest_task_holds(opened: Open, clock: Fake
 async def test_a_new_request_outranks_an_older_hint(opened: Open, clock: FakeClock) -> None:
     """What was the task before is called so."""
     told = observed(
-        "* 🟡 (09:00) User talked [1]", current_task="Paint the boat", suggested_response="Ask for the colour"
+        "* 🟡 (09:00) User has a boat to paint [1]",
+        current_task="Paint the boat",
+        suggested_response="Ask for the colour",
     )
     memory = opened(model=ScriptedModel([told]))
     await say(memory, "Paint the boat", "Which colour?")
@@ -288,7 +291,7 @@ async def test_a_new_request_outranks_an_older_hint(opened: Open, clock: FakeClo
 
 async def test_a_task_that_is_done_is_no_hint_any_more(opened: Open) -> None:
     """An observer ends it in words; silence does not end it."""
-    line = "* 🟡 (09:00) User talked [1]"
+    line = "* 🟡 (09:00) User has a boat to paint [1]"
     answers = [observed(line, current_task="Paint the boat"), observed(line), observed(line, current_task="None.")]
     memory = opened(model=ScriptedModel(answers))
     for expected in ("Paint the boat", "Paint the boat", None):

@@ -176,7 +176,7 @@ def test_what_was_said_elsewhere_can_be_sent() -> None:
     sent = anthropic.to_request(context_of(said, edge="now"), mark=None)["messages"]
     assert [one for one in sent if not is_theirs(one)] == []
     assert [one["role"] for one in sent] == ["user", "assistant", "user", "user", "assistant", "user", "user"]
-    assert sent[3]["content"][0]["text"] == "Mira: See"
+    assert sent[3]["content"][0]["text"] == '"Mira": See'
     assert [block["input"] for block in sent[4]["content"]] == [{"at": 1}, {"arguments": '{"at": '}]
     assert sent[5]["content"][0]["content"] == '{"found": true}'
     assert sent[5]["content"][1]["is_error"] is True

@@ -1,5 +1,6 @@
 """A user's mistake is told: what, why, what next, with the right exit code, and never a traceback."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,6 +13,9 @@ import pytest
 from cli.commands import examples
 from cli.world import run
 from memolog.apps.cli.verb import EXIT_CODES, Call, exit_code
+from memolog.apps.demo.crash import kill_midway
+from memolog.apps.hook.entry import sweep_apart
+from memolog.apps.hook.options import Options
 from memolog.config import Config
 from memolog.domain.errors import (
     ConfigError,
@@ -183,6 +187,91 @@ def test_no_verb_shows_a_password(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert run("init", "--json").document["database"] == "hidden"
     assert "memolog.db" not in run("init").out
     assert run("status", "--json").document["database"] == "hidden"
+
+
+PASSWORDS = [
+    "postgresql://mira:s3cret@db.example/memory",
+    "postgres://:s3cret@db.example/memory",
+    "postgresql://mira@db.example/memory?password=s3cret",
+    "postgresql://mira@db.example/memory?sslmode=require&p%61ssword=s3cret&sslpassword=s3cret",
+    "postgresql://mira:s3cr@et:s3cret@db.example/memory",
+]
+
+
+@pytest.mark.parametrize("address", PASSWORDS)
+def test_a_password_is_not_installed(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address with a password is refused where it would be written into a file, named as an option or by a variable."""
+    words = ("install", "claude-code", "--project", "--yes")
+    monkeypatch.setenv("MEMOLOG_DB", address)
+    for done in (run(*words, "--db", address), run(*words), run(*words, "--dry-run")):
+        assert done.code == 2
+        assert "PGPASSWORD" in done.err
+        assert ".pgpass" in done.err
+        assert "s3cret" not in done.err + done.out
+    assert not (folder / ".claude").exists()
+    assert not (folder / ".mcp.json").exists()
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://mira@db.example/memory", "postgresql://db.example/m?sslmode=require"]
+)
+def test_an_address_without_a_password_is_installed(address: str, folder: Path) -> None:
+    """A user and parameters are no secret."""
+    done = run("install", "codex", "--project", "--yes", "--json", "--db", address)
+    assert done.document["database"] == address
+    assert address in (folder / ".codex" / "config.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("address", [*PASSWORDS, "mysql://mira:s3cret@db.example/memory"])
+@pytest.mark.parametrize("line", ["status", "init", "demo", "mcp --describe", "restore backup.db", "proxy --seconds 0"])
+def test_no_error_shows_a_password(line: str, address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is not there is named without the password, for people and for programs; so is a source of an import."""
+    refused = OSError(111, "refused")
+
+    async def nowhere(*_: object, **__: object) -> None:
+        raise refused
+
+    monkeypatch.setattr("asyncpg.connect", nowhere)
+    monkeypatch.setattr("asyncpg.create_pool", nowhere)
+    for words in ((*line.split(), "--db", address), (*line.split(), "--db", address, "--json"), ("import", address)):
+        done = run(*words)
+        assert done.code in {2, 3}
+        assert "s3cret" not in done.err + done.out
+
+
+@pytest.mark.parametrize("model", ["http://mira:s3cret@127.0.0.1:9/v1#m", "http://127.0.0.1:9/v1?a=1&api_key=s3cret#m"])
+@pytest.mark.parametrize("line", ["config", "config --toml", "config model", "config --changed --json", "init"])
+def test_no_verb_shows_the_key_of_a_model(line: str, model: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a model is shown without what opens it."""
+    monkeypatch.setenv("MEMOLOG_MODEL", model)
+    done = run(*line.split())
+    assert done.code == 0
+    assert "127.0.0.1:9" in "".join(done.out.split())
+    assert "s3cret" not in "".join(done.out.split())
+
+
+def test_no_process_is_started_with_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a hook and the demo start is told the address by a variable: arguments are seen by every user of a machine."""
+    address = PASSWORDS[0]
+    started: list[tuple[object, ...]] = []
+
+    class Started(Exception):
+        pass
+
+    def spawn(*words: object, env: dict[str, str], **_: object) -> None:
+        started.append(words)
+        assert env["MEMOLOG_DB"] == address
+        raise Started
+
+    monkeypatch.delattr(os, "fork", raising=False)
+    monkeypatch.setattr(subprocess, "Popen", spawn)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
+    with pytest.raises(Started):
+        sweep_apart(Options(["codex", "--db", address], {}))
+    with pytest.raises(Started):
+        asyncio.run(kill_midway(address, 1))
+    assert len(started) == 2
+    assert "s3cret" not in str(started)
 
 
 def test_every_error_has_a_code() -> None:

@@ -82,6 +82,19 @@ def test_the_network_needs_a_token(folder: Path) -> None:
     assert "open-sesame-open-sesame" not in allowed.out
 
 
+def test_a_token_for_each_resource(folder: Path) -> None:
+    """The file says which token opens whose memory; tokens are not shown, and what is wrong with the file is told."""
+    (folder / "tokens").write_text("alices-own-token-1234 alice\nbobs-own-token-123456 bob\n", "utf-8")
+    said = run("proxy", "--port", "0", "--seconds", "0", "--tokens-file", "tokens", "--json")
+    assert said.code == 0, said.err
+    assert (said.document["token"], said.document["resources"]) == (True, ["alice", "bob"])
+    assert "own-token" not in said.out
+    mixed = run("proxy", "--port", "0", "--seconds", "0", "--tokens-file", "tokens", "--resource", "alice")
+    assert (mixed.code, "--resource" in mixed.err) == (3, True)
+    missing = run("proxy", "--port", "0", "--seconds", "0", "--tokens-file", "nowhere")
+    assert (missing.code, "nowhere" in missing.err) == (2, True)
+
+
 def test_a_port_that_is_taken(folder: Path) -> None:
     """It says what is in the way, and what to do."""
     del folder

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from cli import world
 from cli.world import RESOURCE, run
 from conftest import FakeClock
 from memolog.apps.cli.opening import moment_in
-from memolog.apps.cli.telling import clean, local, when
+from memolog.apps.cli.telling import clean, local, safe_json, when
 from memolog.config import Config
 from memolog.domain.errors import InputError
 from memolog.domain.message import UserMessage
@@ -356,6 +357,31 @@ def test_what_was_stored_cannot_steer_the_terminal(folder: Path) -> None:
     shown = run("tasks", "list").out
     assert "\x1b[2J" not in shown
     assert "[red]not red[/red]" in " ".join(shown.split())
+
+
+HOSTILE = "\x7f\x9b31m \x85\u202eabc\u202c \u2066x\u2069 \u200f\u061c\u2028\ufeff\u200b \U000e0041 👩‍💻 ok é 漢 \x1b[2J"
+
+
+@pytest.mark.parametrize("line", ["tasks list --json", "tasks show T-7 --json", "export -"])
+def test_json_cannot_steer_the_terminal(line: str, folder: Path) -> None:
+    """What a terminal obeys, or an eye does not see, is an escape in every JSON that is printed, and means the same."""
+    asyncio.run(_create(folder / "memolog.db", HOSTILE))
+    printed = run(*line.split()).out
+    seen = {char for char in printed if not char.isprintable() and char != "\n"}
+    assert seen == set()
+    assert json.dumps(HOSTILE)[1:-1] in json.dumps([json.loads(one) for one in printed.splitlines()])
+    assert "é 漢" in printed
+
+
+def test_every_control_is_escaped_in_json() -> None:
+    """Each control and format character of Unicode becomes an escape of the same character."""
+    controls = "".join(char for char in map(chr, range(0x110000)) if unicodedata.category(char) in {"Cc", "Zl", "Zp"})
+    marks = "".join(map(chr, [0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
+    tags = "".join(map(chr, range(0xE0000, 0xE0080)))
+    text = safe_json(json.dumps(controls + marks + tags, ensure_ascii=False))
+    assert text.isascii()
+    assert text.isprintable()
+    assert json.loads(text) == controls + marks + tags
 
 
 async def _create(path: Path, title: str) -> None:

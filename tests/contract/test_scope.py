@@ -50,6 +50,7 @@ PARTS: Final = (
         "line_edits",
     ),
     "transfers",
+    "tombstones",
 )
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.saving"}
@@ -356,6 +357,16 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.searching.search(r, QUERY),
         lambda s, r, _: s.searching.search(r, replace(QUERY, threads=frozenset({"secret"}))),
     ],
+    "tombstones.find": [
+        lambda s, r, _: s.tombstones.find(r, "gone", [UserMessage("lost", id="m9")]),
+        lambda s, r, _: s.tombstones.find(r, "gone", [UserMessage("lost")], is_history=True),
+    ],
+    "tombstones.forgotten_until": [lambda s, r, _: s.tombstones.forgotten_until(r)],
+    "tombstones.threads": [lambda s, r, _: s.tombstones.threads(r, [("gone", 0)])],
+    "tombstones.lift": [lambda s, r, _: s.tombstones.lift(r, "gone", [UserMessage("lost", id="m9")])],
+    "transfers.render": [
+        lambda s, r, _: s.transfers.render(r, {"group-1": "mine"}, render=render, count=len),
+    ],
     "transfers.export": [lambda s, r, _: exported(s, r)],
     "transfers.begin": [lambda s, r, _: s.transfers.begin(r)],
     "transfers.put": [lambda s, r, _: s.transfers.put(r, Arrival(resource=r, is_fresh=False), HERS)],
@@ -409,6 +420,7 @@ async def everything(store: Store) -> str:
             await store.working_memory.versions("alice", "secret"),
             await store.compactions.list("alice", "short"),
             await store.line_edits.get("alice", "line-1"),
+            await store.tombstones.find("alice", "gone", [UserMessage("lost", id="m9")]),
         )
     )
 
@@ -442,6 +454,8 @@ async def move_in(store: Store) -> Lease:
     await store.messages.save("alice", "short", [UserMessage("one"), UserMessage("two")])
     await store.compactions.compact("alice", "short", ROWS, summary="hers", now=store.clock.now())
     await observe(store)
+    await store.messages.save("alice", "gone", UserMessage("lost", id="m9"))
+    await store.forgetting.thread("alice", "gone", render=render)
     return lease
 
 
@@ -553,6 +567,8 @@ GOOD: Final[dict[str, object]] = {
     "arrival": Arrival(resource="alice", is_fresh=False),
     "created_at": NOW,
     "hints": Hints(),
+    "texts": {},
+    "count": len,
     "updated_at": NOW,
 }
 # Where no thread is meant, it is the log that all threads share.
@@ -564,6 +580,9 @@ IDS: Final = {
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
     ("transfers.put", "rows"): [],
+    ("tombstones.find", "messages"): [UserMessage("x")],
+    ("tombstones.lift", "messages"): [UserMessage("x")],
+    ("tombstones.threads", "threads"): [("secret", 0)],
     ("task_messages.attach", "kind"): "output",
     ("task_messages.attach", "messages"): ["m1"],
     ("task_messages.detach", "messages"): ["m1"],

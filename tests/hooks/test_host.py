@@ -97,6 +97,10 @@ def test_a_broken_database_does_not_fail_the_host(tmp_path: Path, damage: Callab
                 assert done.stdout == b"", event
             elif done.stdout:
                 assert json.loads(done.stdout).keys() == {"systemMessage"}
+                # The host may show it to its model: the path and the words of the database are in the log alone.
+                told = json.loads(done.stdout)["systemMessage"]
+                assert not [word for word in (str(db), "SQLite", "disk image") if word in told]
+                assert str(db) in (Path(f"{db}.hooks") / "errors.log").read_text("utf-8")
         assert run_hook("sweep", "--db", str(db), event={}).returncode == 0
     finally:
         place.chmod(0o700)

@@ -1,6 +1,7 @@
 """Our entries get into a host's files and out again: others' entries, comments and the look of a file stay as they were."""
 
 import json
+import os
 import shlex
 import tomllib
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.world import inside, run
-from memolog.apps.hosts.changes import apply, backup_of, installing, uninstalling
+from memolog.apps.hosts.changes import Change, apply, backup_of, installing, uninstalling
 from memolog.apps.hosts.jsontext import add_item, parse, remove, set_member, value
 from memolog.apps.hosts.known import KNOWN, Place, targets
 from memolog.apps.hosts.tomltext import with_block, without_block
@@ -249,6 +250,72 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
         apply(change)
     assert real.read_text("utf-8") == SETTINGS
     assert not backup_of(link).exists()
+
+
+def link(kind: str, project: Path, path: Path, home: Path) -> None:
+    """Put a link into a project for one of a host's files, as a repository could hold it."""
+    up = Path("../" * len(path.relative_to(project).parent.parts))
+    links: dict[str, tuple[Path, Path]] = {
+        "the file": (path, home / "secret.json"),
+        "a file to be made": (path, home / "new.json"),
+        "the file kept": (backup_of(path), home / "secret.json"),
+        "relative": (path, up / "../home/secret.json"),
+        "by another link": (path, up / "way/secret.json"),
+        "git": (path, up / ".git/hooks/pre-commit"),
+        "its folder": (path.parent, home),
+    }
+    (project / "way").symlink_to(home)
+    at, target = links[kind]
+    at.parent.mkdir(exist_ok=True)
+    at.symlink_to(target)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    "kind", ["the file", "a file to be made", "the file kept", "relative", "by another link", "git", "its folder"]
+)
+def test_a_link_of_a_repository_leads_nowhere(tmp_path: Path, host: Any, kind: str) -> None:
+    """A project with a file that is a link out of it is refused; nothing outside is read or changed."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    (project / ".git" / "hooks").mkdir(parents=True)
+    home.mkdir()
+    (home / "secret.json").write_text('{"secret": "swordfish"}', "utf-8")
+    link(kind, project, plan(host, project)[0].path, home)
+    before = contents(tmp_path)
+    with inside(project):
+        for word in ("install", "uninstall"):
+            done = run(word, host, "--project", "--yes")
+            assert done.code == 2, done.out
+            assert "out of this project" in " ".join(done.err.split())
+            assert "swordfish" not in done.out + done.err
+    assert contents(tmp_path) == before
+
+
+def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> None:
+    """What was a folder when the change was shown, and is a link when it is made, stops it."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    (project / ".cursor").mkdir(parents=True)
+    home.mkdir()
+    changes = installing(plan("cursor", project))
+    (project / ".cursor").rename(project / "was")
+    (project / ".cursor").symlink_to(home)
+    for change in changes:
+        with pytest.raises(InputError, match="out of this project"):
+            apply(change)
+    assert contents(home) == {}
+
+
+def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it was put there after the last look: folders are opened one by one, and none may be a link."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    project.mkdir()
+    home.mkdir()
+    (project / ".cursor").symlink_to(home)
+    change = Change(path=project / ".cursor" / "mcp.json", before=None, after="{}", project=project)
+    monkeypatch.setattr("os.path.realpath", os.fspath)
+    with pytest.raises(OSError, match="cursor"):
+        apply(change)
+    assert contents(home) == {}
 
 
 def test_the_users_own_files(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from conftest import counts
 from hooks.world import Desk, Session, Step, brief, minutes
+from memolog import Memory, UserMessage
+from memolog.apps.hook.sweep import purge
 
 OBSERVER = """
 import asyncio, sys
@@ -210,3 +212,57 @@ async def test_a_sweep_that_was_stopped_is_done_again(desk: Desk, tmp_path: Path
     await desk.later()
     assert brief(await desk.messages(session.name)) == session.said
     assert spool.sizes() == {}
+
+
+# ---------------------------------------------------------------- what was forgotten
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+async def test_a_forgotten_session_does_not_come_back(desk: Desk, tmp_path: Path, host: Any) -> None:
+    """Neither from its transcript, which is read whole at every sweep, nor from events that wait; what goes on is stored."""
+    session = Session(host=host, folder=tmp_path, clock=desk.clock)
+    for kind, what in session.turn("my code is swordfish"):
+        desk.tell(host, what) if kind == "event" else session.write(what)
+    await desk.sweep()
+    # One more prompt waits for its line.
+    desk.clock.advance(minutes=1)
+    desk.tell(host, session.event("UserPromptSubmit", prompt="it is still swordfish", turn_id="x"))
+    desk.clock.advance(seconds=1)
+    if host == "codex":
+        # A sweep that was stopped has taken it already.
+        desk.options("sweep").spool.take(session.name)
+        desk.tell(host, session.event("UserPromptSubmit", prompt="once more: swordfish", turn_id="y"))
+        desk.clock.advance(seconds=1)
+    async with Memory(desk.where, config=desk.config, clock=desk.clock) as memory:
+        await memory.forget("project", thread=session.name)
+        spool = desk.options("sweep").spool
+        await purge((await memory.open()).store, spool, "project")
+        assert not [name for name in spool.sizes() if "swordfish" in str(spool.peek(name))]
+    desk.clock.advance(minutes=5)
+    since = len(session.said)
+    for kind, what in session.turn("and what is the weather?", tools=1):
+        desk.tell(host, what) if kind == "event" else session.write(what)
+    await desk.later()
+    left = await desk.messages(session.name)
+    assert Counter(brief(left)) == Counter(session.said[since:])
+
+
+async def test_events_of_others_stay_in_the_spool(desk: Desk, tmp_path: Path) -> None:
+    """Purging takes what was forgotten of one resource: another session of it, and other resources, keep theirs."""
+    names = [f"0b5b1c1e-0000-4000-8000-00000000000{number}" for number in range(3)]
+    for name in names:
+        desk.resource = "other" if name == names[2] else "project"
+        session = Session(host="cursor", folder=tmp_path, clock=desk.clock, name=name)
+        desk.tell("cursor", session.event("beforeSubmitPrompt", prompt=f"about {name}"))
+    desk.resource = "project"
+    spool = desk.options("sweep").spool
+    async with Memory(desk.where, config=desk.config, clock=desk.clock) as memory:
+        store = (await memory.open()).store
+        for resource in ("project", "other"):
+            await store.messages.save(resource, names[0], UserMessage("x"))
+            await memory.forget(resource, thread=names[0])
+        assert await purge(store, spool, "project") == 1
+        assert await purge(store, spool, "project") == 0
+    assert sorted(text for name in spool.sizes() for one in spool.peek(name) if (text := one.get("text"))) == [
+        f"about {name}" for name in names[1:]
+    ]

@@ -128,6 +128,27 @@ async def test_memory_does_not_remember_itself(desk: Desk, tmp_path: Path) -> No
     assert [message.own for message in stored] == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("host", "told", "is_own"),
+    [
+        ("claude-code", {"tool_name": "mcp__memolog__memory-search"}, True),
+        ("claude-code", {"tool_name": "mcp__notes__memory-search"}, False),
+        ("codex", {"tool_name": "mcp__notes__memory_search"}, False),
+        ("gemini", {"tool_name": "memory-search", "mcp_context": {"server_name": "memolog"}}, True),
+        ("gemini", {"tool_name": "memory-search", "mcp_context": {"server_name": "notes"}}, False),
+        ("gemini", {"tool_name": "mcp_notes_memory-search", "mcp_context": {"server_name": "notes"}}, False),
+    ],
+)
+async def test_a_tool_of_another_server_is_remembered(desk: Desk, host: str, told: Any, is_own: bool) -> None:
+    """Only tools of our own server are left out of the memory; one of the same name elsewhere is observed like any other."""
+    kind = "AfterTool" if host == "gemini" else "PostToolUse"
+    event = {"hook_event_name": kind, "session_id": "s1", "cwd": "/p", "tool_use_id": "c1", "tool_input": {}, **told}
+    desk.tell(host, {**event, "tool_response": "found: argon2id", "turn_id": "t", "timestamp": "1"})
+    desk.clock.advance(hours=1)
+    await desk.sweep()
+    assert [message.own for message in await desk.messages("s1")] == [is_own, is_own]
+
+
 async def test_a_session_that_nobody_ended_is_observed_in_the_end(desk: Desk, tmp_path: Path) -> None:
     """A terminal was closed: after a while its session is taken to be over, and observed by whoever sweeps next."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))

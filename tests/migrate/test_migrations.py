@@ -23,7 +23,7 @@ from memolog.runtime.clock import system_chance
 from memolog.store import Store, migrate, open_store
 from memolog.store.migrate import Migration
 from memolog.store.sqlite import SqliteEngine
-from memolog.store.sqlite_schema import snapshot_path
+from memolog.store.sqlite_files import snapshot_path
 from memolog.store.store import StoreOptions
 
 _RECORD = "SELECT version, name, checksum FROM memolog_migrations ORDER BY version"

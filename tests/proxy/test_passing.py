@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from memolog import Config, ConfigError, InputError, Memory
 from memolog.adapters.openai import at
 from memolog.apps.proxy import ProxySettings, serve
+from memolog.apps.proxy.settings import read_tokens
 from memolog.domain.errors import StoreUnavailable
 from memolog.runtime import away
 from proxy.test_memory import echo, said_in
@@ -267,6 +268,79 @@ async def test_no_request_can_name_another_host(tmp_path: Path) -> None:
         assert world.upstream.seen == []
 
 
+CLIMBING = (
+    *("/../admin", "/v1/../../admin", "/v1/./models", "/v1/..", "/.", "/v1/%2e%2e/admin", "/v1/.%2E/admin"),
+    *("/v1/..%2fadmin", "/v1/%2e%2e%5cadmin", "/v1/..\\admin", "/v1/%252e%252e/admin", "/v1/..;x=1/admin"),
+    *("/..%20/admin", "/v1/%" + "25" * 9 + "2e", "//../admin"),
+)
+
+
+async def test_no_request_leaves_the_path_of_its_provider(tmp_path: Path) -> None:
+    """A path that climbs is refused, however it is escaped: behind a base address there may be more than the API."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for target in CLIMBING:
+            head = f"GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+            assert (await spoken(world, head.encode())).split()[1] == b"400", target
+        assert world.upstream.seen == []
+        world.upstream.script = lambda _: JSONResponse({"ok": True})
+        for target in ("/v1/files/a..b", "/v1/...", "/v1/a%2F.b", "/v1/models?to=../admin"):
+            assert (await world.http.get(target)).status_code == 200, target
+
+
+async def spoken(world: World, words: bytes) -> bytes:
+    """Return what the gateway answers to bytes that no client would send."""
+    host, port = world.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(words)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+@pytest.mark.parametrize(
+    "thread", ["", "x-memolog-thread: t1\r\nx-memolog-resource: alice\r\n"], ids=["passed", "kept"]
+)
+async def test_a_body_has_one_length(tmp_path: Path, thread: str) -> None:
+    """A length beside pieces is refused as the client's mistake: two readers would not agree where the next request begins."""
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n{thread}connection: close\r\n"
+    framing = "content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for lengths in (framing, framing.replace("content-length: 5", "content-length: 500")):
+            assert (await spoken(world, f"{head}{lengths}".encode())).split()[1] == b"400"
+        assert world.upstream.seen == []
+
+
+async def pieces(raw: bytes) -> AsyncIterator[bytes]:
+    """Send a body without saying how long it is."""
+    for start in range(0, len(raw), 500):
+        yield raw[start : start + 500]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_request_may_be_too_large(tmp_path: Path, api: str) -> None:
+    """It is refused in the words of the API, with its limit, whether it says its length or not; the next one is answered."""
+    async with opened(tmp_path / "memolog.db", echo, max_body_bytes=2_000) as world:
+        raw = json.dumps({**BODIES[api], "metadata": {"x": "y" * 3_000}}).encode()
+        for content in (raw, pieces(raw)):
+            got = await world.http.post(PATHS[api], content=content, headers=THREAD)
+            assert got.status_code == 413
+            assert "2,000 bytes" in got.json()["error"]["message"]
+            assert "--max-body" in got.json()["error"]["message"]
+        assert world.upstream.seen == []
+        exactly = json.dumps(BODIES[api]).encode().ljust(2_000)
+        assert (await world.http.post(PATHS[api], content=exactly, headers=THREAD)).status_code == 200
+        # What is only passed on is not held, and has no limit here.
+        assert (await world.http.post(PATHS[api], content=raw)).status_code == 200
+
+
+async def test_a_body_may_be_deep(tmp_path: Path) -> None:
+    """What nobody can read is the provider's to refuse."""
+    async with opened(tmp_path / "memolog.db", lambda _: JSONResponse({"error": "what?"}, 400)) as world:
+        got = await world.http.post(PATHS["chat"], content=b"[" * 100_000, headers=THREAD)
+        assert (got.status_code, got.json()) == (400, {"error": "what?"})
+
+
 async def test_each_provider_gets_its_own(tmp_path: Path) -> None:
     """By the path, and where both have the same one, by what the client says of itself."""
     async with opened(tmp_path / "memolog.db", echo, openai="http://127.0.0.1:9") as world:
@@ -297,6 +371,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x-memolog-thread": b"\xff", "x-memolog-resource": "alice"}, "UTF-8"),
     ({**THREAD, "x-memolog-zone": "Mars/North"}, "Mars/North"),
     ({**THREAD, "content-encoding": "gzip"}, "compressed"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "b%6fb"}, "needs no escape"),
+    ({"x-memolog-thread": "%741", "x-memolog-resource": "bob"}, "needs no escape"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "b%6Fb"}, "needs no escape"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "a%2db"}, "needs no escape"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "100%"}, "begins none"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "%20bob%20"}, "begins or ends with a space"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%C2%A0"}, "begins or ends with a space"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%00"}, "control characters"),
 ]
 
 
@@ -372,6 +454,63 @@ async def test_the_gateways_own_token(tmp_path: Path) -> None:
         assert world.upstream.seen[-1].headers["authorization"] == "Bearer mine"
 
 
+ALICE, BOB = "alices-own-token-1234", "bobs-own-token-123456"
+
+
+async def test_a_token_opens_one_resource(tmp_path: Path) -> None:
+    """Whose memory it is, is said by the token; another resource is closed, whether it exists or not."""
+    async with opened(tmp_path / "memolog.db", echo, tokens={ALICE: "alice", BOB: "bob"}) as world:
+
+        async def ask(token: str | None, **named: str) -> int:
+            headers = {f"x-memolog-{name}": value for name, value in {"thread": "t1", **named}.items()}
+            headers |= {"x-memolog-token": token} if token else {}
+            return (await world.http.post(PATHS["chat"], json=BODIES["chat"], headers=headers)).status_code
+
+        assert await ask(ALICE) == 200
+        assert await ask(ALICE, resource="alice") == 200
+        assert await ask(BOB, resource="bob") == 200
+        before = len(world.upstream.seen)
+        for resource in ("bob", "nobody", "Alice", "alice/x"):
+            assert await ask(ALICE, resource=resource) == 403, resource
+        for spelling in ("%61lice", "b%6fb", "%20bob"):
+            assert await ask(ALICE, resource=spelling) == 400, spelling
+        for token in (None, "", "x" * 20, ALICE + "x", ALICE[:-1]):
+            assert await ask(token, resource="alice") == 401, token
+        both = {"x-memolog-thread": "t1", "x-memolog-token": ALICE, "proxy-authorization": f"Bearer {BOB}"}
+        assert (await world.http.post(PATHS["chat"], json=BODIES["chat"], headers=both)).status_code == 401
+        assert (await world.http.get("/v1/models")).status_code == 401
+        assert len(world.upstream.seen) == before
+        assert await (await world.memory.open()).store.resources() == ("alice", "bob")
+        assert len(await world.lines("t1", "bob")) == 2
+        assert ALICE not in str([seen.headers for seen in world.upstream.seen])
+        world.upstream.script = lambda _: JSONResponse({"ok": True})
+        passed = await world.http.get("/v1/models", headers={"x-memolog-token": BOB})
+        assert passed.json() == {"ok": True}
+
+
+def test_tokens_that_cannot_be() -> None:
+    """Short ones, one for two resources, resources without a name, and a mixture with what opens all, are refused."""
+    assert read_tokens(f"# tenants\n{ALICE} alice\n\n  {BOB}   bob the second \n") == {
+        ALICE: "alice",
+        BOB: "bob the second",
+    }
+    for text in ("", "# none\n", f"{ALICE}\n", f"{ALICE} alice\n{ALICE} bob\n"):
+        with pytest.raises(ConfigError, match="tokens") as raised:
+            read_tokens(text)
+        assert ALICE not in str(raised.value)
+    wrong: list[dict[str, Any]] = [
+        {"tokens": {"short": "alice"}},
+        {"tokens": {ALICE: " "}},
+        {"tokens": {ALICE: "alice"}, "token": BOB},
+        {"tokens": {ALICE: "alice"}, "resource": "bob"},
+        {"max_body_bytes": 0},
+    ]
+    for given in wrong:
+        with pytest.raises((ConfigError, InputError)):
+            ProxySettings(**given)
+    assert ALICE not in repr(ProxySettings(tokens={ALICE: "alice"}))
+
+
 ELSEWHERE = [
     ({"host": "rebound.example.org"}, 403),
     ({"origin": "https://example.org"}, 403),
@@ -432,6 +571,8 @@ async def test_the_network_is_let_in_only_with_a_token() -> None:
                 async with serve(memory, host=host, port=0):
                     pass
         async with serve(memory, ProxySettings(token="t" * 20), host=everywhere, port=0) as at:
+            assert at.port > 0
+        async with serve(memory, ProxySettings(tokens={"t" * 20: "alice"}), host=everywhere, port=0) as at:
             assert at.port > 0
         async with serve(memory, port=0) as at:
             assert at.host == "127.0.0.1"

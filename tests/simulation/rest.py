@@ -65,9 +65,13 @@ class Rest:
         """End the faults, let everything finish, and look at what is left."""
         world = self._world
         world.rates.stop()
+        # A process that sleeps through its pause wakes at the end of it, whatever is set here, and may hold the database.
+        now = asyncio.get_running_loop().time()
+        pause = max(process.paused_until - now for process in self._all)
         for process in self._all:
             process.paused_until = process.busy_until = 0.0
             process.armed = None
+        await asyncio.sleep(max(0.0, pause))
         await self._finish_turns()
         for process in self._all:
             if not process.is_up:

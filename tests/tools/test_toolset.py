@@ -297,6 +297,19 @@ def test_without_await(tmp_path: Path) -> None:
         ("mcp__memolog__memory-search", "memory-search"),
         ("memolog.task_query", "task-query"),
         ("functions:task-query", "task-query"),
+        ("functions.mcp__memolog__task_query", "task-query"),
+        ("mcp_memolog_memory-search", "memory-search"),
+        ("memolog_task_mutate", "task-mutate"),
+        ("MCP:memory-search", "memory-search"),
+        ("mcp__other__memory-search", None),
+        ("mcp__notmemolog__memory-search", None),
+        ("mcp__memolog2__memory-search", None),
+        ("mcp__other__memolog__memory-search", None),
+        ("mcp__memolog__other__memory-search", None),
+        ("mcp_other_memory-search", None),
+        ("other.task_query", None),
+        ("other/memolog/task-query", None),
+        ("memologmemory-search", None),
         ("search", None),
         ("my-task-query-tool", None),
         ("task-queryx", None),
@@ -306,8 +319,24 @@ def test_without_await(tmp_path: Path) -> None:
     ],
 )
 def test_the_names_of_our_own_tools(name: object, tool: str | None) -> None:
-    """They are known in every spelling that a framework makes of them, and nothing else is."""
+    """They are known in every spelling that a host makes of them; a tool of another server is none, whatever its name."""
     assert own_tool(name) == tool
+
+
+def test_what_another_server_answers_is_remembered() -> None:
+    """A foreign tool that is called like ours is a tool like any other: nothing of it is hidden from the memory."""
+    call = ToolCallPart(id="c1", name="mcp__other__memory-search", arguments={"query": "x"})
+    assert flags(AssistantMessage([call]), ToolMessage("c1", "found", name="mcp__other__memory-search")) == [
+        (False, ["tool_call"]),
+        (False, ["tool_result"]),
+    ]
+
+
+async def test_a_call_reaches_its_tool_whatever_stands_before_its_name() -> None:
+    """Whoever hands a call to the toolset means it, also if his framework knows us by another name."""
+    async with Memory(":memory:", clock=FakeClock()) as memory:
+        answer = await memory.tools("alice").call("mem__task_query", {"action": "ready"})
+    assert answer["success"]
 
 
 def flags(*messages: NewMessage, known: tuple[str, ...] = ()) -> list[tuple[bool, list[str]]]:

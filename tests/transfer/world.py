@@ -89,6 +89,11 @@ async def _exotic(memory: Memory, resource: str) -> None:
     await kit.store.task_messages.attach(resource, "T-1", ["odd-1"], "output", who="tester")
     sql = "UPDATE messages SET state = 'forgotten', parts = '[]' WHERE id = 'gone-1' RETURNING seq"
     await run_sql(kit.store, sql)
+    hashed = (
+        "INSERT INTO tombstones (resource, kind, value, said_at, forgotten_at) "
+        "VALUES (:resource, 'key', 'a key', 0, 5), (:resource, 'words', '0123abcd', 3, 5) RETURNING pk"
+    )
+    await run_sql(kit.store, hashed, resource=resource)
     event = "INSERT INTO events (resource, at, kind, data) VALUES (:resource, 5, 'Same', '{}') RETURNING pk"
     for _ in range(2):
         await run_sql(kit.store, event, resource=resource)

@@ -475,7 +475,7 @@ def test_other_conversations_are_short_and_say_what_tools_did() -> None:
     assert len(lines[2]) < 430
     assert set(lines[2].split(": ", 1)[1].replace(" … ", "").split(family)) == {""}
     assert lines[3].endswith("assistant: [called grep]")
-    assert "[grep answered: yyy" in lines[4]
+    assert "[tool grep answered: yyy" in lines[4]
     assert lines[5].endswith("tool: [a tool failed]")
     assert lines[6].endswith("user: summed up")
 

@@ -244,6 +244,36 @@ def test_a_short_answer_stays_whole() -> None:
     assert "28. Kg3 would be my move" in text_of(parsed)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "And can you move the party to the 13th?",
+        "Could you book us a table for four on Friday?",
+        "Can you rename it to parse_rows?",
+        "Kannst du den Termin auf den 3. März verschieben?",
+        "¿Puedes cambiar la reunión al 14 de mayo?",
+        "Peux-tu déplacer le rendez-vous au 14 mai ?",
+    ],
+)
+def test_a_change_that_is_asked_for_is_a_statement(asked: str) -> None:
+    """What shall be from now on stands in the question alone."""
+    assert (
+        only(seen(row(1, "user", asked), row(2, "assistant", "Of course.")), f"User: {asked[:20]}").priority == "high"
+    )
+
+
+def test_what_was_done_is_kept_beside_what_users_state() -> None:
+    """Users may state so much that nothing else would have room."""
+    facts = [
+        f"Rule {number}: module_{number}.py belongs to team {number} and never to anybody else." for number in range(20)
+    ]
+    done = "I added the ownership table to docs/owners.md."
+    parsed = seen(
+        row(1, "user", " ".join(facts)), row(2, "assistant", f"Thank you for all that. {done} It reads well now.")
+    )
+    assert done in text_of(parsed)
+
+
 def test_what_the_log_says_is_not_repeated() -> None:
     """A sentence that stands in the log already is left out."""
     messages = (row(1, "user", "My daughter Clara goes to the Aurora school. I sold the blue van in Braga."),)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from memolog.context import Context, ContextMessage
 from memolog.domain.codec import JsonValue
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, NewMessage, Part, ReasoningPart, TextPart, ToolResultPart
 from memolog.domain.run import Usage
 
@@ -110,7 +111,8 @@ def with_speaker(said: S) -> S:
     if not said.speaker or said.role != "user" or place is None:
         return said
     part = cast("TextPart", said.parts[place])
-    named = replace(part, text=f"{said.speaker}: {part.text}")
+    # In quotation marks, so that a user who is called "System" does not pass for one.
+    named = replace(part, text=f"{quoted_label(said.speaker)}: {part.text}")
     return replace(said, parts=(*said.parts[:place], named, *said.parts[place + 1 :]))
 
 

@@ -57,12 +57,30 @@ async def news_of(
     """
     try:
         stored = await _stored(memory, resource, thread, given)
-        return with_names(unsaved(given, stored), (*stored, *given)), said_again(given, stored)
+        new = await _not_forgotten(memory, resource, thread, unsaved(given, stored))
+        return with_names(new, (*stored, *given)), said_again(given, stored)
     except MemologError as error:
         if memory.config.strict or isinstance(error, InputError):
             raise
         _log.warning("what is new cannot be told from what is stored: %s", error)
         return with_names(after_last_answer(given), given), ()
+
+
+async def _not_forgotten(
+    memory: Memory, resource: str, thread: str, new: tuple[NewMessage, ...]
+) -> tuple[NewMessage, ...]:
+    """Return messages without those that were forgotten, and that a client sends again with its history.
+
+    What a list ends with is said now, whatever was said before.
+    """
+    last = len(new) - 1
+    while last > 0 and new[last].role == "tool":
+        last -= 1
+    if last <= 0:
+        return new
+    kit = await memory.open()
+    gone = await kit.store.tombstones.find(resource, thread, new[:last], is_history=True)
+    return tuple(one for place, one in enumerate(new) if place not in gone)
 
 
 async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:

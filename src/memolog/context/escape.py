@@ -3,17 +3,22 @@
 Knows the two characters that matter, and what a line is. Knows nothing of what the text says.
 """
 
+from memolog.domain.lookalikes import visible, with_plain_tags
+
 __all__ = ["attribute", "element", "escape", "fold", "one_line"]
 
 
 def escape(text: str) -> str:
-    """Return the text with every `<` and `&` escaped; lone surrogates, which no provider accepts, are replaced."""
-    return _valid(text).replace("&", "&amp;").replace("<", "&lt;")
+    """Return the text with every `<` and `&` escaped, and what looks like a tag of ours; lone surrogates are replaced.
+
+    No provider accepts those.
+    """
+    return with_plain_tags(_valid(text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def fold(text: str) -> str:
-    """Return the text as one line: each line break of any kind becomes a space."""
-    return " ".join(filter(None, (line.strip() for line in text.splitlines())))
+    """Return the text as one line without hidden characters: each line break of any kind becomes a space."""
+    return " ".join(filter(None, (line.strip() for line in visible(text).splitlines())))
 
 
 def one_line(text: str) -> str:

@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Final
 
 from memolog.context.dates import local
-from memolog.context.escape import element, one_line
+from memolog.context.escape import element, escape, one_line
 from memolog.context.pairs import is_compacted
 from memolog.context.view import OtherThread
 from memolog.context.wording import OTHER_CONVERSATION
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.tokens import TokenCounter, cut, cut_middle
 from memolog.tokens.estimate import guarded
@@ -152,7 +153,13 @@ def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_Line]:
 
 
 def _who(message: Message) -> str:
-    return one_line(cut(message.speaker or "", _TITLE_CHARACTERS)) or message.role
+    """Return the role, and the name in quotation marks: no name passes for a role."""
+    return " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
+
+
+def _tool(part: ToolResultPart) -> str:
+    name = quoted_label(part.name or "", is_tool=True)
+    return f"tool {name}" if name else "a tool"
 
 
 def _said(part: Part) -> str:
@@ -161,12 +168,12 @@ def _said(part: Part) -> str:
         case TextPart():
             return part.text
         case ToolCallPart():
-            return f"[called {part.name}]"
+            return f"[called {quoted_label(part.name, is_tool=True)}]"
         case ToolResultPart():
             answer = part.content if isinstance(part.content, str) else ""
             answer = f": {cut_middle(answer, _RESULT_CHARACTERS, ' … ')}" if answer else ""
-            return f"[{part.name or 'a tool'} {'failed' if part.is_error else 'answered'}{answer}]"
+            return f"[{_tool(part)} {'failed' if part.is_error else 'answered'}{answer}]"
         case FilePart():
-            return f"[file {part.name or part.media_type}]"
+            return f"[file {quoted_label(part.name or part.media_type, is_tool=True)}]"
         case _:
             return ""

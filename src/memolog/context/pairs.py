@@ -20,10 +20,11 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from memolog.context.dates import is_gap, time_mark
-from memolog.context.escape import element, escape, one_line
+from memolog.context.escape import element, escape
 from memolog.context.value import ContextMessage
 from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, REPEATED_RESULT
 from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.lookalikes import label, quoted_label
 from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.once import grown
 from memolog.domain.pairs import OpenCalls, is_question
@@ -162,6 +163,7 @@ class _Shown:
 def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
     """Return what is shown with more rows: continuations joined to what they continue, a batch's summary once."""
     rows, last, summary, time = [shown.row] if shown.row else [], shown.last, shown.summary, shown.time
+    grown: dict[int, list[Part]] = {}
     for message in filter(_is_live, messages):
         time = time.at(message)
         if is_compacted(message):
@@ -173,12 +175,14 @@ def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
             summary, last, time = message.injection or summary, None, time._replace(since=None)
         elif last and (last.id, last.role) == (message.id, message.role):
             row = rows[-1]
-            joined = replace(row.message, parts=(*row.message.parts, *message.parts))
-            rows[-1] = row._replace(message=joined, asks=row.asks or is_question(message))
+            grown.setdefault(len(rows) - 1, list(row.message.parts)).extend(message.parts)
+            rows[-1] = row._replace(asks=row.asks or is_question(message))
         else:
             mark = time.mark()
             rows.append(_Row(_as_is(message), message.turn, is_question(message), mark))
             summary, last, time = None, message, time._replace(since=None) if mark else time
+    for at, parts in grown.items():
+        rows[at] = rows[at]._replace(message=replace(rows[at].message, parts=tuple(parts)))
     return _settle(shown, rows, last, summary, time)
 
 
@@ -306,14 +310,14 @@ def _match(items: Sequence[_Item]) -> _Matched:
 
 def _answers(
     pieces: Sequence[ContextMessage], owners: Mapping[tuple[int, int], int]
-) -> dict[int, tuple[ContextMessage, ...]]:
+) -> Mapping[int, Sequence[ContextMessage]]:
     """Return the tool messages that follow each piece with calls, in the order of their arrival."""
-    together: dict[tuple[int, int], tuple[Part, ...]] = {}
+    together: dict[tuple[int, int], list[Part]] = {}
     for (index, place), owner in owners.items():
-        together[index, owner] = (*together.get((index, owner), ()), pieces[index].parts[place])
-    answers: dict[int, tuple[ContextMessage, ...]] = {}
+        together.setdefault((index, owner), []).append(pieces[index].parts[place])
+    answers: dict[int, list[ContextMessage]] = {}
     for (index, owner), parts in together.items():
-        answers[owner] = (*answers.get(owner, ()), replace(pieces[index], role="tool", parts=parts))
+        answers.setdefault(owner, []).append(replace(pieces[index], role="tool", parts=tuple(parts)))
     return answers
 
 
@@ -341,13 +345,15 @@ def _notes(
             is_second = part.call_id in names and (index, place) not in late
             words = REPEATED_RESULT if is_second else LATE_RESULT
             tool = str(part.name or names.get(part.call_id) or f"call {part.call_id}")
-            text = f"{words.format(tool=one_line(tool))}\n{_late_result(part, tool)}"
+            text = (
+                f"{words.format(tool=escape(quoted_label(tool, is_tool=True)) or 'a tool')}\n{_late_result(part, tool)}"
+            )
             yield replace(piece, role="user", parts=(TextPart(text=text), *part.files), synthetic=True)
 
 
 def _late_result(part: ToolResultPart, tool: str) -> str:
     error = "true" if part.is_error else None
-    return element("late-result", escape(content_text(part.content)), tool=tool, call=part.call_id, error=error)
+    return element("late-result", escape(content_text(part.content)), tool=label(tool), call=part.call_id, error=error)
 
 
 def content_text(content: JsonValue) -> str:

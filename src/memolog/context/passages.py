@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from memolog.context.dates import local
 from memolog.context.escape import fold
 from memolog.context.recalled import part_text
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ReasoningPart, ToolCallPart, ToolResultPart
 from memolog.tokens import TokenCounter, cut, cut_end, cut_middle
 
@@ -94,7 +95,7 @@ def _around(text: str, place: Place, most: int) -> str:
 def _line(message: Message, thread: str, shown: str, zone: str | None) -> str:
     when = local(message.created_at, zone)
     clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
-    speaker = f" {cut(fold(message.speaker), _NAME)}" if message.speaker else ""
+    speaker = f" {quoted_label(message.speaker, _NAME)}" if message.speaker else ""
     elsewhere = "" if message.thread == thread else ", in another conversation"
     return f"({clock}{elsewhere}) {message.role}{speaker}: {shown}"
 
@@ -104,7 +105,7 @@ def _said(part: object) -> str:
         case ReasoningPart():
             return ""
         case ToolCallPart():
-            return f"[call {cut(fold(part.name), _NAME)}] {fold(part_text(part))}".strip()
+            return f"[call {quoted_label(part.name, _NAME, is_tool=True)}] {fold(part_text(part))}".strip()
         case ToolResultPart():
             return f"[result] {fold(part_text(part))}".strip()
         case FilePart():

@@ -11,6 +11,7 @@ from typing import Final, assert_never
 from memolog.context.dates import local
 from memolog.context.escape import element, escape, one_line
 from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.lookalikes import label, quoted_label
 from memolog.domain.message import (
     FilePart,
     Message,
@@ -37,7 +38,6 @@ _CHARACTERS_A_TOKEN: Final = 10
 # What joins one message to the next, and what rounding may add.
 _SLACK: Final = 6
 _LEAST_ROOM: Final = 24
-_MARKUP: Final = frozenset('<>&"')
 _TOMBSTONES: Final = {"withdrawn": "[withdrawn]", "forgotten": "[forgotten]"}
 
 
@@ -274,8 +274,8 @@ class PageDraft:
     def _render(self, item: Recalled) -> str:
         when = local(item.at, item.zone)
         clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
-        speaker = _name(item.speaker)
-        who = f"{item.role} {speaker}".strip()
+        speaker = label(item.speaker or "", _NAME_CHARACTERS)
+        who = f'{item.role} "{escape(speaker)}"' if speaker else item.role
         thread = self.labels.get(item.thread)
         if item.state != "live":
             return f"{_place(item, thread)} ({clock}) {who}: {_TOMBSTONES[item.state]}"
@@ -328,13 +328,8 @@ def _place(item: Recalled, thread: str | None) -> str:
     return f"{thread} #{item.seq}" if thread else f"#{item.seq}"
 
 
-def _name(text: str | None) -> str:
-    """Return a name on one line, without what would have to be escaped."""
-    return cut(one_line("".join(char for char in text if char not in _MARKUP)), _NAME_CHARACTERS) if text else ""
-
-
 def _named(piece: RecalledPiece) -> str:
-    tool = _name(piece.tool)
+    tool = escape(quoted_label(piece.tool or "", _NAME_CHARACTERS, is_tool=True))
     match piece.type:
         case "text":
             return ""

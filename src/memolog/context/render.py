@@ -10,7 +10,7 @@ from typing import Final
 
 from memolog.context.dates import gap_mark, local
 from memolog.context.escape import element, escape, one_line
-from memolog.domain.observation import MARKS, Observation
+from memolog.domain.observation import MARKS, UNVERIFIED, Observation
 
 __all__ = ["last_date", "reading_order", "render_group"]
 
@@ -123,7 +123,9 @@ def _branch(root: Observation, children: dict[int, list[Observation]], names: Ma
     while todo:
         observation, parent, depth = todo.pop()
         indent = "  " * min(depth, _DEEPEST)
-        opening = f"{_mark(observation)}{_time(observation, parent)}{_name(observation, parent, names)}"
+        opening = (
+            f"{_mark(observation)}{_time(observation, parent)}{_name(observation, parent, names)}{_doubt(observation)}"
+        )
         yield f"{indent}* {opening}{one_line(observation.text)}{_meaning(observation)}"
         yield from _verbatim(observation, indent)
         below = children.pop(observation.ordinal, [])
@@ -134,6 +136,11 @@ def _name(observation: Observation, parent: Observation | None, names: Mapping[s
     """Return the name of a line's thread; under a parent only if the parent has another."""
     name = names.get(observation.id)
     return f"{name}: " if name and (parent is None or names.get(parent.id) != name) else ""
+
+
+def _doubt(observation: Observation) -> str:
+    """Return the mark of a line that says more than its sources."""
+    return f"{UNVERIFIED} " if observation.is_unverified else ""
 
 
 def _mark(observation: Observation) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 from memolog.context.escape import fold
 from memolog.context.pairs import content_text, is_compacted
 from memolog.context.wording import CUT, CUT_FILE
+from memolog.domain.lookalikes import label
 from memolog.domain.message import (
     FilePart,
     Message,
@@ -92,7 +93,7 @@ def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator
 
 
 def _file(part: FilePart, message: str) -> str:
-    kind = fold(" ".join(filter(None, (part.name, part.media_type))))[:_NAME]
+    kind = " ".join(filter(None, (label(part.name or "", _NAME), label(part.media_type, _NAME))))
     return CUT_FILE.format(kind=kind, id=fold(message))
 
 

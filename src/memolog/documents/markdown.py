@@ -15,7 +15,7 @@ __all__ = ["Section", "pieces_of", "section_named", "sections_of", "with_section
 _HEADING: Final = re.compile(r"^ {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _NEW_LEVEL: Final = 2
-_PATH: Final = re.compile(r"\s*(?:>|/|»|›)\s*")
+_PATH: Final = re.compile(r"[>/»›]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def folded(title: str) -> str:
 
 def section_named(text: str, heading: str) -> Section | None:
     """Return the section with this heading, or None; `Outer > Inner` tells sections of one name apart."""
-    path = tuple(map(folded, _PATH.split(heading.strip())))
+    path = tuple(folded(name.strip()) for name in _PATH.split(heading))
     known = sections_of(text)
     exact = [section for section in known if folded(section.title) == folded(heading)]
     inner = [section for section in known if tuple(map(folded, section.path))[-len(path) :] == path]

@@ -29,6 +29,7 @@ FindingKind: TypeAlias = Literal[
     "overlap",
     "pair",
     "provenance",
+    "rendering",
     "run",
     "sequence",
     "state",

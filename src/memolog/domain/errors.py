@@ -89,14 +89,27 @@ class MemologError(Exception):
     """Base of all our errors. `retryable` says whether the same call may succeed later."""
 
     retryable: bool = False
+    _outside: str = ""
 
     def __init__(self, what: str, *, why: str = "", then: str = "") -> None:
         self.what, self.why, self.then = what, why, then
         super().__init__(" ".join(part for part in (what, why, then) if part))
 
+    @property
+    def for_outside(self) -> str:
+        """Return what a model or a client may be told: the whole text, or a plain one where that names our insides.
+
+        Addresses, users, schemas, paths and other tenants belong into the log of whoever runs the memory.
+        """
+        return self._outside or str(self)
+
 
 class ConfigError(MemologError):
     """Settings that contradict each other, are out of range, or are unknown."""
+
+    _outside = (
+        "The memory is not set up as it should be. Go on without it, and tell whoever runs it: the log says more."
+    )
 
 
 class InputError(MemologError):
@@ -326,6 +339,8 @@ class TaskHeld(Conflict):
 class ModelFailed(MemologError):
     """The model that observes cannot be used, and the tail has grown far beyond its limit; raised where `strict` is set."""
 
+    _outside = "The model that observes this conversation fails. Nothing is lost; try again later."
+
     retryable = True
 
     def __init__(self, problem: str) -> None:
@@ -339,9 +354,13 @@ class ModelFailed(MemologError):
 class StoreError(MemologError):
     """The database could not do what was asked; nothing of the call was saved."""
 
+    _outside = "The memory's database cannot do this. Go on without it, and tell whoever runs it: the log says more."
+
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached or opened."""
+
+    _outside = "The memory's database cannot be reached now. Go on without it, or try again later."
 
     retryable = True
 
@@ -349,11 +368,15 @@ class StoreUnavailable(StoreError):
 class StoreBusy(StoreError):
     """Another process kept the database locked for longer than the busy timeout."""
 
+    _outside = "The memory's database is busy now. Try again in a moment."
+
     retryable = True
 
 
 class StoreFull(StoreError):
     """No space is left where the database lives."""
+
+    _outside = "The memory's database has no space left. Go on without it, and tell whoever runs it."
 
     retryable = True
 
@@ -361,9 +384,13 @@ class StoreFull(StoreError):
 class StoreReadOnly(StoreError):
     """The database cannot be written to."""
 
+    _outside = "This memory cannot be written to. Looking things up works."
+
 
 class StoreClosed(StoreError):
     """The store was closed."""
+
+    _outside = "The memory is closed. Go on without it."
 
     def __init__(self) -> None:
         super().__init__("The store is closed.", then="Open it again before you use it.")

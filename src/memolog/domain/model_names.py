@@ -23,7 +23,7 @@ _HOST: Final = re.compile(
     # A tag belongs to the name before it: `mistral:7b` is a model, in `mistral:ministral-8b` the host is named.
     r")[:/](?!latest$|\d[\dx.]*b\b)(?=.)"
 )
-_PATH: Final = re.compile(r".*\b(?:models|foundation-model|inference-profile)/(?=.)", re.DOTALL)
+_PATH: Final = re.compile(r"\A.*\b(?:models|foundation-model|inference-profile)/(?=.)", re.DOTALL)
 _BEDROCK: Final = re.compile(
     r"(?:(?:us|us-gov|eu|apac|global|jp|au|ca|sa)\.)?"
     r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshotai?|nvidia|openai|qwen|xai|zai)\.(?=.)"

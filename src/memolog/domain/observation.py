@@ -13,6 +13,7 @@ from memolog.domain.thread import Hints
 __all__ = [
     "MARKS",
     "TRACES",
+    "UNVERIFIED",
     "Generation",
     "Group",
     "Log",
@@ -22,6 +23,7 @@ __all__ = [
     "Source",
     "Span",
     "Trust",
+    "is_doubtful",
 ]
 
 Scope: TypeAlias = Literal["thread", "resource"]
@@ -33,8 +35,15 @@ GroupState: TypeAlias = Literal["buffered", "active", "covered", "void"]
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
 
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
+UNVERIFIED: str = "(unverified)"
+"""How a line is marked, wherever a model sees it, that says more than its sources."""
 TRACES: tuple[str, ...] = ("Also named: ", "Also mentioned: ")
 """How lines begin that only name what a reflection left out."""
+
+
+def is_doubtful(*, grounded: bool, metadata: JsonObject) -> bool:
+    """Tell whether a line with these fields says more than its sources."""
+    return not grounded or any(metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,11 @@ class Observation:
     metadata: JsonObject = field(default_factory=nothing)
     state: ObservationState = "active"
     tokens: int = 0
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether code found something in it that its sources do not have: shown to models with a mark."""
+        return is_doubtful(grounded=self.grounded, metadata=self.metadata)
 
     @property
     def mode(self) -> str | None:

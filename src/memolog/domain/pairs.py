@@ -23,18 +23,12 @@ class Answered(NamedTuple):
     is_in_time: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Open:
     place: Place
     turn: str | None
     is_closed: bool = False
     is_only_for_its_turn: bool = False
-
-    def asked(self, turn: str | None) -> None:
-        # The call's own turn goes on beside another one, others do not.
-        if turn is None or self.turn is None or turn == self.turn:
-            self.is_closed = True
-        self.is_only_for_its_turn = True
 
     def takes(self, turn: str | None) -> bool:
         return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
@@ -45,18 +39,31 @@ class _Open:
 
 
 class OpenCalls:
-    """The calls that wait for a result, as the messages of a thread are read in their order."""
+    """The calls that wait for a result, as the messages of a thread are read in their order.
+
+    A call is looked at when it is opened, asked behind, closed and answered, each once, however many others wait.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[_Open]] = {}
+        self._unasked: dict[Place, _Open] = {}
+        """Calls behind which no user has asked anything yet."""
+        self._beside: dict[str, list[_Open]] = {}
+        """Calls that only their own turn may still answer, by that turn."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def add(self, call_id: str, place: Place, turn: str | None) -> None:
         """Open a call."""
-        beside = [call for call in self._waiting.get(call_id, ()) if call.is_beside(place, turn)]
-        self._waiting[call_id] = [*beside, _Open(place, turn)]
+        waiting = self._waiting.setdefault(call_id, [])
+        if waiting and waiting[-1].place[0] != place[0]:
+            for call in waiting:
+                if not call.is_beside(place, turn):
+                    self._unasked.pop(call.place, None)
+            waiting[:] = [call for call in waiting if call.is_beside(place, turn)]
+        waiting.append(call := _Open(place, turn))
+        self._unasked[place] = call
 
     def answer(self, call_id: str, turn: str | None) -> Answered | None:
         """Return the call that a result answers, which waits no longer; None if no call of its id waits."""
@@ -64,21 +71,30 @@ class OpenCalls:
         if not waiting:
             return None
         latest = next((call for call in reversed(waiting) if call.turn == turn), waiting[-1])
-        call = next(one for one in waiting if one.place[0] == latest.place[0])
-        waiting.remove(call)
+        at = next(at for at, one in enumerate(waiting) if one.place[0] == latest.place[0])
+        call = waiting.pop(at)
+        self._unasked.pop(call.place, None)
         if not waiting:
             del self._waiting[call_id]
         return Answered(call.place, call.takes(turn))
 
     def unasked(self) -> list[Place]:
         """Return the calls that wait, and behind which no user has asked anything yet."""
-        return [call.place for calls in self._waiting.values() for call in calls if not call.is_only_for_its_turn]
+        return list(self._unasked)
 
     def ask(self, turn: str | None) -> None:
         """Note that a user asked something: what is answered after it, in the same turn or in none, comes too late."""
-        for calls in self._waiting.values():
-            for call in calls:
-                call.asked(turn)
+        # The call's own turn goes on beside another one, others do not.
+        ended = [turn] if turn is not None else list(self._beside)
+        for call in (call for one in ended for call in self._beside.pop(one, ())):
+            call.is_closed = True
+        for call in self._unasked.values():
+            call.is_only_for_its_turn = True
+            if turn is None or call.turn is None or turn == call.turn:
+                call.is_closed = True
+            else:
+                self._beside.setdefault(call.turn, []).append(call)
+        self._unasked.clear()
 
 
 def is_question(message: Message) -> bool:

@@ -138,7 +138,7 @@ def numbered(text: str, listings: Sequence[Listing], question: str, *, is_last: 
 
 _HOW_MANY: Final = re.compile(
     r"\b(?:how (?:many|much|long|old|often)|wie ?viele?|wie (?:lange|oft|alt)|cuánt\w*|combien|quant\w*|hoeveel)\b"
-    r"|何[^？]*？|いくつ|几|多少",
+    r"|何[^？]{0,200}？|いくつ|几|多少",
     re.IGNORECASE,
 )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import Message, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
 from memolog.domain.pairs import part_at, results_of_calls
@@ -57,12 +58,12 @@ _SEARCH: Final = re.compile(r"search|grep|find|glob", re.IGNORECASE)
 _VERBS: Final = (
     (re.compile(r"(?:run|bash|shell|sh|terminal|exec\w*|command|powershell|run_\w+)", re.IGNORECASE), "ran"),
     (
-        re.compile(r"(?:edit|write|create|update|multi_?edit|apply_patch|str_replace\w*)(?:_?\w*)", re.IGNORECASE),
+        re.compile(r"(?:edit|write|create|update|multi_?edit|apply_patch|str_replace)\w*", re.IGNORECASE),
         "changed",
     ),
     (re.compile(r"(?:read|view|open|cat|show)(?:_?file)?", re.IGNORECASE), "read"),
     (re.compile(r"(?:list|ls)(?:_?(?:files|dir\w*))?", re.IGNORECASE), "looked into"),
-    (re.compile(r"\w*(?:search|grep|glob|find)\w*", re.IGNORECASE), "searched for"),
+    (re.compile(r"(?=\w*+\Z)\w*(?:search|grep|glob|find)\w*", re.IGNORECASE), "searched for"),
     (re.compile(r"(?:web_?)?fetch\w*", re.IGNORECASE), "fetched"),
 )
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
@@ -175,7 +176,8 @@ def _verb(name: str, *, has_target: bool) -> str:
         for pattern, verb in _VERBS:
             if pattern.fullmatch(name):
                 return f"Assistant {verb}"
-    return f"Assistant called {name} on" if has_target else f"Assistant called {name}"
+    called = f"Assistant called {quoted_label(name, _NAME, is_tool=True)}"
+    return f"{called} on" if has_target else called
 
 
 def _own(name: str, arguments: JsonValue) -> str:
@@ -189,7 +191,7 @@ def _own(name: str, arguments: JsonValue) -> str:
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
         return f"Assistant searched the memory for “{REDACTION.redact(one_line(query, _QUERY))}”"
-    return f"Assistant used {name}"
+    return f"Assistant used {quoted_label(name, _NAME, is_tool=True)}"
 
 
 def _text_of(value: JsonValue) -> str:
@@ -248,7 +250,7 @@ _OTHER_KEYS: Final = (
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
 _EDIT: Final = re.compile(r"edit|write|create|replace|patch|insert|update|delete|move|rename|apply", re.IGNORECASE)
 # The words that some tools put where arguments should stand.
-_NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*\w*[\s*`]*\Z", re.IGNORECASE)
+_NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*+\w*+[\s*`]*+\Z", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.[A-Za-z]\w{0,7}\Z")
 _PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)(\S.*)$", re.MULTILINE)

@@ -38,14 +38,14 @@ _MARK: Final = re.compile(
     r"([ \t>]*)(?:(?:[-*•+◦▪]|#{1,6})\s+)*(?:\*\*|__)?(?:\(?(\d{1,3})[.)]|([-*•+◦▪])(?=\s))\s+(?:\*\*(?=[^*]*\Z))?"
 )
 _HEADING: Final = re.compile(
-    r"\s*(?:#{1,6}\s+(?P<hash>\S.*)|\*\*(?P<bold>[^*]{1,100})\*\*\s*:?\s*\Z|__(?P<under>[^_]{1,100})__\s*:?\s*\Z)"
+    r"\s*(?:#{1,6}\s+(?P<hash>\S.*)|\*\*(?P<bold>[^*]{1,100})\*\*\s*+:?\s*+\Z|__(?P<under>[^_]{1,100})__\s*+:?\s*+\Z)"
 )
 _RULE: Final = re.compile(r"[\s|:=*_~-]*\Z")
 _EMPHASIS: Final = re.compile(r"\*\*|__(?=\S)|(?<=\S)__|(?<![\w*])\*(?=\S)|(?<=\S)\*(?![\w*])")
 _LINK: Final = re.compile(r"!?\[([^\]\n]{1,200})\]\([^()\s]{1,500}\)")
 _ESCAPED: Final = re.compile(r"\\([_*#`\[\]()<>~|-])")
-_EMPTY: Final = re.compile(r"\s+\(\s*\)")
-_BOLD: Final = re.compile(r"(?:\*\*|__)\s*([^*\n]{1,120}?)\s*(?:\*\*|__)")
+_EMPTY: Final = re.compile(r"(?<!\s)\s++\(\s*+\)")
+_BOLD: Final = re.compile(r"(?:\*\*|__)\s*+([^*\n]{1,120}?)\s{0,120}(?:\*\*|__)")
 _LABEL: Final = re.compile(r"((?:[^.!?:;\n]|[.:](?=\S)){2,80}?)(?::| [–—-])\s+(?=\S)")
 # Where a clause ends, and where a sentence can be cut if no clause ends.
 _CLAUSE: Final = re.compile(r"[,;] | [–—-] | \(| (?=(?:which|that|because|so|while|where|as|if|when|since|until)\b)")
@@ -62,10 +62,10 @@ _LEAD_IN: Final = re.compile(
 )
 # What follows the thing that is listed and says nothing of it.
 _TAIL: Final = re.compile(
-    r"\s*(?:\b(?:that|which) (?:might|may|can|could|you|will|are|i|we|should)\b|\b(?:you|i|we) (?:can|could|may|might|should"
-    r"|will|need)\b"
+    r"(?<!\s)\s*+(?:\b(?:that|which) (?:might|may|can|could|you|will|are|i|we|should)\b"
+    r"|\b(?:you|i|we) (?:can|could|may|might|should|will|need)\b"
     r"|\bto (?:help|get|consider|keep|try|make|check|explore|look|choose)\b|\bfor you(?:r)?\b|\bbased on\b|\bwith (?:their"
-    r"|some)\b).*\Z",
+    r"|some)\b)(?s:.*)",
     re.IGNORECASE,
 )
 _CODE_NAME: Final = re.compile(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Final
 
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
 from memolog.extractive.choices import asks_something, described, describes, numbered, proposal_in
@@ -476,7 +477,12 @@ def _attached(said: _Said) -> Iterator[_Line]:
     files = [part for part in said.message.parts if isinstance(part, FilePart)]
     if not files or said.message.own:
         return
-    names = [REDACTION.redact(one_line(f"{part.name or 'file'} ({part.media_type})", _WHAT)) for part in files]
+    names = [
+        REDACTION.redact(
+            f"{quoted_label(part.name or '', _WHAT, is_tool=True) or 'a file'} ({quoted_label(part.media_type, is_tool=True)})"
+        )
+        for part in files
+    ]
     who = "User" if said.message.role == "user" else "Assistant"
     yield _Line(
         "medium",
@@ -488,5 +494,5 @@ def _attached(said: _Said) -> Iterator[_Line]:
 
 def _who(message: Message, mark: str) -> str:
     """Return who speaks: several users or agents of a thread are told apart by name."""
-    name = one_line(REDACTION.redact(message.speaker), _NAME) if message.speaker else ""
+    name = quoted_label(REDACTION.redact(message.speaker), _NAME) if message.speaker else ""
     return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark

@@ -37,7 +37,7 @@ _EXIT: Final = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?:? ([1-9]\d
 _STRICT: Final = re.compile(
     r"^(?:E {2,}|[\w.]{0,80}?(?:Error|Exception)(?::| ?\()|error(?:\[\w+\])?: |fatal: |panic: |FAIL\b|FAILED\b"
     r"|ERROR[: ]|npm ERR!|"
-    r"\s*--- FAIL|make(?:\[\d+\])?: \*\*\*|\S{1,80}(?: line \d{1,6})?: (?:[^\n:]{1,60}: )?(?i:command not found"
+    r"[ \t]*--- FAIL|make(?:\[\d+\])?: \*\*\*|\S{1,80}(?: line \d{1,6})?: (?:[^\n:]{1,60}: )?(?i:command not found"
     r"|no such file|permission denied)|thread '.{1,80}' panicked)[^\n]*",
     re.MULTILINE,
 )

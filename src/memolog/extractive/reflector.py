@@ -31,7 +31,7 @@ _CALL: Final = re.compile(
     r"Assistant (?!listed )(?:ran|called|changed|edited|created|updated|read|searched|fetched)\b[^:]{1,200}"
 )
 _CHANGED: Final = re.compile(r"(Assistant (?:changed|edited|created|updated|wrote|modified|deleted)) (?=\S)")
-_MEANING: Final = re.compile(r" \(meaning [^)]*\)")
+_MEANING: Final = re.compile(r" \(meaning [^)]{0,200}\)")
 _FACTORS: Final[Mapping[Priority, float]] = {"high": 4.0, "done": 4.0, "medium": 1.0, "low": 0.2}
 _PROSE: Final = 0.6
 _HEAD: Final = 4.0

@@ -168,7 +168,7 @@ _CORRECTION: Final = re.compile(
 )
 # A number that measures, prices, counts or dates something; the number of an item in a list is none of these.
 _FIGURE: Final = re.compile(
-    r"[€$£¥]\s?\d|\d[\d.,:/]*\s?(?:[€$£¥%°]|[^\W\d_]{1,12}\b)|\b\d+[.:]\d|#[0-9a-f]{6}\b|\b\d{3,}\b", re.IGNORECASE
+    r"[€$£¥]\s?\d|\d[\d.,:/]{0,20}\s?(?:[€$£¥%°]|[^\W\d_]{1,12}\b)|\b\d+[.:]\d|#[0-9a-f]{6}\b|\b\d{3,}\b", re.IGNORECASE
 )
 _COUNTED: Final = re.compile(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|twice|once|zwei|drei|vier|fünf"
@@ -184,7 +184,16 @@ _DIRECTIVE: Final = re.compile(
     r"|nimm|nutze|verwende|behalte|lass|usa|utiliza|mantén|evita|utilise|garde|évite)\b",
     re.IGNORECASE,
 )
-_QUOTED: Final = re.compile(r"\"[^\"]{2,}\"|“[^”]{2,}”|„[^“”]{2,}[“”]|«[^»]{2,}»|`[^`]{2,}`")
+# What somebody wants changed, arranged or called off: what holds afterwards is in the request.
+_CHANGES: Final = re.compile(
+    r"\b(?:move|reschedul\w*|postpone|push|bring forward|change|switch|swap|replace|rename|cancel|bump|raise|lower|increase"
+    r"|reduce|extend|shorten|set|book|reserve|(?:call|make) (?:it|them|that)"
+    r"|verschieb\w*|verleg\w*|änder\w*|umbuch\w*|buch\w*|reservier\w*|stornier\w*|absag\w*|wechsel\w*|ersetz\w*"
+    r"|umbenenn\w*|cambi\w*|mover|mueve\w*|aplaza\w*|cancela\w*|reserva\w*|reemplaz\w*"
+    r"|changer|déplace\w*|reporter|annule\w*|remplace\w*|réserve\w*|renomme\w*)\b",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(r"\"[^\"]{2,}\"|“[^”]{2,200}”|„[^“”]{2,200}[“”]|«[^»]{2,200}»|`[^`]{2,}`")
 # What is no longer so stands after one of these, in a few words.
 _REPLACED: Final = re.compile(
     r"\b(?:(?:switch|chang|mov|convert|migrat|transfer)\w*(?: \w+){0,4}? from|instead of|rather than|no longer|not any ?more"
@@ -195,7 +204,11 @@ _REPLACED: Final = re.compile(
     r" (?P<what>(?:[\w.@/+-]+ ?){1,6})|, not (?P<not>(?:[\w.@/+-]+ ?){1,4})",
     re.IGNORECASE,
 )
-_NEW: Final = re.compile(r"\b(?:to|by|with|auf|zu|nach|durch|a|por|à|par)\b")
+# What follows says what came instead, or since when and why.
+_NEW: Final = re.compile(
+    r"\b(?:to|by|with|since|because|auf|zu|nach|durch|seit|weil|a|por|desde|porque|à|par|depuis|dès|car|parce)\b",
+    re.IGNORECASE,
+)
 _CONFIRMS: Final = re.compile(
     r"\b(?:(?:it|that|this|everything|all|login|build)(?: now| all)? (?:works?|worked|passes|passed)|(?:it|that"
     r"|this)(?:'s| is| was) (?:now )?(?:fixed|working|done|solved|merged|deployed)|works (?:now|great|fine|perfectly|as expected)"
@@ -216,7 +229,7 @@ _DO: Final = (
     r"(?:let['’]s )?do (?:that|it|so|this)(?: like that| that way| this way)?|let['’]s go (?:with (?:that|it)|ahead)"
     r"|go ahead|go for it"
     r"|please do|proceed|carry on|make it so|works for me|fine by me|deal|i agree|agreed|sounds good|good idea|great idea"
-    r"|(?:so )?machen wir(?: das| es| so)?|so machen wir(?:['’]s| es| das)|mach(?:t|en sie)? (?:das|es)(?: so)?|einverstanden"
+    r"|(?:so )?machen wir(?:['’]s| das| es| so)?|mach(?:t|en sie)? (?:das|es)(?: so)?|einverstanden"
     r"|hazlo(?: así)?|hagámoslo(?: así)?|(?:lo )?hacemos así|así lo hacemos|adelante|de acuerdo"
     r"|(?:on fait|faisons|fais|faites)(?: comme)? (?:ça|cela)|vas-y|allez-y|d['’]accord"
     r"|facciamo(?:lo)? così|fai così|fallo|procedi|d['’]accordo|va bene(?: così)?|faz isso|faça isso|vamos fazer isso|combinado"
@@ -225,14 +238,15 @@ _DO: Final = (
 _YES: Final = re.compile(
     rf"(?:(?:yes|yeah|yep|yup|sure|ok|okay|exactly|correct|right|of course|absolutely|ja|gerne|genau|klar|sí|si|claro|vale|exacto"
     rf"|oui|bien sûr|exactement|sì|certo|esatto|sim|claro que sim|prima|graag|好的?|是的?|はい|{_DO}"
-    rf"|{_COURTESY})[\s.,!;。、！]*)+",
+    rf"|{_COURTESY})[\s.,!;。、！]*+){{1,12}}",
     re.IGNORECASE,
 )
 _AGREES: Final = re.compile(rf"(?:(?:{_YES.pattern}))?(?:{_DO})(?!\w)", re.IGNORECASE)
 _NO: Final = re.compile(
-    rf"(?:(?:no|nope|nah|not really|rather not|nein|lieber nicht|non|不|いいえ|{_COURTESY})[\s.,!;]*)+", re.IGNORECASE
+    rf"(?:(?:no|nope|nah|not really|rather not|nein|lieber nicht|non|不|いいえ|{_COURTESY})[\s.,!;]*+){{1,12}}",
+    re.IGNORECASE,
 )
-_THANKS: Final = re.compile(rf"(?:(?:{_COURTESY})[\s.,!;]*)+", re.IGNORECASE)
+_THANKS: Final = re.compile(rf"(?:(?:{_COURTESY})[\s.,!;]*+){{1,12}}", re.IGNORECASE)
 _FILLERS: Final = """
     a again ah all alright also am amazing an and appreciate are as awesome be best bet bye certainly cheers cool
     could course day definitely dear do evening everything excellent exciting fantastic fine for friend fun glad good
@@ -362,8 +376,10 @@ def is_empty(sentence: str) -> bool:
 
 
 def _binds(sentence: str) -> bool:
-    """Tell whether a request that is put as a question says what must or must not be."""
-    return any(pattern.search(sentence) for pattern in (_HEALTH, _NEGATIVE, _PREFERS, _MONEY))
+    """Tell whether a request that is put as a question says what must or must not be, or what shall be from now on."""
+    return any(pattern.search(sentence) for pattern in (_HEALTH, _NEGATIVE, _PREFERS, _MONEY)) or bool(
+        _CHANGES.search(sentence) and (names_something(sentence) or _COUNTED.search(sentence))
+    )
 
 
 def weighs(sentence: str) -> bool:

@@ -65,6 +65,11 @@ class _Offer(NamedTuple):
     is_ask: bool = False
 
     @property
+    def is_done(self) -> bool:
+        """Whether it says what an assistant did."""
+        return not self.is_ask and self.piece.kind == "sentence" and bool(_DONE.match(self.piece.text))
+
+    @property
     def is_naming(self) -> bool:
         """Whether it is a question or a request that names something."""
         return self.is_ask and names_something(self.piece.text)
@@ -114,6 +119,21 @@ _FACTORS: Final[dict[Kind, float]] = {
 _HEAD_BONUS: Final = 3.0
 _SHORT_FACTOR: Final = 3.0
 """An answer of one line says what it says in few words already."""
+_DONE_FACTOR: Final = 3.0
+_MOST_DONE: Final = 0.25
+"""So much of a conversation may be kept of what was done, where users state so much that nothing else would be."""
+_DONE: Final = re.compile(
+    r"(?:(?:done|fixed|ok|okay|yes|great|good|perfect|understood|sure|noted)\b[:,.!]* )?"
+    r"(?:I|we)(?:['’]ve| have)?(?: (?:also|now|just|then))? (?:added|bumped|built|changed|configured|created|defined|deleted"
+    r"|deployed|disabled|dropped|enabled|extended|fixed|found|implemented|installed|introduced|merged|migrated|moved|pinned"
+    r"|pushed|reduced|refactored|released|removed|renamed|replaced|reverted|rewrote|set|split|switched|tested|updated|upgraded"
+    r"|wrote)\b|(?:fixed|done|released|merged|deployed): |(?:all )?(?:the )?\d* ?tests? (?:now )?(?:pass|fail)"
+    r"|Ich habe .{0,200}\b(?:hinzugefügt|geändert|erstellt|angelegt|entfernt|behoben|umbenannt|aktualisiert|gebucht|verschoben)\b"
+    r"|(?:he|hemos) (?:añadido|creado|cambiado|corregido|actualizado|eliminado)\b"
+    r"|j['’]ai (?:ajouté|créé|changé|modifié|corrigé|supprimé|mis à jour)\b",
+    re.IGNORECASE,
+)
+"""What an assistant says that it did: it comes before what it explains."""
 _OPENING_FACTOR: Final = 0.2
 _ASK_FACTOR: Final = 2.5
 _PASTED_FACTOR: Final = 0.6
@@ -149,6 +169,9 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
     least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
     if total <= _TINY_TALK:
         least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _TOLD)
+    # What was done is kept beside what users state, however much that is.
+    done = sum(offer.candidate.cost + _LINE for offer in offers if offer.is_done)
+    least = max(least, spent + min(done, total * _MOST_DONE))
     candidates = [offer.candidate for offer in offers]
     # The heads of lists, and questions that name something, may take more than the rest: without them less is worth keeping.
     heads = [
@@ -300,6 +323,8 @@ def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] |
             factor = 0.0
         elif piece.kind == "sentence" and (piece.text[-1] == "?" or is_opening(piece.text)):
             factor *= _OPENING_FACTOR if names_something(piece.text) else 0.0
+        if piece.kind == "sentence" and _DONE.match(piece.text):
+            factor *= _DONE_FACTOR
         if wanted is not None and wanted.search(piece.text):
             factor *= _MODE_FACTOR
         weights = weights_of(piece.text, is_head=piece.list >= 0)

@@ -28,7 +28,7 @@ _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u
 _NAME_WEIGHT: Final = 4.0
 _PAIR_WEIGHT: Final = 0.5
 _IDENTIFIER: Final = re.compile(r"\d|[_/@#$\\]|\w\.\w|::")
-_MEANING: Final = re.compile(r"\(meaning ([^)]*)\)")
+_MEANING: Final = re.compile(r"\(meaning ([^)]{0,200})\)")
 _BREAKS: Final = re.compile(r"[.!?;:|]\s+|\s[–—|]\s|[\n(]")
 _LONGEST: Final = 200
 

@@ -6,7 +6,7 @@ is; never rewrites one.
 
 from memolog.grounding.check import ungrounded
 from memolog.grounding.documents import trusted_document
-from memolog.grounding.evidence import Evidence, is_found, support
+from memolog.grounding.evidence import Evidence, is_english, is_found, support
 from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
@@ -24,6 +24,7 @@ __all__ = [
     "content_words",
     "folded",
     "is_bare_list",
+    "is_english",
     "is_found",
     "judge",
     "judge_reflection",

@@ -19,6 +19,8 @@ _YEAR_DAYS: Final = 366
 _MEANING: Final = re.compile(
     r"[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?[^()（）\n]{1,80}[)）]", re.IGNORECASE
 )
+_MONTH: Final = re.compile(r"[(（]meaning (?:19|20)\d\d(?:-(?:0[1-9]|1[0-2]|Q[1-4]))?[)）]", re.IGNORECASE)
+"""A month or a year that was worked out: no day that could be compared."""
 _MOST_YEAR: Final = 9_999
 
 
@@ -43,7 +45,7 @@ def ungrounded(
     if about:
         worked_out.add(Day(year=about.year, month=about.month, day=about.day))
     missing: list[str] = []
-    for mention in mentions(text):
+    for mention in mentions(_MONTH.sub("", text) if moments else text):
         if _follows(mention, moments, worked_out) or is_found(mention, texts) or _is_other_script(mention, cited):
             continue
         # What stands inside a string that is missing as a whole is not told again.

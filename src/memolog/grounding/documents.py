@@ -19,7 +19,7 @@ __all__ = ["trusted_document"]
 _POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
 _LEAST_SAID: Final = 0.5
 """How much of a new line's words must have been said."""
-_LABEL: Final = re.compile(r"\s*(?:[-*+]|\d+[.)])?\s*(?:[^:\n]{1,60}:)?\s*")
+_LABEL: Final = re.compile(r"\s*+(?:[-*+]|\d{1,9}[.)])?\s*+(?:[^:\n]{1,60}:)?\s*+")
 
 
 def trusted_document(

@@ -12,7 +12,7 @@ from memolog.grounding.figures import Day, days_in, minutes_in, values_in, value
 from memolog.grounding.folding import content_words, folded, squeezed, with_escapes_undone
 from memolog.grounding.identifiers import Kind, Mention
 
-__all__ = ["Evidence", "is_found", "support"]
+__all__ = ["Evidence", "is_english", "is_found", "is_word_of", "support"]
 
 _SAMPLE: Final = 20_000
 _LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
@@ -98,6 +98,28 @@ def _is_said(word: str, evidence: Evidence) -> bool:
     if "." in word:
         return evidence.has(f".{word}.")
     return word in evidence.words or (len(word) >= _STEM and word[:_STEM] in evidence.stems)
+
+
+def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:
+    """Tell whether a content word, or another form of it, occurs in one of the texts."""
+    return any(_is_said(word, text) for text in texts)
+
+
+# Words of English that the languages beside it do not have; those that others have too ("in", "was", "die") are left out.
+_ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
+_ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
+_LEAST_TOLD: Final = 8
+_IS_ENGLISH: Final = 0.1
+_IS_NOT: Final = 0.03
+
+
+def is_english(text: Evidence) -> bool | None:
+    """Tell whether a text is in English; None where that cannot be told."""
+    words = text.words_apart.strip(".").split(".")
+    if len(words) < _LEAST_TOLD:
+        return None
+    share = sum(word in _ENGLISH for word in words) / len(words)
+    return True if share >= _IS_ENGLISH else False if share < _IS_NOT else None
 
 
 def is_found(mention: Mention, texts: Sequence[Evidence]) -> bool:

@@ -3,21 +3,38 @@
 Knows the policy. Never rewrites a line: it changes what a line counts for, not what it says.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from memolog.domain.message import Message, pairs_of
 from memolog.domain.observation import Observation
 from memolog.grounding.check import ungrounded
 from memolog.grounding.evidence import Evidence
+from memolog.grounding.folding import content_words
 from memolog.grounding.identifiers import Kind
-from memolog.grounding.sources import is_spoken_by_user, source_text
-from memolog.grounding.trust import Voices, allowed_priority, lowest, speaks_for_user, trust_of, voices_of
+from memolog.grounding.sources import is_spoken_by_user, said_text, source_text
+from memolog.grounding.trust import (
+    LEAST_SHARE,
+    Voices,
+    allowed_priority,
+    evidence_of,
+    is_backed,
+    is_false,
+    is_of_user,
+    line_text,
+    lowest,
+    speaks_for_user,
+    trust_of,
+    voices_of,
+)
 
-__all__ = ["Judged", "Policy", "judge", "judge_reflection"]
+__all__ = ["Judged", "Policy", "Readings", "judge", "judge_reflection"]
 
 Policy: TypeAlias = Literal["keep", "flag", "drop"]
+Readings: TypeAlias = Mapping[tuple[str, int], str]
+"""What code reads in users' messages, by thread and number: a "yes" together with what it answers."""
 
 # Words that were only returned, never said, before a line that cites a user is no longer taken for theirs.
 _LEAST_ECHO: Final = 4
@@ -26,6 +43,10 @@ _SHARE: Final = 0.34
 _OWNED: Final[frozenset[Kind]] = frozenset({"path", "symbol", "url", "command", "hash", "version", "name"})
 _MOST_NAMED: Final = 20
 _MOST_CHARACTERS: Final = 200
+# How much of a line that cites everything one message alone must have said.
+_UNCITED_SHARE: Final = 0.5
+_FEW: Final = 2
+_CONFIRMED: Final = " confirmed: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +70,18 @@ def judge(
     log: str = "",
     policy: Policy = "flag",
     foreign: Sequence[Message] = (),
+    lines: Sequence[Observation] = (),
+    readings: Callable[[], Readings] = dict,
+    extracted: Collection[str] = (),
 ) -> Judged:
     """Return what an observer made of some messages, checked against the messages that each line cites.
 
     `foreign` are messages of other conversations that the observer was shown beside them: a line that takes its words from
-    those alone is none of this conversation, and is left out whatever the policy.
+    those alone is none of this conversation, and is left out whatever the policy. `lines` are those of the log that it was
+    shown: what a tool said there is still a tool's. `readings` is asked only where a line is not in a user's own words. Lines
+    with ids among `extracted` were taken from the messages by code: what they name was counted or shortened, not invented.
     """
-    case = _Case(messages, log, policy, foreign)
+    case = _Case(messages, log, policy, foreign, lines, readings, frozenset(extracted))
     own = [observation for observation in observations if not case.is_foreign(observation)]
     judged = _sentenced([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
@@ -64,16 +90,29 @@ def judge(
 class _Case:
     """The messages of one span, each prepared once however many lines cite it."""
 
-    def __init__(self, messages: Sequence[Message], log: str, policy: Policy, foreign: Sequence[Message]) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        log: str,
+        policy: Policy,
+        foreign: Sequence[Message],
+        lines: Sequence[Observation],
+        readings: Callable[[], Readings],
+        extracted: frozenset[str],
+    ) -> None:
+        self._extracted = extracted
         self._by_seq = {(message.thread, message.seq): message for message in messages}
         self._texts: dict[str, Evidence] = {}
-        self._log, self._policy = Evidence(log), policy
-        # The log is no voice here: some of it is a tool's word, noted earlier.
-        self._voices = voices_of(messages, foreign=foreign)
+        self._log, self._policy, self._readings = Evidence(log), policy, cache(readings)
+        self._voices = voices_of(messages, foreign=foreign, log=lines)
         own = voices_of(messages)
         others = voices_of((), foreign=foreign).returned
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
+        # A message may have thousands of parts, and every line may cite it: what a line needs of it is worked out once.
+        self._trusts = {place: trust_of(message) for place, message in self._by_seq.items()}
+        self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
+        self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
 
     def is_foreign(self, observation: Observation) -> bool:
@@ -85,15 +124,38 @@ class _Case:
     def verdict(self, observation: Observation) -> _Verdict:
         """Return what a line counts for."""
         cited = self._cited(observation)
-        trust = lowest(map(trust_of, cited))
         is_for_user = speaks_for_user(observation.text, self._speakers)
-        cites_user = any(map(is_spoken_by_user, cited))
-        if cites_user and _claims(observation, is_for_user) and _is_of_tool(observation, self._voices):
-            # It names a user's message, but the words are a tool's.
-            cites_user, trust = False, "tool"
-        missing = () if self._policy == "keep" else self._missing(observation, cited)
+        said = [message for message in cited if _place(message) in self._spoken]
+        claims = _claims(observation, is_for_user)
+        backed = bool(said) and (not claims or self._is_backed(observation, cited, said))
+        trust = lowest(self._trusts[_place(message)] for message in cited)
+        if said and not backed:
+            # It names a user's message, but the words are not a user's.
+            trust = lowest((trust, "tool" if _is_of_tool(observation, self._voices) else "assistant"))
+        is_free = self._policy == "keep" or observation.id in self._extracted
+        missing = () if is_free else self._missing(observation, cited)
         judged = replace(observation, trust=trust)
-        return _weighed(judged, missing, cites_user=cites_user, is_for_user=is_for_user)
+        return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=bool(said))
+
+    def _is_backed(self, observation: Observation, cited: Sequence[Message], said: Sequence[Message]) -> bool:
+        """Tell whether the users' messages that a line cites say what it claims, in their words or as code reads them."""
+        if observation.verbatim and self._voices.copies_tool(observation.verbatim):
+            return False
+        # A line that cites everything cites nothing: then one message alone must say it.
+        is_uncited = len(cited) > _FEW and len(cited) == len(self._by_seq)
+        groups = [(message,) for message in said] if is_uncited else [tuple(said)]
+        share = _UNCITED_SHARE if is_uncited else LEAST_SHARE
+        for group in groups:
+            words = "\n".join(map(said_text, group))
+            if is_backed(observation.text, Evidence(words), self._voices, share=share):
+                return True
+        for group in groups:
+            read = "\n".join(self._readings().get((message.thread, message.seq), "") for message in group)
+            text = Evidence("\n".join((*map(said_text, group), read)))
+            confirms = observation.priority == "done" and _CONFIRMED in read
+            if read and is_backed(observation.text, text, self._voices, confirms=confirms, share=share):
+                return True
+        return False
 
     def _cited(self, observation: Observation) -> list[Message]:
         places = (
@@ -103,16 +165,17 @@ class _Case:
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
         # A result is read together with the call that it answers.
-        calls = (self._callers.get(call) for message in cited for call in pairs_of(message.parts)[1])
+        calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
         read = {message.id + f"/{message.continuation}": message for message in (*cited, *filter(None, calls))}
-        said_at = [message.created_at for message in cited]
-        return ungrounded(
-            _words(observation),
-            [self._text(key, message) for key, message in read.items()],
-            self._log,
-            said_at=[*said_at, observation.said_at] if observation.said_at else said_at,
-            about=observation.about,
-        )
+        moments = [message.created_at for message in cited]
+        moments += [observation.said_at] if observation.said_at else []
+        texts = [self._text(key, message) for key, message in read.items()]
+        text, about = line_text(observation), observation.about
+        missing = ungrounded(text, texts, self._log, said_at=moments, about=about)
+        said = [(message.thread, message.seq) for message in cited if is_spoken_by_user(message)]
+        if missing and (more := evidence_of(self._readings().get(place, "") for place in said)):
+            return ungrounded(text, [*texts, *more], self._log, said_at=moments, about=about)
+        return missing
 
     def _text(self, key: str, message: Message) -> Evidence:
         if key not in self._texts:
@@ -120,52 +183,60 @@ class _Case:
         return self._texts[key]
 
 
+def _place(message: Message) -> tuple[str, int]:
+    return message.thread, message.seq
+
+
 def judge_reflection(
     observations: Sequence[Observation], lines: Sequence[Observation], *, policy: Policy = "flag"
 ) -> Judged:
-    """Return what a reflector made of some lines, checked against the lines that each stands for."""
+    """Return what a reflector made of some lines, checked against the lines that each stands for.
+
+    The reflector read all lines: what a tool said in one that a line does not name is a tool's word too.
+    """
     by_id = {line.id: line for line in lines}
-    slice_text = Evidence("\n".join(map(_words, lines)))
-    heard: dict[tuple[str, ...], Voices] = {}
+    slice_text = Evidence("\n".join(map(line_text, lines)))
+    voices = voices_of((), log=lines)
     verdicts: list[_Verdict] = []
     for observation in observations:
         roots = [by_id[name] for name in observation.merges if name in by_id] or list(lines)
-        voices = heard.setdefault(observation.merges, _voices(roots))
         is_for_user = speaks_for_user(observation.text)
-        # A line of high priority cites a user, and so does one that says on a user's word that something is done: otherwise it
-        # would have been lowered when it was made.
-        cites_user = any(
-            root.trust == "user" or root.priority == "high" or (root.priority == "done" and speaks_for_user(root.text))
-            for root in roots
-        )
+        said = [root for root in roots if is_of_user(root)]
+        claims = _claims(observation, is_for_user)
+        words = Evidence("\n".join(map(line_text, said)))
+        backed = bool(said) and (not claims or is_backed(observation.text, words, voices))
+        if observation.verbatim and claims and voices.copies_tool(observation.verbatim):
+            backed = False
         trust = lowest(root.trust for root in roots)
-        if cites_user and _claims(observation, is_for_user) and _is_of_tool(observation, voices):
-            cites_user, trust = False, "tool"
+        if said and not backed:
+            trust = lowest((trust, "tool" if _is_of_tool(observation, voices) else "assistant"))
         missing: tuple[str, ...] = ()
         if policy != "keep":
             # The reflector read the whole slice: a line may name what stands in another.
             moments = [root.said_at for root in roots if root.said_at]
-            new = ungrounded(_words(observation), [slice_text], said_at=moments, about=observation.about)
+            new = ungrounded(line_text(observation), [slice_text], said_at=moments, about=observation.about)
             missing = tuple(dict.fromkeys((*new, *_inherited(observation, roots))))
         judged = replace(observation, trust=trust)
-        verdicts.append(_weighed(judged, missing, cites_user=cites_user, is_for_user=is_for_user))
+        is_doubtful = (bool(said) and not backed) or (not backed and _stays_doubtful(observation, roots))
+        verdicts.append(_weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=is_doubtful))
     return _sentenced(verdicts, policy)
 
 
-def _voices(roots: Sequence[Observation]) -> Voices:
-    said = "\n".join(_words(root) for root in roots if root.trust != "tool")
-    returned = "\n".join(_words(root) for root in roots if root.trust == "tool")
-    return Voices(said=(Evidence(said),), returned=(Evidence(returned),) if returned else ())
+def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
+    """Tell whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
+    doubtful = list(filter(is_false, roots))
+    if not doubtful:
+        return False
+    sure = evidence_of(line_text(root) for root in roots if root not in doubtful)
+    words = [word for word in content_words(line_text(observation)) if not any(text.has(f".{word}.") for text in sure)]
+    theirs = evidence_of(map(line_text, doubtful))
+    return not sure or sum(any(text.has(f".{word}.") for text in theirs) for word in words) >= _FEW
 
 
 def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[str]:
     """Return what was ungrounded in the lines before and is still named."""
     named = [str(name) for root in roots for name in root.metadata.get("ungrounded", ())]
     return [name for name in named if name in observation.text]
-
-
-def _words(observation: Observation) -> str:
-    return f"{observation.text}\n{observation.verbatim}" if observation.verbatim else observation.text
 
 
 def _seqs(first: int, last: int) -> range:
@@ -189,37 +260,40 @@ def _is_echo(observation: Observation, voices: Voices) -> bool:
 # ---------------------------------------------------------------- what follows
 
 
-def _weighed(observation: Observation, missing: Sequence[str], *, cites_user: bool, is_for_user: bool) -> _Verdict:
-    """Return a line as what it counts for."""
-    speaks = is_for_user and not cites_user
-    priority = allowed_priority(
-        observation.priority, cites_user=cites_user, trust=observation.trust, is_for_user=is_for_user
-    )
+def _weighed(
+    observation: Observation, missing: Sequence[str], *, is_backed: bool, is_for_user: bool, cites_user: bool
+) -> _Verdict:
+    """Return a line as what it counts for; one that names a user who did not say it is in doubt."""
+    speaks = is_for_user and not is_backed
+    priority = allowed_priority(observation.priority, is_backed=is_backed)
     metadata = {name: value for name, value in observation.metadata.items() if name not in _OURS}
     if missing:
         metadata["ungrounded"] = [name[:_MOST_CHARACTERS] for name in missing[:_MOST_NAMED]]
     if speaks:
         metadata["speaks_for_user"] = True
+    elif cites_user and not is_backed:
+        metadata["unverified"] = True
     if priority != observation.priority:
         metadata["lowered_from"] = observation.priority
     judged = replace(observation, priority=priority, grounded=not missing, metadata=metadata)
-    return _Verdict(
-        observation=judged, faults=(*(("ungrounded",) if missing else ()), *(("speaks_for_user",) if speaks else ()))
-    )
+    found = {"ungrounded": bool(missing), "speaks_for_user": speaks, "unverified": bool(metadata.get("unverified"))}
+    return _Verdict(observation=judged, faults=tuple(name for name, is_so in found.items() if is_so))
 
 
 # A reply has no say in what only code may state.
 # The mode is set by code too, before lines are judged.
-_OURS: Final[frozenset[str]] = frozenset({"ungrounded", "speaks_for_user", "lowered_from", "dropped_identifiers"})
+_OURS: Final[frozenset[str]] = frozenset(
+    {"ungrounded", "speaks_for_user", "unverified", "lowered_from", "dropped_identifiers"}
+)
 
 
 def _sentenced(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
     faults = tuple(dict.fromkeys(fault for verdict in verdicts for fault in verdict.faults))
     kept = [verdict.observation for verdict in verdicts if policy != "drop" or not verdict.faults]
-    if len(kept) < len(verdicts) and kept:
+    if len(kept) < len(verdicts):
+        # Also where nothing is left: what is in doubt does not come back because it is all there is.
         return Judged(observations=_renumbered([verdict.observation for verdict in verdicts], kept), faults=faults)
-    # A group is never emptied by its faults: what would be nothing is kept, and marked.
-    return Judged(observations=tuple(verdict.observation for verdict in verdicts), faults=faults)
+    return Judged(observations=tuple(kept), faults=faults)
 
 
 def _renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> tuple[Observation, ...]:

@@ -26,7 +26,7 @@ _DOTTED: Final = re.compile(r"[@$]?[\w-]++(?:(?:\.|::)[\w-]++)++")
 _INNER: Final = re.compile(
     r"(?<=[^\W_])_+(?=[^\W_])|\A_+[^\W\d_]|\A\$[A-Za-z_]|\A@\w|\A#[A-Za-z_]\w|\w@\w|\A\.[A-Za-z][\w-]+"
 )
-_HUMP: Final = re.compile(r"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{2,}[a-z]{2,}")
+_HUMP: Final = re.compile(r"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{2}[a-z]{2}")
 _ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE)
 _SEGMENTS: Final = re.compile(r"[/\\]+")
 _PAIR: Final = 2

@@ -7,19 +7,28 @@ matter look at structure: who is cited, and whether only a tool's text has these
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final, get_args
 
 from memolog.domain.message import Message, ToolResultPart
 from memolog.domain.observation import Observation, Priority, Trust
 from memolog.domain.thread import Hints
-from memolog.grounding.evidence import Evidence, is_found
+from memolog.grounding.check import ungrounded
+from memolog.grounding.evidence import Evidence, is_english, is_found, is_word_of
 from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, mentions
-from memolog.grounding.sources import returned_text, said_text, source_text
+from memolog.grounding.sources import is_spoken_by_user, returned_text, said_text, source_text
 
 __all__ = [
+    "LEAST_SHARE",
     "Voices",
     "allowed_priority",
+    "evidence_of",
+    "is_backed",
+    "is_false",
+    "is_of_tool",
+    "is_of_user",
+    "line_text",
     "lowest",
     "speaks_for_user",
     "trust_of",
@@ -89,13 +98,9 @@ def speaks_for_user(text: str, speakers: Collection[str] = ()) -> bool:
     return bool(re.search(rf"\b(?:{'|'.join(names)}){_BETWEEN}\s+{_VERBS}", plain))
 
 
-def allowed_priority(priority: Priority, *, cites_user: bool, trust: Trust, is_for_user: bool) -> Priority:
-    """Return the priority that a line may have: what no user said is not a user's statement, nor finished on their word."""
-    if cites_user:
-        return priority
-    if priority == "high" or (priority == "done" and (is_for_user or trust == "tool")):
-        return "medium"
-    return priority
+def allowed_priority(priority: Priority, *, is_backed: bool) -> Priority:
+    """Return the priority that a line may have: without a user's word nothing is a statement, and nothing is finished."""
+    return "medium" if priority in {"high", "done"} and not is_backed else priority
 
 
 # ---------------------------------------------------------------- where words come from
@@ -113,6 +118,8 @@ class Voices:
 
     said: tuple[Evidence, ...]
     returned: tuple[Evidence, ...]
+    by_user: tuple[Evidence, ...] | None = None
+    """What users said of it, where that is told apart: a word that a tool returned and a model repeated is the tool's."""
 
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
         """Tell whether a text takes its words from tools alone.
@@ -122,17 +129,21 @@ class Voices:
         """
         if not self.returned:
             return False
-        if self._copies(text):
+        if self.copies_tool(text):
             return True
         said, returned = 0, 0
+        first = self.said if self.by_user is None else self.by_user
         for word in content_words(text)[:_MOST_WORDS]:
-            if _has_word(word, self.said):
+            if _has_word(word, first):
                 said += 1
             elif _has_word(word, self.returned):
                 returned += 1
+            elif _has_word(word, self.said):
+                said += 1
         return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
 
-    def _copies(self, text: str) -> bool:
+    def copies_tool(self, text: str) -> bool:
+        """Tell whether five words of a text, or all of fewer, were returned side by side and never said."""
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_RUN, len(words))
         for start in range(len(words) - size + 1 if size > 1 else 0):
@@ -151,52 +162,190 @@ def _has_word(word: str, texts: Sequence[Evidence]) -> bool:
     return any(text.has(f".{word}.") for text in texts)
 
 
-def voices_of(messages: Iterable[Message], *said: str, foreign: Iterable[Message] = ()) -> Voices:
-    """Return the voices in some messages; `said` is further text that was not a tool's.
+def voices_of(
+    messages: Iterable[Message], *said: str, foreign: Iterable[Message] = (), log: Iterable[Observation] = ()
+) -> Voices:
+    """Return the voices in some messages and lines of the log; `said` is further text that is as good as a user's.
 
     Messages of another conversation are `foreign`: whoever said them, they are no more here than a tool's text.
     """
-    messages, foreign = tuple(messages), tuple(foreign)
-    spoken = [*(said_text(message) for message in messages), *said]
-    returned = [*(returned_text(message) for message in messages), *(source_text(message) for message in foreign)]
-    return Voices(said=_evidence(spoken), returned=_evidence(returned))
+    messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
+    by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
+    by_user += [line_text(line) for line in log if is_of_user(line)]
+    others = [said_text(message) for message in messages if not is_spoken_by_user(message)]
+    others += [line_text(line) for line in log if not is_of_user(line) and not is_of_tool(line)]
+    returned = [*map(returned_text, messages), *map(source_text, foreign)]
+    returned += [line_text(line) for line in log if is_of_tool(line)]
+    return Voices(said=evidence_of([*by_user, *others]), returned=evidence_of(returned), by_user=evidence_of(by_user))
 
 
-def _evidence(texts: Iterable[str]) -> tuple[Evidence, ...]:
+def line_text(line: Observation) -> str:
+    """Return the words of a line, with those that stand under it."""
+    return f"{line.text}\n{line.verbatim}" if line.verbatim else line.text
+
+
+def is_of_user(line: Observation) -> bool:
+    """Tell whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
+    return not is_false(line) and (line.trust == "user" or line.priority in {"high", "done"})
+
+
+def is_of_tool(line: Observation) -> bool:
+    """Tell whether a line of the log is no more than a tool's word."""
+    return not is_of_user(line) and (line.trust == "tool" or is_false(line))
+
+
+def is_false(line: Observation) -> bool:
+    """Tell whether a line was found to claim a user's word without having it."""
+    return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
+
+
+def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
+    """Return texts as one that is searched; nothing where there is none."""
     # One text is searched much faster than many.
     whole = "\n".join(filter(None, texts))
     return (Evidence(whole),) if whole else ()
 
 
+# ---------------------------------------------------------------- whether a user said so
+
+_CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
+_ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool|page|result)\b|->|→)", re.IGNORECASE)
+# Words with which a line says that somebody spoke, and not what was said.
+_SAYING_WORDS: Final = """
+    agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
+    likes mentioned noted notes planned plans promised reminded repeated replied reported requests suggested thinks wanted wished
+    wishes wrote authorized approves approving permission allowed regarding meaning instead
+"""
+_SAYING: Final = frozenset(_SAYING_WORDS.split())
+LEAST_SHARE: Final = 0.3
+_LEAST_CLAUSE: Final = 3
+# What a model may not take over from a tool, even if it spoke of it: everything else it may need to say what "it" is.
+_FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
+
+
+def claimed(text: str) -> list[str]:
+    """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did."""
+    clauses = [clause.strip() for clause in _CLAUSE.split(text)]
+    return [clause for clause in clauses if clause and not _ASSISTANTS.match(clause)]
+
+
+def is_backed(
+    text: str, cited: Evidence, voices: Voices, *, share: float = LEAST_SHARE, confirms: bool = False
+) -> bool:
+    """Tell whether what a line claims comes from what users said in the messages that it cites.
+
+    So much of its words must be there, and some of each longer clause, unless users said them elsewhere. Where no tool said
+    anything that could be meant instead, only words of the assistant count against it. `confirms` says that a user confirmed
+    what the assistant did: then the assistant's words do not count against it.
+    """
+    claims = claimed(text)
+    clauses = [_clause_words(clause) for clause in claims]
+    words = tuple(dict.fromkeys(word for clause in clauses for word in clause))
+    if not words:
+        return True
+    known = voices.by_user or ()
+    users = Voices(said=(cited, *known), returned=voices.returned)
+    if users.copies_tool(" ".join(claims)) or users.names_from_tool(text, _FOREIGN):
+        return False
+    both = replace(users, said=(*users.said, *voices.said))
+    if both.names_from_tool(text, _NAMING - _FOREIGN):
+        return False
+    mine = {word for word in words if is_word_of(word, (cited,))}
+    elsewhere = {word for word in words if word not in mine and is_word_of(word, known)}
+    rest = [word for word in words if word not in mine and word not in elsewhere]
+    returned = {word for word in rest if is_word_of(word, voices.returned)}
+    spoken = {word for word in rest if word not in returned and is_word_of(word, voices.said)}
+    if not rest:
+        return True
+    if confirms:
+        rest = [word for word in rest if word not in spoken]
+    if _is_translated(text, cited) and not voices.returned:
+        return len(spoken) < len(words)
+    if _is_translated(text, cited):
+        # Words cannot be compared, and a tool may have said it: a name or a number in common says that it is the user's.
+        return bool(mine or elsewhere) and len(returned) < _FEW
+    if not voices.returned:
+        return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
+    longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
+    is_known = mine.union(elsewhere, spoken if confirms else ())
+    if not all(is_known.intersection(clause) for clause in longer):
+        return False
+    return len(mine) >= share * (len(mine) + len(rest)) and bool(mine or elsewhere or confirms)
+
+
+def _clause_words(clause: str) -> tuple[str, ...]:
+    return tuple(word for word in content_words(clause)[:_MOST_WORDS] if word not in _SAYING)
+
+
+def _is_translated(text: str, cited: Evidence) -> bool:
+    """Tell whether a line is in English and what it cites is not: models fall back to English, never from it."""
+    line = Evidence(text)
+    if line.is_latin and cited.is_latin is False:
+        return True
+    return bool(line.is_latin and cited.is_latin) and is_english(line) is True and is_english(cited) is False
+
+
+# ---------------------------------------------------------------- hints
+
+
 def trusted_hints(
-    hints: Hints, messages: Sequence[Message], previous: Hints, *, foreign: Sequence[Message] = ()
+    hints: Hints,
+    messages: Sequence[Message],
+    previous: Hints,
+    *,
+    foreign: Sequence[Message] = (),
+    log: Sequence[Observation] = (),
 ) -> Hints:
-    """Return the hints without those that only a tool's text supports: a tool gives no task, no title and no answer."""
+    """Return the hints that the messages and the log support: a tool gives no task, no title and no answer."""
     before = (previous.current_task, previous.suggested_response, previous.title)
-    voices = voices_of(messages, *filter(None, before), foreign=foreign)
-    return replace(
-        hints,
-        current_task=_trusted(hints.current_task, voices),
-        suggested_response=_trusted(hints.suggested_response, voices),
-        title=_trusted(hints.title, voices),
-    )
+    voices = voices_of(messages, *filter(None, before), foreign=foreign, log=log)
+    said_at = [message.created_at for message in messages]
+    return _trusted_hints(hints, voices, said_at)
 
 
 def trusted_after_reflection(hints: Hints, lines: Sequence[Observation], previous: Hints) -> Hints:
-    """Return the hints of a reflector without those that only lines of tools support."""
+    """Return the hints of a reflector that the lines support."""
     before = filter(None, (previous.current_task, previous.suggested_response, previous.title))
-    said = [f"{line.text}\n{line.verbatim or ''}" for line in lines if line.trust != "tool"]
-    returned = [f"{line.text}\n{line.verbatim or ''}" for line in lines if line.trust == "tool"]
-    voices = Voices(said=_evidence([*said, *before]), returned=_evidence(returned))
+    voices = voices_of((), *before, log=lines)
+    return _trusted_hints(hints, voices, [line.said_at for line in lines if line.said_at])
+
+
+def _trusted_hints(hints: Hints, voices: Voices, said_at: Sequence[datetime]) -> Hints:
+    task = _trusted(hints.current_task, voices, said_at)
+    if task and not _may_be_users(task, voices):
+        task = None
     return replace(
         hints,
-        current_task=_trusted(hints.current_task, voices),
-        suggested_response=_trusted(hints.suggested_response, voices),
+        current_task=task,
+        suggested_response=_trusted(hints.suggested_response, voices, said_at),
+        title=_trusted(hints.title, voices, said_at),
     )
 
 
-def _trusted(hint: str | None, voices: Voices) -> str | None:
+def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> str | None:
+    if not hint:
+        return hint
     # An identifier that a tool named may well be part of a task; a way to act on it may not.
-    if hint and (voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, _POINTING)):
+    if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, _POINTING):
         return None
-    return hint
+    return None if _invented(hint, voices, said_at) else hint
+
+
+def _invented(hint: str, voices: Voices, said_at: Sequence[datetime]) -> bool:
+    """Tell whether a hint names something to act on that nobody named."""
+    missing = ungrounded(hint, [*voices.said, *voices.returned], said_at=said_at)
+    return any(mention.text in missing for mention in mentions(hint) if mention.kind in _ACTED_ON)
+
+
+_ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path", "hash"})
+
+
+def _may_be_users(task: str, voices: Voices) -> bool:
+    """Tell whether a task can come from users: it has a word of theirs, or none of the assistant's where no tool spoke."""
+    words = _clause_words(task)
+    by_user = voices.by_user or ()
+    if not words or any(is_word_of(word, by_user) for word in words):
+        return True
+    if any(_is_translated(task, text) for text in by_user):
+        return True
+    return not voices.returned and not any(is_word_of(word, voices.said) for word in words)

@@ -11,8 +11,9 @@ from typing import Final
 
 from memolog.config.sizes import Mode
 from memolog.domain.errors import InputError
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ToolResultPart
-from memolog.domain.observation import MARKS, Observation
+from memolog.domain.observation import MARKS, UNVERIFIED, Observation
 from memolog.domain.thread import Hints
 from memolog.prompt.escape import clean, closed, escape, one_line
 from memolog.prompt.extracts import Wanted, wanted_section
@@ -271,7 +272,7 @@ def _attachments(
                 continue
             room -= size
             files.append(file)
-            name = escape(redactor.redact(one_line(file.name or file.media_type, 80)))
+            name = escape(quoted_label(redactor.redact(file.name or file.media_type), 80, is_tool=True))
             lines.append(f"{len(files)}. {name}, of message [{number}]")
     return _section("attached", "\n".join(lines)), tuple(files)
 
@@ -385,7 +386,8 @@ def _words(observation: Observation) -> str:
     # The text holds its date where it was written; only a date that was added later has to be shown.
     is_told = about in observation.text or "(meaning " in observation.text
     meaning = f" (meaning {about})" if about and not is_told else ""
-    return f"{escape(one_line(observation.text, 10_000))}{meaning}"
+    doubt = f"{UNVERIFIED} " if observation.is_unverified else ""
+    return f"{doubt}{escape(one_line(observation.text, 10_000))}{meaning}"
 
 
 def _verbatim(observation: Observation) -> list[str]:

@@ -6,6 +6,7 @@ Knows which characters are dangerous or meaningless to a model. Knows nothing of
 import re
 from typing import Final
 
+from memolog.domain.lookalikes import imitates, visible, with_plain_tags
 from memolog.tokens import cut
 
 __all__ = ["clean", "closed", "escape", "one_line", "quoted", "unescape"]
@@ -16,10 +17,6 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 # Invisible letters that models read and people do not; only the flags of regions use them rightly.
 _HIDDEN: Final = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]{1,7}\U000e007f)|[\U000e0000-\U000e007f]+")
 _SPACES: Final = re.compile(r"\s+")
-# What begins like a line of the log, a date of it or a header of ours.
-_IMITATES: Final = re.compile(
-    r"^(?=[ \t]*(?:(?:[*•-][ \t]*)?(?:🔴|🟡|🟢|✅)|Date:|\[\d{1,6}\][ \t]*\d{1,2}:\d\d))", re.MULTILINE
-)
 _QUOTE: Final = "› "
 
 
@@ -28,7 +25,7 @@ def clean(text: str) -> str:
     text = _LINE_ENDS.sub("\n", text)
     text = _CONTROLS.sub("", text)
     text = _HIDDEN.sub(lambda hit: hit[1] or "", text)
-    return _mended(text)
+    return visible(_mended(text))
 
 
 def _mended(text: str) -> str:
@@ -39,8 +36,8 @@ def _mended(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return the text with `<` and `&` escaped, so that it cannot hold a tag."""
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    """Return the text with `<` and `&` escaped, so that it cannot hold a tag, nor what looks like one of ours."""
+    return with_plain_tags(text).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def unescape(text: str) -> str:
@@ -50,12 +47,12 @@ def unescape(text: str) -> str:
 
 def closed(text: str) -> str:
     """Return a text that may be escaped already with no tag left in it: a second time changes nothing."""
-    return clean(text).replace("<", "&lt;")
+    return with_plain_tags(clean(text)).replace("<", "&lt;")
 
 
 def quoted(text: str) -> str:
     """Return the text with a quotation mark before each line that imitates the log or a header of ours."""
-    return _IMITATES.sub(_QUOTE, text)
+    return "\n".join(f"{_QUOTE}{line}" if imitates(line) else line for line in text.split("\n"))
 
 
 def one_line(text: str, most: int) -> str:

@@ -11,7 +11,7 @@ from datetime import date, time
 from itertools import islice
 from typing import Final
 
-from memolog.domain.observation import MARKS, Priority
+from memolog.domain.observation import MARKS, UNVERIFIED, Priority
 from memolog.prompt.dates import TIME, date_heading, find_date, read_time
 from memolog.prompt.escape import unescape
 from memolog.prompt.faults import LONGEST_LINE, MOST_LINE, FaultNotes
@@ -146,6 +146,7 @@ _MEANING: Final = re.compile(
     r"[ ]?[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?[ ]*([^()（）\n]{4,60})[)）]", re.IGNORECASE
 )
 _TAB: Final = "    "
+_DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
 
 
 def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
@@ -157,6 +158,8 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
     if head.wrong_date:
         notes.note("wrong_date", head.wrong_date)
     text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
+    # A mark that only code gives: a model that repeats a line repeats it.
+    text = _DOUBT.sub("", text)
     text, refs = take_references(text, known, notes)
     if not refs and head.priority is not None and head.at is None:
         # Small models put the number where the time belongs.

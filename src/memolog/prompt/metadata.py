@@ -27,13 +27,15 @@ _NAMES: Final = {
     **dict.fromkeys(("not_found", "notfound"), "not_found"),
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
-_RESERVED: Final = frozenset({"ungrounded", "speaks_for_user", "lowered_from", "dropped_identifiers", "mode"})
+_RESERVED: Final = frozenset(
+    {"ungrounded", "speaks_for_user", "lowered_from", "unverified", "dropped_identifiers", "mode"}
+)
 """Names that only code may set."""
 _BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
 _EQUALS: Final = re.compile(r"\s*[A-Za-z][A-Za-z_ -]{1,20}?\s*=")
-_PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*[=:]\s*(.+?)\s*", re.DOTALL)
+_PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*+[=:]\s*(.+)", re.DOTALL)
 _FILE: Final = re.compile(r"(.+?)[:#]L?(\d{1,7}(?:-L?\d{1,7})?)")
 _LONGEST: Final = 1_600
 _MOST_VALUE: Final = 500
@@ -58,7 +60,7 @@ def take_facts(text: str) -> tuple[str, Facts]:
     if not hit:
         return text, Facts()
     pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
-    found = {_normal(pair[1]): pair[2] for pair in pairs if pair}
+    found = {_normal(pair[1]): pair[2].rstrip() or pair[2] for pair in pairs if pair}
     is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
     if len(found) < len(pairs) or not is_ours:
         return text, Facts()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from memolog.domain.codec import JsonValue, dumps
+from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import (
     FilePart,
     Message,
@@ -55,9 +56,13 @@ class Pen:
         text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
         return shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
 
-    def word(self, text: str, most: int = 80) -> str:
-        """Return a name on one line, without what could look like a header of ours."""
-        return escape(_DELIMITERS.sub(" ", self.redactor.redact(one_line(text, most)))).strip()
+    def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
+        """Return the name of a speaker, a file or a tool, cleaned and quoted; a tool's plain identifier as it is."""
+        return escape(quoted_label(self.redactor.redact(one_line(text, most)), most, is_tool=is_tool))
+
+    def tool(self, text: str) -> str:
+        """Return the name of a tool, which never passes for that of a role."""
+        return self.name(text, 80, is_tool=True)
 
     def line(self, text: str, most: int = 200) -> str:
         """Return a text of others on one line."""
@@ -96,7 +101,6 @@ class Calls:
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
-_DELIMITERS: Final = re.compile(r"[\s\[\]:|]+")
 _OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
 _DEEPEST: Final = 40
 _MANY: Final = 5_000
@@ -145,7 +149,7 @@ def _pieces(part: Part, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
 def _call(part: ToolCallPart, calls: Calls, pen: Pen) -> Piece:
     state = "" if id(part) in calls.answered else ' state="no result"'
     body = pen.body(_json_text(part.arguments, pen), pen.limits.tool_tokens)
-    return Piece(open=f"<call{state}>{pen.word(part.name)} ", body=body, close="</call>")
+    return Piece(open=f"<call{state}>{pen.tool(part.name)} ", body=body, close="</call>")
 
 
 def _result(part: ToolResultPart, calls: Calls, pen: Pen) -> Piece:
@@ -153,7 +157,7 @@ def _result(part: ToolResultPart, calls: Calls, pen: Pen) -> Piece:
     name = part.name or (call.name if call else "")
     state = ' state="error"' if part.is_error else ""
     body = pen.body(_json_text(part.content, pen), pen.limits.tool_tokens)
-    return Piece(open=f"<result{state}>{pen.word(name)}\n", body=body, close="</result>")
+    return Piece(open=f"<result{state}>{pen.tool(name)}\n", body=body, close="</result>")
 
 
 # ---------------------------------------------------------------- files
@@ -161,7 +165,7 @@ def _result(part: ToolResultPart, calls: Calls, pen: Pen) -> Piece:
 
 def _file(part: FilePart, pen: Pen) -> Piece:
     """Return a placeholder: a model that cannot see the file should know what it was."""
-    facts = [pen.word(part.name) if part.name else "", pen.word(part.media_type), *_measures(part)]
+    facts = [pen.tool(part.name) if part.name else "", pen.tool(part.media_type), *_measures(part)]
     if part.url and part.url[:5].lower() != "data:":
         # What follows the path may be a signature that opens the file.
         facts.append(pen.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
@@ -202,8 +206,8 @@ def _own(part: Part, calls: Calls, pen: Pen) -> Piece:
     query, action = arguments.get("query"), arguments.get("action")
     if isinstance(query, str) and query.strip():
         return Piece(body=f"searched for “{pen.line(query)}”; the answer is not shown")
-    done = f"{call.name} {action}" if isinstance(action, str) else call.name
-    return Piece(body=f"used {pen.word(done)}; the answer is not shown")
+    done = f"{pen.tool(call.name)} {pen.tool(action)}" if isinstance(action, str) else pen.tool(call.name)
+    return Piece(body=f"used {done}; the answer is not shown")
 
 
 def _arguments(value: JsonValue) -> Mapping[str, object]:

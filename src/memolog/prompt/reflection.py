@@ -28,7 +28,7 @@ _LEADING_NAMES: Final = re.compile(
     re.MULTILINE,
 )
 _THREAD: Final = re.compile(
-    r"<thread\b[ \t]*(?:[a-z]{1,10}[ \t]*=)?[ \t]*[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>(.*?)(?:</thread>|\Z)",
+    r"<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>(.*?)(?:</thread>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 

@@ -31,7 +31,7 @@ _OURS: Final = "observations?|reflections?|current-task|suggested-response|threa
 _PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
 _TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
 _SECTION_TAG: Final = re.compile(
-    r"[ \t]*<(/?)[ \t]*([A-Za-z][A-Za-z_ -]{1,24}?)(?:[ \t]+[^<>\n]{0,100})?[ \t]*/?>[ \t]*"
+    r"[ \t]*<(/?)[ \t]*([A-Za-z][A-Za-z_ -]{1,24}?)(?:[ \t]++[^<>\n]{0,100})?[ \t]*+/?>[ \t]*+"
 )
 _CLOSING: Final = re.compile(r"</[ \t]*([A-Za-z][A-Za-z_ -]{1,24}?)[ \t]*>")
 _LONE_TAG: Final = re.compile(r"[ \t]*</?[A-Za-z][\w:-]{0,40}(?:[ \t][^<>\n]{0,200})?/?>[ \t]*")
@@ -235,8 +235,8 @@ def _by_headings(text: str) -> Sections:
 # ---------------------------------------------------------------- threads
 
 _THREAD: Final = re.compile(
-    r"[ \t]*(?:<thread\b[ \t]*(?:[a-z]{1,10}[ \t]*=)?[ \t]*[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
-    r"|#{1,6}[ \t]*(?:thread[ \t]+)?[\"'`<]?([^\"'`<>\s:]{1,60})[\"'`>]?[ \t]*:?[ \t]*$)",
+    r"[ \t]*(?:<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
+    r"|#{1,6}[ \t]*(?:thread[ \t]+)?[\"'`<]?([^\"'`<>\s:]{1,60})[\"'`>]?[ \t]*+:?[ \t]*+$)",
     re.IGNORECASE,
 )
 _THREAD_TAG: Final = re.compile(r"(<thread[ \t][^<>\n]{1,80}>|</thread>)", re.IGNORECASE)

@@ -20,7 +20,7 @@ _OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
 _ENTITY: Final = 5
 # A key that a cut would tear is shorter than this.
 _WORD: Final = 2_000
-_LAST_WORD: Final = re.compile(r"[!-~]+\Z")
+_LAST_WORD: Final = re.compile(r"(?<![!-~])[!-~]++\Z")
 _FIRST_WORD: Final = re.compile(rf"[!-~]{{1,{_WORD}}}")
 
 

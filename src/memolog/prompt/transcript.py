@@ -186,9 +186,10 @@ def _entries(messages: Sequence[Message], zone: tzinfo, pen: Pen, first: int) ->
 def _entry(message: Message, calls: Calls, zone: tzinfo, pen: Pen, number: int) -> _Entry:
     at = in_zone(message.created_at, zone)
     shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
-    speaker = f" {pen.word(message.speaker, 60)}" if message.speaker else ""
+    # The role always comes first, and a name is in quotation marks: no name passes for a role.
+    speaker = f" {pen.name(message.speaker)}" if message.speaker else ""
     again = " (continued)" if message.continuation else ""
-    header = f"[{number}] {at:%H:%M} {pen.word(message.role)}{speaker}{again}:"
+    header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"
     return _Entry(shown=shown, header=header, pieces=pieces_of(message, calls, pen))
 
 

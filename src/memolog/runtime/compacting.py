@@ -4,6 +4,7 @@ Knows which messages make a batch and who writes its summary: what the log says 
 where the model fails. No lock is held while a summary is made; who loses a race changes nothing.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,6 +39,10 @@ _LOOKED_AT: Final = 40
 _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
 _NAME_CHARACTERS: Final = 400
+# What weighs more than this is worked on by a thread.
+_LONG_TOKENS: Final = 10_000
+_TOKENS_A_MESSAGE: Final = 100
+_MANY_PARTS: Final = 1_000
 
 
 def choose_batch(
@@ -160,7 +165,10 @@ class Compacting:
         limit = size + _LOOKED_AT
         while True:
             rows = await self._store.compactions.candidates(resource, thread, after=after, again=again, limit=limit)
-            batch = choose_batch(rows, size, end, partly=partly)
+            if sum(len(row.message.parts) for row in rows) > _MANY_PARTS:
+                batch = await asyncio.to_thread(choose_batch, rows, size, end, partly=partly)
+            else:
+                batch = choose_batch(rows, size, end, partly=partly)
             if batch or len(rows) < limit or rows[-1].message.seq > end or limit >= _MOST_LOOKED_AT:
                 return batch
             limit *= 4
@@ -178,7 +186,10 @@ class Compacting:
         if not lines:
             # What the log covers was asked about already: no model is asked twice about the same messages.
             lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
-        texts = self._texts(live, lines, config)
+        if sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS:
+            texts = await asyncio.to_thread(self._texts, live, lines, config)
+        else:
+            texts = self._texts(live, lines, config)
         now = self._clock.now()
         rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
         made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)

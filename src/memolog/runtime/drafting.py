@@ -46,18 +46,20 @@ def draft_hints(
     messages: Sequence[Message],
     redactor: Redactor,
     foreign: Sequence[Message] = (),
+    lines: Sequence[Observation] = (),
 ) -> tuple[Hints, tuple[str, ...]]:
     """Return the hints of a group, and what was wrong with those of the answer.
 
-    They are what the answer says, as far as people or the model said it too. What holds where it says nothing is known when the
-    group is activated: by then, groups before it that were made at the same time have been.
+    They are what the answer says, as far as the messages, the hints before or the `lines` of the log say it too. What holds
+    where it says nothing is known when the group is activated: by then, groups before it that were made at the same time
+    have been.
     """
     said = Hints(
         current_task=_redacted(new.current_task, redactor),
         suggested_response=_redacted(new.suggested_response, redactor),
         title=_redacted(new.title, redactor),
     )
-    kept = trusted_hints(said, messages, old, foreign=foreign)
+    kept = trusted_hints(said, messages, old, foreign=foreign, log=lines)
     at = new.task_at if kept.current_task and new.task_at else messages[-1].created_at if messages else None
     return replace(kept, at=at), () if kept == said else ("untrusted_hint",)
 
@@ -98,6 +100,8 @@ def observations_from(
     if prompt is None or not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
+    # A message may have thousands of parts: whose word it is, is looked at once and not for each line.
+    trusts = {message.seq: trust_of(message) for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
     sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])
@@ -119,7 +123,7 @@ def observations_from(
                 parent=None if draft.parent is None else draft.parent + 1,
                 verbatim=draft.verbatim,
                 sources=sources,
-                trust=lowest(trust_of(by_seq[seq]) for seq in cited or by_seq),
+                trust=lowest(trusts[seq] for seq in cited or by_seq),
                 category=draft.category,
                 files=draft.files,
                 metadata={**_with_observer(draft), "mode": mode},

@@ -21,7 +21,10 @@ __all__ = ["examine"]
 async def examine(kit: Kit, resource: str | None, config: Config, counter: TokenCounter, *, repair: bool) -> Report:
     """Return what is wrong with the rows of a resource, or of all, and with the file; repair what is safe if told to."""
     doctor, redact = kit.store.doctor, for_the_index(config)
-    found = (*await doctor.examine(resource, count=counter.count, redact=redact), *await _in_file(kit, config))
+    found = (
+        *await doctor.examine(resource, count=counter.count, redact=redact, render=kit.core.rerender),
+        *await _in_file(kit, config),
+    )
     if not repair:
         return await doctor.report(resource, found, left=found)
     file, copy = kit.store.engine.file, None
@@ -33,7 +36,10 @@ async def examine(kit: Kit, resource: str | None, config: Config, counter: Token
         await asyncio.to_thread(rebuild_indexes, file, timeout=config.busy_timeout)
     for name in (resource,) if resource is not None else await doctor.resources():
         await kit.store.indexing.catch_up(name, redact)
-    left = (*await doctor.examine(resource, count=counter.count, redact=redact), *await _in_file(kit, config))
+    left = (
+        *await doctor.examine(resource, count=counter.count, redact=redact, render=kit.core.rerender),
+        *await _in_file(kit, config),
+    )
     return replace(await doctor.report(resource, found, left), copy=copy, index_rebuilt=True)
 
 

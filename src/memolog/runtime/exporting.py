@@ -4,10 +4,10 @@ Knows the file: its header, its sections, and that it appears under its name onl
 that is the store's.
 """
 
-import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,17 @@ from memolog.domain.errors import InputError, NotFound
 from memolog.domain.observation import MARKS, Observation
 from memolog.domain.transfer import ExportReport
 from memolog.store import Store
+from memolog.store.new_file import new_file
 from memolog.version import __version__
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "Target", "export_to", "log_as_markdown", "read_export"]
 
 FORMAT: Final = "memolog-export"
 FORMAT_VERSION: Final = 1
+
+# Tags, links and images begin with one of these; an ampersand only where it writes a character in another way.
+_ACTIVE: Final = re.compile(r"[\\<\[\]]|&(?=#?\w)")
+_LITERAL: Final = {"<": "&lt;", "&": "&amp;"}
 
 Target: TypeAlias = "str | os.PathLike[str] | IO[str]"
 
@@ -49,9 +54,15 @@ class _Section:
         self._file.write(line.encode() + b"\n")
 
 
-async def export_to(store: Store, target: Target, resource: str | None, now: datetime) -> ExportReport:
-    """Write all of one resource, or of everyone, to a path or to an open text file."""
-    known = await store.resources()
+async def export_to(
+    store: Store, target: Target, resource: str | None, now: datetime, *, overwrite: bool = False
+) -> ExportReport:
+    """Write all of one resource, or of everyone, to a path or to an open text file.
+
+    A file is readable by its owner only, and appears under its name when it is whole.
+    """
+    # Of whom nothing is left but that they were forgotten, that is said too: an older export must not bring them back.
+    known = await store.resources(also_forgotten=True)
     if resource is not None and resource not in known:
         raise NotFound(f"There is nothing of {resource!r} here.", then="Check the spelling, or export everything.")
     resources = known if resource is None else (resource,)
@@ -65,16 +76,16 @@ async def export_to(store: Store, target: Target, resource: str | None, now: dat
                     target.write(line)
         return report
     path = Path(target)
-    partial = path.with_name(f"{path.name}.partial")
     try:
-        with partial.open("wb") as file:
+        with new_file(path, overwrite=overwrite) as partial, partial.open("rb+") as file:
             report = await _write(store, file, resources, now)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+    except FileExistsError:
+        raise InputError(
+            f"{path} exists already.",
+            why="An export takes the place of another file only if that is allowed.",
+            then="Name another file, or allow it: overwrite=True, or --overwrite.",
+        ) from None
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
         raise InputError(
             f"The export cannot be written to {path}.", why=f"The system says: {error}.", then="Name another file."
         ) from error
@@ -100,8 +111,11 @@ async def _write(store: Store, file: IO[bytes], resources: tuple[str, ...], now:
 
 
 def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
-    """Return observations for people: by date, each with its mark, its time where it was said, and what it comes from."""
-    written, day = [f"# {' '.join(title.split())}", ""], None
+    """Return observations for people: by date, each with its mark, its time where it was said, and what it comes from.
+
+    What was said is shown as it was said: none of it becomes markup, a link or an image.
+    """
+    written, day = [f"# {_plain(title)}", ""], None
     for line in lines:
         said = local(line.said_at, line.zone) if line.said_at else None
         if said is not None and said.date() != day:
@@ -109,15 +123,20 @@ def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
             written += [*([""] if written[-1] else []), f"## {day:%Y-%m-%d}", ""]
         spans = (f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
         at = f" ({said:%H:%M})" if said else ""
-        cited = ", ".join(spans)
+        cited = _plain(", ".join(spans))
         indent = "  " if line.parent is not None else ""
-        text = " ".join(line.text.split())
-        written.append(f"{indent}- {MARKS[line.priority]}{at} {text}" + (f" *[{cited}]*" if cited else ""))
+        written.append(f"{indent}- {MARKS[line.priority]}{at} {_plain(line.text)}" + (f" *[{cited}]*" if cited else ""))
         if line.verbatim:
-            written += ["", *(f"{indent}      {row}" for row in line.verbatim.splitlines()), ""]
+            # So far to the right that every reader of Markdown takes it for code, where nothing is markup.
+            written += ["", *(f"{indent}        {row}" for row in line.verbatim.splitlines()), ""]
     if not lines:
         written.append("Nothing has been observed yet.")
     return "\n".join(written) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line, with what Markdown and HTML would act on taken literally."""
+    return _ACTIVE.sub(lambda match: _LITERAL.get(match[0], f"\\{match[0]}"), " ".join(text.split()))
 
 
 # ---------------------------------------------------------------- reading

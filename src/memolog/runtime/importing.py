@@ -3,14 +3,19 @@
 Knows how lines become batches. Knows not what a row that is there already means: that is the store's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from memolog.domain.errors import InputError, StoreCorrupt
+from memolog.domain.errors import InputError, NotFound, StoreCorrupt
+from memolog.domain.message import Part, Role
+from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.transfer import ImportReport
 from memolog.runtime.exporting import FORMAT, read_export
+from memolog.runtime.kit import Kit
 from memolog.store import Store
 from memolog.store.transfer_lines import Values, row_of
 from memolog.store.transfer_tables import Table
@@ -25,11 +30,23 @@ _ROWS = 400
 _CHARACTERS = 4_000_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """A message of an export, known by its id: the same words may have been said twice, and only one of them forgotten."""
+
+    id: str
+    role: Role
+    created_at: datetime
+    parts: tuple[Part, ...] = ()
+
+
 @dataclass(slots=True, kw_only=True)
 class _Batch:
     """Rows of one resource that go in together."""
 
     resource: str
+    made_at: int
+    """When the export was made; before everything, if it does not say so."""
     first: int
     last: int = 0
     rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
@@ -45,19 +62,55 @@ class _Batch:
         return len(self.rows) >= _ROWS or self.size >= _CHARACTERS
 
 
+@dataclass(slots=True, kw_only=True)
+class _Passage:
+    """The way of one resource's lines into the database."""
+
+    arrival: Arrival
+    is_gone: bool
+    """All of it was forgotten here after the export was made: nothing of it goes in."""
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """What the groups of the file look like; they are rendered anew once their lines are in."""
+    threads: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """The threads that were forgotten here, and when they began."""
+    messages: dict[tuple[str, str], datetime] = field(default_factory=dict[tuple[str, str], datetime])
+    """The messages, each with its thread, that were forgotten here, and when they were said."""
+
+
 async def import_export(
-    store: Store, path: Path, *, resource: str | None, dry_run: bool, progress: Progress | None
+    kit: Kit,
+    path: Path,
+    *,
+    resource: str | None,
+    dry_run: bool,
+    progress: Progress | None,
+    revive: bool = False,
 ) -> ImportReport:
-    """Put an export in; what is there already is left as it is."""
-    total, resources = Arrived(), dict[str, None]()
-    arrival: Arrival | None = None
-    for batch in _batches(path, resource):
-        if arrival is None or arrival.resource != batch.resource:
-            arrival = await store.transfers.begin(batch.resource)
-            resources[batch.resource] = None
-        total.count(await _put(store, arrival, batch, path, dry_run=dry_run))
-        if progress is not None:
-            progress(batch.last)
+    """Put an export in; what is there already is left as it is, and what was forgotten here is forgotten again.
+
+    With `revive` it comes back.
+    """
+    store, total, resources = kit.store, Arrived(), dict[str, None]()
+    passage: _Passage | None = None
+    try:
+        for batch in _batches(path, resource):
+            if passage is None or passage.arrival.resource != batch.resource:
+                if passage is not None:
+                    await _finish(kit, passage, total, dry_run=dry_run)
+                passage = await _begin(store, batch, revive=revive)
+                resources[batch.resource] = None
+            if passage.is_gone:
+                total.left.update(table.kind for table, _ in batch.rows)
+                continue
+            await _look_for_forgotten(store, passage, batch.rows, revive=revive, dry_run=dry_run)
+            rows = [(table, _without_text(table, values, passage)) for table, values in batch.rows]
+            total.count(await _put(store, passage.arrival, batch, rows, path, dry_run=dry_run))
+            if progress is not None:
+                progress(batch.last)
+    finally:
+        # Also what an interrupted import has brought in so far.
+        if passage is not None:
+            await _finish(kit, passage, total, dry_run=dry_run)
     return ImportReport(
         format=FORMAT,
         dry_run=dry_run,
@@ -69,9 +122,75 @@ async def import_export(
     )
 
 
-async def _put(store: Store, arrival: Arrival, batch: _Batch, path: Path, *, dry_run: bool) -> Arrived:
+async def _begin(store: Store, batch: _Batch, *, revive: bool) -> _Passage:
+    until = await store.tombstones.forgotten_until(batch.resource)
+    is_gone = not revive and until is not None and batch.made_at <= until
+    return _Passage(arrival=await store.transfers.begin(batch.resource), is_gone=is_gone)
+
+
+def _without_text(table: Table, values: Values, passage: _Passage) -> Values:
+    """Return a row without a text that models would be shown as it is."""
+    if table.kind != "group" or not values["text"]:
+        return values
+    passage.texts[values["id"]] = values["text"]
+    return {**values, "text": "", "tokens": 0}
+
+
+async def _look_for_forgotten(
+    store: Store, passage: _Passage, rows: Sequence[tuple[Table, Values]], *, revive: bool, dry_run: bool
+) -> None:
+    """Note what of these rows was forgotten here, or lift that if it shall come back."""
+    resource = passage.arrival.resource
+    if passage.arrival.is_fresh:
+        return
+    threads = [(values["id"], values["created_at"]) for table, values in rows if table.kind == "thread"]
+    messages: dict[str, list[_Line]] = {}
+    for table, values in rows:
+        if table.kind == "message" and values["state"] != "forgotten":
+            line = _Line(id=values["id"], role=values["role"], created_at=from_micros(values["created_at"]))
+            messages.setdefault(values["thread"], []).append(line)
+    if revive:
+        for thread in {name for name, _ in threads} | messages.keys() if not dry_run else ():
+            await store.tombstones.lift(resource, thread, messages.get(thread, ()))
+        return
+    gone = await store.tombstones.threads(resource, threads)
+    passage.threads |= {name: from_micros(began) for name, began in threads if name in gone}
+    for thread, lines in messages.items():
+        if thread not in passage.threads:
+            places = await store.tombstones.find(resource, thread, lines)
+            passage.messages |= {(thread, lines[place].id): lines[place].created_at for place in places}
+
+
+async def _finish(kit: Kit, passage: _Passage, total: Arrived, *, dry_run: bool) -> None:
+    """Render what came in, and forget again what was forgotten here."""
+    total.left["thread"] += len(passage.threads)
+    total.left["message"] += len(passage.messages)
+    if dry_run or passage.is_gone:
+        return
+    store, resource, render = kit.store, passage.arrival.resource, kit.core.rerender
+    await store.transfers.render(resource, passage.texts, render=render, count=kit.core.counter.count)
+    # Only what this file has brought: something else may have its name by now.
+    for thread, began in sorted(passage.threads.items()):
+        with suppress(NotFound):
+            if (await store.threads.get(resource, thread)).created_at == began:
+                await store.forgetting.thread(resource, thread, render=render)
+    for (thread, message), said in sorted(passage.messages.items()):
+        with suppress(NotFound):
+            if (await store.messages.get(resource, message, thread=thread))[0].created_at == said:
+                await store.forgetting.message(resource, message, thread=thread, render=render)
+
+
+async def _put(
+    store: Store,
+    arrival: Arrival,
+    batch: _Batch,
+    rows: Sequence[tuple[Table, Values]],
+    path: Path,
+    *,
+    dry_run: bool,
+) -> Arrived:
     try:
-        return await store.transfers.put(batch.resource, arrival, batch.rows, dry_run=dry_run)
+        return await store.transfers.put(batch.resource, arrival, rows, dry_run=dry_run)
     except StoreCorrupt as error:
         raise InputError(
             f"Lines {batch.first} to {batch.last} of {path.name} cannot be taken.",
@@ -82,8 +201,10 @@ async def _put(store: Store, arrival: Arrival, batch: _Batch, path: Path, *, dry
 
 def _batches(path: Path, resource: str | None) -> Iterator[_Batch]:
     batch: _Batch | None = None
+    made_at = 0
     for number, data in read_export(path):
         if data.get("kind") == "header":
+            made_at = _made_at(data)
             if resource is not None and len(data.get("resources", ())) != 1:
                 raise InputError(
                     f"{path.name} does not hold exactly one resource, so it cannot become {resource!r}.",
@@ -93,16 +214,24 @@ def _batches(path: Path, resource: str | None) -> Iterator[_Batch]:
         if data.get("kind") == "resource":
             if batch is not None:
                 yield batch
-            batch = _Batch(resource=resource or _resource(data, path, number), first=number, last=number)
+            name = resource or _resource(data, path, number)
+            batch = _Batch(resource=name, made_at=made_at, first=number, last=number)
             continue
         if batch is None:
             raise InputError(f"Line {number} of {path.name} belongs to no resource.", then="Export again.")
         batch.add(number, row_of(data, f"Line {number} of {path.name}"))
         if batch.is_full:
             yield batch
-            batch = _Batch(resource=batch.resource, first=number + 1, last=number)
+            batch = _Batch(resource=batch.resource, made_at=made_at, first=number + 1, last=number)
     if batch is not None:
         yield batch
+
+
+def _made_at(header: dict[str, Any]) -> int:
+    try:
+        return to_micros(datetime.fromisoformat(header["created_at"]))
+    except (KeyError, TypeError, ValueError):
+        return 0
 
 
 def _resource(data: dict[str, Any], path: Path, number: int) -> str:

@@ -4,16 +4,19 @@ Knows how conversations are saved and counted, and that a folder may hold export
 in `memolog.transfer`, and the exports' in `importing`.
 """
 
+import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from memolog.documents.changes import replaced
 from memolog.domain.errors import InputError, MessageConflict, ThreadExists, ThreadNotFound
 from memolog.domain.message import NewMessage
+from memolog.domain.moments import to_micros
 from memolog.domain.transfer import ImportReport, Skipped
 from memolog.runtime.exporting import FORMAT
 from memolog.runtime.importing import Progress, import_export
+from memolog.runtime.kit import Kit
 from memolog.store import Store
 from memolog.transfer import Conversation, detect, read_source
 
@@ -31,6 +34,10 @@ class Tally:
     format: str
     dry_run: bool
     progress: Progress | None = None
+    revive: bool = False
+    """Whether what was forgotten comes back, because somebody asked for it."""
+    forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """The threads, with their resources, of which something was left out because it was forgotten."""
     resources: dict[str, None] = field(default_factory=dict[str, None])
     added: Counter[str] = field(default_factory=Counter[str])
     same: Counter[str] = field(default_factory=Counter[str])
@@ -66,27 +73,31 @@ class Tally:
 
 
 async def import_files(
-    store: Store,
+    kit: Kit,
     source: Path,
     *,
     resource: str | None,
     format_: str | None,
     dry_run: bool,
     progress: Progress | None,
+    revive: bool = False,
 ) -> ImportReport:
     """Take in the conversations of a file, or what every JSON file in a folder holds."""
-    kinds, unknown = _kinds(_files(source), format_)
+    kinds, unknown = await asyncio.to_thread(lambda: _kinds(_files(source), format_))
     if resource is None and set(kinds.values()) != {FORMAT}:
         raise InputError(
             "The source does not say whose memory this is.", then='Name it: resource="alice", or --resource alice.'
         )
-    tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown)
+    tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown, revive=revive)
     for file, kind in kinds.items():
         if kind == FORMAT:
-            tally.take(await import_export(store, file, resource=resource, dry_run=dry_run, progress=progress))
+            made = await import_export(kit, file, resource=resource, dry_run=dry_run, progress=progress, revive=revive)
+            tally.take(made)
             continue
-        for conversation in read_source(file, kind):
-            await save_conversation(store, conversation, conversation.resource or resource or "", tally)
+        conversations = read_source(file, kind)
+        # A file may be long: it is read where nobody waits for it.
+        while conversation := await asyncio.to_thread(next, conversations, None):
+            await save_conversation(kit.store, conversation, conversation.resource or resource or "", tally)
     return tally.report()
 
 
@@ -126,6 +137,9 @@ async def save_conversation(store: Store, conversation: Conversation, resource: 
         return
     tally.resources[resource] = None
     thread = conversation.thread
+    if (known := await _without_forgotten(store, resource, conversation, tally)) is None:
+        return
+    conversation = known
     is_new = await _is_new(store, resource, thread)
     tally.added["thread"] += is_new
     tally.same["thread"] += not is_new
@@ -152,6 +166,32 @@ async def save_conversation(store: Store, conversation: Conversation, resource: 
         await store.transfers.date(resource, thread, created_at=before.created_at, updated_at=newest)
 
 
+async def _without_forgotten(
+    store: Store, resource: str, conversation: Conversation, tally: Tally
+) -> Conversation | None:
+    """Return a conversation without what was forgotten here; None if nothing else is in it."""
+    thread, messages = conversation.thread, conversation.messages
+    if tally.revive:
+        if not tally.dry_run:
+            await store.tombstones.lift(resource, thread, messages)
+        return conversation
+    times = [one.created_at for one in messages if one.created_at]
+    began = conversation.created_at or min(times, default=None)
+    # Without a time, it began before everything.
+    is_gone = bool(await store.tombstones.threads(resource, [(thread, to_micros(began) if began else 0)]))
+    gone = await store.tombstones.find(resource, thread, messages)
+    if not is_gone and not gone:
+        return conversation
+    tally.forgotten.add((resource, thread))
+    tally.left["message"] += len(gone)
+    left = tuple(one for place, one in enumerate(messages) if place not in gone)
+    if is_gone and not left:
+        tally.left["thread"] += 1
+        return None
+    # The title may tell what was forgotten.
+    return replace(conversation, messages=left, title=None, created_at=None)
+
+
 async def _is_new(store: Store, resource: str, thread: str) -> bool:
     try:
         await store.threads.get(resource, thread)
@@ -162,7 +202,7 @@ async def _is_new(store: Store, resource: str, thread: str) -> bool:
 
 async def _save(store: Store, resource: str, thread: str, messages: tuple[NewMessage, ...], tally: Tally) -> None:
     try:
-        saved = await store.messages.save(resource, thread, messages)
+        saved = await store.messages.save(resource, thread, messages, is_told_again=not tally.revive)
     except InputError as error:
         if len(messages) == 1:
             tally.skip(f"{thread}, message {messages[0].id}", _why(error))
@@ -172,7 +212,8 @@ async def _save(store: Store, resource: str, thread: str, messages: tuple[NewMes
             await _save(store, resource, thread, (one,), tally)
         return
     tally.added["message"] += saved.added
-    tally.same["message"] += len(messages) - saved.added
+    tally.left["message"] += saved.left
+    tally.same["message"] += len(messages) - saved.added - saved.left
 
 
 def _why(error: InputError) -> str:

@@ -84,6 +84,8 @@ async def _threads(
             if not some:
                 tally.skip(f"{row['id']}, message {one['id']}", "it is empty, or holds nothing but notes of its memory")
         await save_conversation(store, conversation, row["resource"], tally)
+        if (row["resource"], row["id"]) in tally.forgotten:
+            continue
         if isinstance(document, str) and document:
             await save_document(store, row["resource"], row["id"], document, _WHO, tally)
         told[row["resource"], row["id"]] = told_of(metadata)
@@ -93,12 +95,21 @@ async def _threads(
 # ---------------------------------------------------------------- observations
 
 
+def _has_forgotten(record: Record, tally: Tally) -> bool:
+    """Tell whether a record was made of something that was forgotten here: which of its lines were, it does not say."""
+    owner, thread = record["resource"], record["thread"]
+    is_gone = any(of == owner and thread in {None, name} for of, name in tally.forgotten)
+    if is_gone:
+        tally.skip(f"record {record['id']}", "something that it was made of was forgotten here")
+    return is_gone
+
+
 async def _records(
     kit: Kit, tables: MastraTables, resource: str | None, tally: Tally, told: Mapping[tuple[str, str], Told]
 ) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
     for record in await tables.records():
-        if resource in {None, record["resource"]}:
+        if resource in {None, record["resource"]} and not _has_forgotten(record, tally):
             chains[record["resource"], record["thread"]].append(record)
     hinted = dict(told)
     for (owner, thread), chain in chains.items():

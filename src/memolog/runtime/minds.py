@@ -39,7 +39,18 @@ from memolog.runtime.runner import RunFault
 from memolog.runtime.views import weights_of
 from memolog.tokens import TokenCounter
 
-__all__ = ["ExtractiveMind", "Mind", "ModelMind", "Observed", "Reflected", "minds_of", "put_together", "stood_in"]
+__all__ = [
+    "ExtractiveMind",
+    "Mind",
+    "ModelMind",
+    "Observed",
+    "Reflected",
+    "embedded_statements",
+    "minds_of",
+    "put_together",
+    "readings_of",
+    "stood_in",
+]
 
 _LEVELS: Final = 5
 # How long an answer may be: some room for its sections, and a share of what it is about.
@@ -134,6 +145,29 @@ def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
         if m.role in {"assistant", "tool"} and not m.own
     ]
     return Observed(parsed=with_findings(observe(given, counter), spoken, given.mode), prompt=prompt)
+
+
+def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:
+    """Return what the embedded observer reads in users' messages, by thread and number.
+
+    It adds what a "yes" or "the second one" is about, so that a line which says so is known to be in the user's sense.
+    """
+    observed = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
+    places = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown if shown.role == "user"}
+    found: dict[tuple[str, int], str] = {}
+    for draft in observed.parsed.observations:
+        if draft.text.startswith("User"):
+            for place in (places[number] for number in draft.cites if number in places):
+                found[place] = f"{found.get(place, '')}\n{draft.text}".strip()
+    return found
+
+
+def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+    """Return the statements that the embedded observer finds in some messages of users; its lines say that they are its own."""
+    found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
+    stated = (draft for draft in found.parsed.observations if draft.priority in {"high", "done"})
+    drafts = tuple(replace(draft, observer=ExtractiveMind.name, parent=None) for draft in stated)
+    return replace(found, parsed=Parsed(observations=drafts))
 
 
 async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:

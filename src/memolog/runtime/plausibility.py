@@ -5,14 +5,14 @@ user messages that state something and that no line covers are found. The caller
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final, NamedTuple
 
 from memolog.domain.message import Message
 from memolog.extractive import observe
-from memolog.grounding import Evidence, content_words, folded, source_text, squeezed, support
+from memolog.grounding import Evidence, content_words, folded, is_english, source_text, squeezed, support
 from memolog.prompt.build import ObserveInput, Prompt
 from memolog.prompt.drafts import Draft, HintsDraft, Parsed
 from memolog.prompt.faults import FaultNotes
@@ -32,22 +32,52 @@ _SUPPORTED: Final = 0.5
 _FEW_WORDS: Final = 2
 _ALIKE: Final = 0.8
 # What stands in a prompt beside our own words.
-_GIVEN: Final = re.compile(
-    r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>\n.*?\n</\1>", re.DOTALL
-)
-_HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>.*?</\1>", re.DOTALL)
+_GIVEN: Final = re.compile(r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>(?=\n)")
+_HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>")
 _FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1", re.DOTALL | re.MULTILINE)
 _VERBATIM: Final = re.compile(r"\s*[|>│]")
 _MARKED: Final = re.compile(r"\s*[*•-] ")
-_TRANSCRIPT: Final = re.compile(r"<transcript>\n(.*?)\n</transcript>", re.DOTALL)
+_TRANSCRIPT: Final = re.compile(r"<(transcript)>(?=\n)")
 _HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
 # What stands around messages in a transcript, and a place of the format that was not filled.
 _SHELL: Final = re.compile(r"</?message>|\A\W*(?:<[^<>\n]{1,100}>|\{[^{}\n]{1,100}\})\W*\Z")
 _DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
 _LOG_LINE: Final = re.compile(
-    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(.*)\Z", re.DOTALL
+    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(?:\(unverified\) )?(.*)\Z",
+    re.DOTALL,
 )
 _MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
+
+
+def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]]:
+    """Yield where the elements stand that these tags open, and what is in them; a tag that nothing closes opens none."""
+    at, unclosed = 0, set[str]()
+    for tag in opening.finditer(text):
+        name = tag[1]
+        if tag.start() < at or name in unclosed:
+            continue
+        end = text.find(f"</{name}>", tag.end())
+        if end < 0:
+            # Nor does anything close a later one: it need not be looked for again.
+            unclosed.add(name)
+            continue
+        at = end + len(f"</{name}>")
+        yield range(tag.start(), at), text[tag.end() : end]
+
+
+def _without(text: str, opening: re.Pattern[str]) -> str:
+    """Return a text without the elements that these tags open."""
+    kept: list[str] = []
+    at = 0
+    for place, _ in _elements(text, opening):
+        kept.append(text[at : place.start])
+        at = place.stop
+    return "".join([*kept, text[at:]])
+
+
+def _inside(text: str, opening: re.Pattern[str]) -> list[str]:
+    """Return what stands in the elements that these tags open."""
+    return [inside.strip("\n") for _, inside in _elements(text, opening)]
 
 
 def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
@@ -166,10 +196,10 @@ class _Echoes:
 
     def __init__(self, prompt: Prompt, said: Evidence) -> None:
         self._said = said
-        ours = f"{prompt.system}\n{_GIVEN.sub('', prompt.text)}"
+        ours = f"{prompt.system}\n{_without(prompt.text, _GIVEN)}"
         self._instructions = Evidence(ours)
         self._ours = set(map(_row, ours.split("\n")))
-        self._shown = set(map(_row, "\n".join(_TRANSCRIPT.findall(prompt.text)).split("\n")))
+        self._shown = set(map(_row, "\n".join(_inside(prompt.text, _TRANSCRIPT)).split("\n")))
 
     def has(self, text: str, least: int) -> bool:
         """Tell whether a text is a part of the instructions, and not of what was said."""
@@ -190,7 +220,7 @@ class _Echoes:
         if len(_HEADER.findall(reply)) > _FEW_WORDS:
             return True
         # Hints are looked at one by one.
-        plain = _FENCED.sub("", _HINTS.sub("", reply)).split("\n")
+        plain = _FENCED.sub("", _without(reply, _HINTS)).split("\n")
         rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
         echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
         return len(rows) > 1 and echoed > _MOST_ECHOED * len(rows)
@@ -313,23 +343,9 @@ def _words(draft: Draft) -> str:
     return f"{draft.text}\n{draft.verbatim or ''}"
 
 
-# Words of English that the languages beside it do not have; those that others have too ("in", "was", "die") are left out.
-_ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
-_ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
-_LEAST_TOLD: Final = 8
-_IS_ENGLISH: Final = 0.1
-_IS_NOT: Final = 0.03
-
-
 def _are_in_other_languages(lines: str, said: str) -> bool:
     """Tell whether one of two texts is in English and the other is not, so that their words cannot be compared."""
-    shares: list[float] = []
-    for text in (lines, said):
-        words = squeezed(folded(text)).strip(".").split(".")
-        if len(words) < _LEAST_TOLD:
-            return False
-        shares.append(sum(word in _ENGLISH for word in words) / len(words))
-    return min(shares) < _IS_NOT and max(shares) >= _IS_ENGLISH
+    return {is_english(Evidence(lines)), is_english(Evidence(said))} == {True, False}
 
 
 def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:

@@ -339,9 +339,9 @@ class SyncMemory:
         """Bring a retracted observation back."""
         return self._portal.call(self._memory.reinstate(resource, observation))
 
-    def export(self, target: Target, *, resource: str | None = None) -> ExportReport:
+    def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
         """Write everything, or all of one resource, as JSON lines to a path or an open text file."""
-        return self._portal.call(self._memory.export(target, resource=resource))
+        return self._portal.call(self._memory.export(target, resource=resource, overwrite=overwrite))
 
     def import_from(
         self,
@@ -351,10 +351,13 @@ class SyncMemory:
         format: str | None = None,  # noqa: A002
         dry_run: bool = False,
         progress: Progress | None = None,
+        revive: bool = False,
     ) -> ImportReport:
         """Take in an export of ours, or what another system has kept; importing the same again changes nothing."""
         call = self._memory.import_from
-        return self._portal.call(call(source, resource=resource, format=format, dry_run=dry_run, progress=progress))
+        return self._portal.call(
+            call(source, resource=resource, format=format, dry_run=dry_run, progress=progress, revive=revive)
+        )
 
     def export_markdown(self, thread: str, resource: str) -> str:
         """Return the log of a thread as Markdown for people."""

@@ -16,10 +16,10 @@ from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost, ThreadNotFound
 from memolog.domain.message import Message, Part, ToolResultPart, parts_to_json
 from memolog.domain.observation import Observation, Span
-from memolog.domain.pairs import part_at, results_of_calls
+from memolog.domain.pairs import Place, part_at, results_of_calls
 from memolog.domain.thread import Hints
 from memolog.domain.zones import zone_of
-from memolog.grounding import judge, judge_reflection
+from memolog.grounding import Judged, judge, judge_reflection
 from memolog.prompt.build import (
     ObserveInput,
     Prompt,
@@ -34,7 +34,7 @@ from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
-from memolog.runtime.minds import ExtractiveMind, Mind, Observed, Reflected
+from memolog.runtime.minds import ExtractiveMind, Mind, Observed, Reflected, embedded_statements, readings_of, stood_in
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.redacting import redactor_for
 from memolog.runtime.reflection import Guarded, archived, as_they_are, guarded
@@ -47,6 +47,8 @@ from memolog.tokens import TokenCounter
 __all__ = ["Thinking"]
 
 _LONG_TOKENS: Final = 20_000
+_TOKENS_A_MESSAGE: Final = 100
+_MANY_PARTS: Final = 500
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
@@ -66,6 +68,8 @@ class _Task:
     given: ObserveInput
     known: Mapping[str, JsonValue]
     """The values of the application before this span."""
+    lines: tuple[Observation, ...] = ()
+    """The lines of the log that the observer is shown."""
 
 
 class Thinking:
@@ -169,6 +173,8 @@ class Thinking:
         groups = await self._store.logs.groups_at(
             work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
         )
+        shown = _log_end(groups, config.observation.previous_tokens)
+        lines = await self._store.logs.observations(work.log_pk, [group.id for group in shown]) if shown else ()
         known: dict[str, JsonValue] = {}
         if self._extractors:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
@@ -179,7 +185,7 @@ class Thinking:
                 *messages,
             ),
             before=messages_without_secrets(await self._before(resource, run.thread, run.span), redactor),
-            previous=_log_end(groups, config.observation.previous_tokens),
+            previous="\n".join(filter(None, (group.text for group in shown))),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
             hints=hints,
@@ -193,7 +199,7 @@ class Thinking:
             document=await document_for(self._store, resource, run),
             document_most=config.working_memory_characters,
         )
-        return _Task(claim=claim, work=work, messages=messages, given=given, known=known)
+        return _Task(claim=claim, work=work, messages=messages, given=given, known=known, lines=tuple(lines))
 
     async def _before(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
         """Return the messages right before a span: the log may not have them yet."""
@@ -208,13 +214,8 @@ class Thinking:
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
         """Return the calls of an earlier span that this one answers late: a result says little without its question."""
-        answered = set(results_of_calls(messages).values())
-        missing = {
-            (number, place)
-            for number, message in enumerate(messages)
-            for place, part in enumerate(message.parts)
-            if isinstance(part, ToolResultPart) and (number, place) not in answered
-        }
+        has_many = sum(len(message.parts) for message in messages) > _MANY_PARTS
+        missing = await asyncio.to_thread(_unasked, messages) if has_many else _unasked(messages)
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
@@ -232,13 +233,29 @@ class Thinking:
         thoughts: list[Thought] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
-            if sum(message.tokens for message in task.messages) > _LONG_TOKENS:
-                # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
-                thought = await asyncio.to_thread(self._thought, task, answer, config, mind, others)
-            else:
-                thought = self._thought(task, answer, config, mind, others)
-            thoughts.append(await self._with_extracts(thought, task, answer, config))
+            thoughts.append(await self._finished(task, answer, config, mind, others))
         return thoughts
+
+    async def _finished(
+        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
+    ) -> Thought:
+        """Return what an answer comes to; where all of it is dropped as doubtful, the embedded observer says what was said."""
+        thought = await self._checked(task, answer, config, mind, foreign)
+        if answer.parsed.observations and thought.made and not thought.made.observations:
+            messages = _messages_of(task, answer)
+            embedded = await stood_in(task.given, messages, self._counter)
+            answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
+            again = await self._checked(task, answer, config, mind, foreign)
+            thought = replace(again, faults=(*thought.faults, *again.faults, "stood_in"))
+        return await self._with_extracts(thought, task, answer, config)
+
+    async def _checked(
+        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message]
+    ) -> Thought:
+        if sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS:
+            # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
+            return await asyncio.to_thread(self._thought, task, answer, config, mind, foreign)
+        return self._thought(task, answer, config, mind, foreign)
 
     async def _observe_divided(self, task: _Task, config: Config, mind: Mind, ask: Asking) -> Thought:
         """Observe part by part what failed as a whole so often; what no model takes must not hold up the log for ever."""
@@ -251,7 +268,7 @@ class Thinking:
             is_alive=_is_alive(task.work),
             counter=self._counter,
         )
-        thought = await asyncio.to_thread(self._thought, task, divided.observed, config, mind)
+        thought = await self._finished(task, divided.observed, config, mind)
         if divided.missing or divided.embedded:
             span = task.work.run.span
             of = f"of the messages {span.first if span else ''}–{span.last if span else ''}"
@@ -262,8 +279,8 @@ class Thinking:
             if divided.embedded:
                 error = f"The embedded observer observed {divided.embedded} {of}: {divided.error}"
             trouble = Trouble(what="observing a part of the conversation", error=error)
-            thought = replace(thought, troubles=(trouble,), faults=(*thought.faults, "stood_in"))
-        return await self._with_extracts(thought, task, divided.observed, config)
+            thought = replace(thought, troubles=(*thought.troubles, trouble), faults=(*thought.faults, "stood_in"))
+        return thought
 
     async def _with_extracts(self, thought: Thought, task: _Task, answer: Observed, config: Config) -> Thought:
         """Add the application's values to what was observed; what fails there stays there."""
@@ -289,7 +306,7 @@ class Thinking:
         if problem is None:
             made, found = self._made(task, answer, config, mind, foreign)
             faults = (*faults, *found)
-            if parsed.observations and not made.observations:
+            if parsed.observations and not made.observations and "foreign_line" in found:
                 made, problem = None, "empty: nothing in it is about this conversation"
         return Thought(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
 
@@ -312,8 +329,20 @@ class Thinking:
         )
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
-        judged = judge(drafted, task.messages, log=log, policy=config.grounding, foreign=foreign)
-        hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign)
+        judged = judge(
+            drafted,
+            task.messages,
+            log=log,
+            policy=config.grounding,
+            foreign=foreign,
+            lines=task.lines,
+            readings=lambda: readings_of(task.given, task.messages, self._counter),
+            extracted=[
+                line.id for line in drafted if ExtractiveMind.name in {mind.name, line.metadata.get("observer")}
+            ],
+        )
+        judged = self._with_statements(judged, task, group, mind, redactor)
+        hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign, task.lines)
         proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
         made = Made(
             group=group,
@@ -327,6 +356,33 @@ class Thinking:
             last_seq=answer.last_seq,
         )
         return made, (*judged.faults, *wrong, *refused)
+
+    def _with_statements(self, judged: Judged, task: _Task, group: str, mind: Mind, redactor: Redactor) -> Judged:
+        """Return the lines with what users stated in messages whose lines were lowered: in their own words, found by code."""
+        places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
+        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
+        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
+        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
+        if not messages or mind is self._embedded:
+            return judged
+        found = embedded_statements(task.given, messages, self._counter)
+        drafted = observations_from(
+            found.parsed,
+            messages,
+            found.prompt,
+            group,
+            task.work.run,
+            self._store.new_id,
+            self._counter,
+            redactor,
+            task.given.mode,
+        )
+        more = judge(
+            drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
+        )
+        after = len(judged.observations)
+        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in _KEPT)
+        return replace(judged, observations=(*judged.observations, *added))
 
     # ------------------------------------------------------------ reflecting
 
@@ -420,10 +476,29 @@ class Thinking:
         return found
 
 
+def _unasked(messages: Sequence[Message]) -> set[Place]:
+    """Return where results stand whose call is in none of these messages."""
+    answered = set(results_of_calls(messages).values())
+    return {
+        (number, place)
+        for number, message in enumerate(messages)
+        for place, part in enumerate(message.parts)
+        if isinstance(part, ToolResultPart) and (number, place) not in answered
+    }
+
+
 def _messages_of(task: _Task, answer: Observed) -> tuple[Message, ...]:
     """Return the messages that an answer is about: those before its end, if it was cut off; the others stay in the tail."""
     last = answer.last_seq
     return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
+
+
+def _is_lowered(line: Observation) -> bool:
+    return line.metadata.get("lowered_from") in _KEPT and line.is_unverified
+
+
+def _cited(line: Observation) -> list[tuple[str, int]]:
+    return [(s.thread, seq) for s in line.sources for seq in range(s.span.first, s.span.last + 1)]
 
 
 def _is_alive(work: Work) -> bool:
@@ -445,15 +520,15 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
     return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
 
 
-def _log_end(groups: Sequence[GroupRow], tokens: int) -> str:
+def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
     """Return the newest groups that have so many tokens together; the prompt cuts the first of them to size."""
-    shown: list[str] = []
+    shown: list[GroupRow] = []
     for group in reversed(groups):
         if tokens <= 0:
             break
-        shown.append(group.text)
+        shown.append(group)
         tokens -= group.tokens
-    return "\n".join(filter(None, reversed(shown)))
+    return shown[::-1]
 
 
 def _standings(

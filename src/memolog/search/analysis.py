@@ -28,10 +28,11 @@ _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
 # How often a term occurs is kept in three steps: once, twice or thrice, more. Beyond that BM25 hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
-_SENTENCE: Final = re.compile(r"[.!?。!?…]+(?=\s|$)")
+_SENTENCE: Final = re.compile(r"(?<![.!?。!?…])[.!?。!?…]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
+_LONG_WORD = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,8 @@ def analyse(text: str) -> Analysed:
     get = counts.get
     # Every word of every message passes here: what follows from the word alone is remembered.
     for word, times in Counter(words_of(text)).items():
-        plain, terms, inside, is_empty = _known(word)
+        # A word that is a text of its own does not come again, and would be held for long.
+        plain, terms, inside, is_empty = _known(word) if len(word) <= _LONG_WORD else _known.__wrapped__(word)
         words.add(plain)
         names.update(inside)
         length += times

@@ -49,7 +49,9 @@ _QUESTION: Final = re.compile(
     re.IGNORECASE,
 )
 # Who names a function or a file wants the place where it stands, whoever wrote it, however the question is put.
-_CODE: Final = re.compile(r"\w_\w|\b[a-z]{2,}[A-Z]|[A-Za-z_]\w+\.[a-z]\w{0,3}\b|(?<!\w)/\w+/\w|\w/\w+/\w|::|\w\(\)")
+_CODE: Final = re.compile(
+    r"\w_\w|\b[a-z]{2,}[A-Z]|[A-Za-z_]\w{1,40}\.[a-z]\w{0,3}\b|(?<!\w)/\w+/\w|\w/\w+/\w|::|\w\(\)"
+)
 _ASKS_ASSISTANT: Final = re.compile(
     r"\b(?:you|assistant|ai|bot)(?:'ve| have| had| also| just| previously)* (?:suggested|recommended|mentioned|said|told|gave|"
     r"provided|listed|described|explained|answered|wrote|created|generated|made|proposed|advised|discussed|talked|shared)\b"

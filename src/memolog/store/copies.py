@@ -163,10 +163,10 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[M
         handle += len(copied)
         yield logs.create_cursor(log_pk=shared.pk, thread_pk=thread_pk, seq=0)
         yield q.set_cursor(log_pk=shared.pk, thread_pk=thread_pk, seq=seq)
-        for row in (yield logs.active_groups(log_pk=log_pk, generation=generation)):
-            tokens = yield from _rendering(shared.pk, copied[row[0]], render)
-            order.append(copied[row[0]])
-            after += tokens
+        order += [copied[row[0]] for row in (yield logs.active_groups(log_pk=log_pk, generation=generation))]
+        for group_pk in copied.values():
+            tokens = yield from _rendering(shared.pk, group_pk, render)
+            after += tokens if group_pk in order else 0
         merged.append(name)
     if merged:
         yield q.set_next_handle(log_pk=shared.pk, next_handle=handle)
@@ -175,12 +175,14 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[M
 
 
 def _rendering(log_pk: int, group_pk: int, render: Render) -> Script[int]:
-    """Render a copied group under its new handle; the text of the original names the old one."""
+    """Render a copied group under its new handle; the text of the original names the old one. What has no text gets none."""
     rows = yield q.group_by_key(group_pk=group_pk)
     group: GroupRow = group_row(rows[0])
+    if not group.text:
+        return 0
     lines = yield from reading_observations(log_pk, [group.id])
     aliases = yield from reading_aliases(log_pk, lines)
-    text, tokens = render(group, [line for line in lines if line.state == "active"], aliases)
+    text, tokens = render(group, [line for line in lines if line.state not in {"deleted", "retracted"}], aliases)
     yield logs.set_group_text(group_pk=group_pk, text=pack(text), tokens=tokens)
     return tokens
 

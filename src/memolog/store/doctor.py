@@ -25,8 +25,10 @@ from memolog.store.log_checks import (
     checking_tokens,
 )
 from memolog.store.reindexing import resetting_index
+from memolog.store.renderings import checking_renderings
 from memolog.store.scope import check_id
 from memolog.store.sql import Script, load_queries
+from memolog.store.withdrawals import Render
 
 __all__ = ["Doctor"]
 
@@ -41,7 +43,9 @@ class Doctor:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
 
-    async def examine(self, resource: str | None, *, count: Callable[[str], int], redact: Redact) -> tuple[Found, ...]:
+    async def examine(
+        self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
+    ) -> tuple[Found, ...]:
         """Return everything that is not as it must be, as of one moment."""
         if resource is not None:
             check_id("resource", resource)
@@ -57,6 +61,7 @@ class Doctor:
             found += yield from checking_tasks(resource)
             found += yield from checking_tokens(resource, count)
             found += yield from checking_index(resource, redact)
+            found += yield from checking_renderings(resource, render)
             return tuple(found)
 
         return await self._engine.read(script, brief=False)

@@ -1,8 +1,9 @@
 """Forgetting in the store: messages, threads, a whole resource, and what is older than a moment.
 
 Knows everything that hangs on a message. A forgotten message keeps its row as a tombstone, so that its place is never given
-again and no run brings it back; a forgotten thread or resource keeps nothing but its costs. Each call is one transaction, and a
-dry run is the same transaction, taken back. Knows nothing of the bytes that deleted rows leave in a file: see `sqlite_files`.
+again and no run brings it back; a forgotten thread or resource keeps nothing but its costs. Keyed hashes stay of both, by which
+what others still have is recognised: see `tombstones`. Each call is one transaction, and a dry run is the same transaction, taken
+back. Knows nothing of the bytes that deleted rows leave in a file: see `sqlite_files`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from memolog.store.extracts import deleting_extracts
 from memolog.store.indexing import reading_scope
 from memolog.store.rederiving import Loss, rederiving
 from memolog.store.reindexing import clearing_index, resetting_index, taking_index
+from memolog.store.rows import message_from_row
 from memolog.store.scope import check_id
 from memolog.store.sql import Script, load_queries
+from memolog.store.tombstones import burying_messages, burying_resource, burying_thread
 from memolog.store.withdrawals import Render, ranges, taking_logs
 
 __all__ = ["Forgetting", "told", "work_of"]
@@ -32,6 +35,9 @@ rows_of = load_queries("messages")
 threads = load_queries("threads")
 
 _LEASE_CHARACTERS = 400
+_PAGE = 400
+_LAST = 2**62
+_SKEW = 300_000_000
 
 
 class Forgetting:
@@ -114,8 +120,10 @@ class Forgetting:
         """Forget a resource: nothing of it stays but its costs. Raises NotFound if there is nothing of it."""
         check_id("resource", resource)
 
+        at = self._now()
+
         def script() -> Script[Forgotten]:
-            return (yield from _forgetting_resource(resource))
+            return (yield from self._forgetting_resource(resource, at))
 
         return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.resource"))
 
@@ -141,6 +149,7 @@ class Forgetting:
             yield from taking_logs(thread_pk)
             for first, last in ranges(sorted(seq for name, seq in places if name == thread)):
                 where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
+                yield from self._burying(resource, thread, first, last, at)
                 gone += yield from _forgetting_range(resource, where, at)
                 for pk, name, log_pk in (yield q.citing(**where)):
                     lines.setdefault(log_pk, {})[pk] = name
@@ -158,12 +167,15 @@ class Forgetting:
     ) -> Script[Forgotten]:
         yield from taking_logs(thread_pk)
         gone = yield from _counting_thread(resource, thread, thread_pk)
+        yield from burying_thread(
+            resource, thread, self._new_id, (yield from self._burying(resource, thread, 0, _LAST, at))
+        )
         prompts = yield q.delete_prompts(thread_pk=thread_pk, first_seq=0)
         yield q.clear_group_hints(thread_pk=thread_pk, first_seq=0)
         yield q.clear_run_errors(thread_pk=thread_pk)
         yield q.clear_log_errors(thread_pk=thread_pk)
         lines: dict[int, list[int]] = {}
-        where = {"thread_pk": thread_pk, "first_seq": 0, "last_seq": 2**62}
+        where = {"thread_pk": thread_pk, "first_seq": 0, "last_seq": _LAST}
         for pk, _, log_pk in (yield q.citing(**where)):
             lines.setdefault(log_pk, []).append(pk)
         names: list[str] = []
@@ -187,6 +199,62 @@ class Forgetting:
         return gone + Forgotten(
             resource=resource, observations=tuple(names), reflections=tuple(reflections), prompts=len(prompts)
         )
+
+    def _forgetting_resource(self, resource: str, at: int) -> Script[Forgotten]:
+        gone = Forgotten(resource=resource)
+        is_indexed = (yield from reading_scope(resource)) is not None
+        yield from taking_index(resource)
+        names = [row[0] for row in (yield q.threads_of_resource(resource=resource))]
+        for name in names:
+            rows = yield threads.lock_thread(resource=resource, thread=name)
+            if rows:
+                gone += yield from _counting_thread(resource, name, rows[0][0])
+                until = yield from self._burying(resource, name, 0, _LAST, at)
+                yield from burying_thread(resource, name, self._new_id, until)
+        lines: list[str] = []
+        for row in (yield q.logs_of_resource(resource=resource)):
+            lines += [line[0] for line in (yield q.lines_of_log(log_pk=row[0]))]
+        tasks, events, usage, versions, prompts, others = (yield q.counts_of_resource(resource=resource))[0]
+        if not (names or lines or tasks or events or versions or others or is_indexed):
+            raise NotFound("There is nothing of this resource.", then="Check its id.")
+        yield from burying_resource(resource, self._new_id, at)
+        index = (yield from clearing_index(resource)).index - gone.index
+        yield q.delete_tasks(resource=resource)
+        yield q.delete_task_book(resource=resource)
+        yield q.delete_threads(resource=resource)
+        yield q.delete_logs(resource=resource)
+        yield q.delete_documents(resource=resource)
+        yield q.delete_events(resource=resource)
+        yield q.delete_leases(resource=resource)
+        yield q.delete_calibrations(resource=resource)
+        yield q.delete_settings(resource=resource)
+        return gone + Forgotten(
+            resource=resource,
+            observations=tuple(lines),
+            tasks=tasks,
+            events=events,
+            usage=usage,
+            working_memory=versions,
+            prompts=prompts,
+            index=index,
+        )
+
+    def _burying(self, resource: str, thread: str, first: int, last: int, at: int) -> Script[int]:
+        """Leave hashes of the messages of a range; returns the moment up to which their thread would be forgotten.
+
+        Clocks differ by a little: what was said in the near future of this one is forgotten too.
+        """
+        latest = at + _SKEW
+        while True:
+            rows = yield rows_of.after(resource=resource, thread=thread, after=first - 1, up_to=last, limit=_PAGE)
+            messages = [message_from_row(row) for row in rows]
+            at = max([at, *(min(to_micros(one.created_at), latest) for one in messages)])
+            yield from burying_messages(
+                resource, thread, [one for one in messages if one.state != "forgotten"], self._new_id, at
+            )
+            if len(rows) < _PAGE:
+                return at
+            first = messages[-1].seq + 1
 
 
 def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[Forgotten]:
@@ -241,43 +309,6 @@ def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgo
         events=row[9],
         usage=row[10],
         index=row[11],
-    )
-
-
-def _forgetting_resource(resource: str) -> Script[Forgotten]:
-    gone = Forgotten(resource=resource)
-    is_indexed = (yield from reading_scope(resource)) is not None
-    yield from taking_index(resource)
-    names = [row[0] for row in (yield q.threads_of_resource(resource=resource))]
-    for name in names:
-        rows = yield threads.lock_thread(resource=resource, thread=name)
-        if rows:
-            gone += yield from _counting_thread(resource, name, rows[0][0])
-    lines: list[str] = []
-    for row in (yield q.logs_of_resource(resource=resource)):
-        lines += [line[0] for line in (yield q.lines_of_log(log_pk=row[0]))]
-    tasks, events, usage, versions, prompts, others = (yield q.counts_of_resource(resource=resource))[0]
-    if not (names or lines or tasks or events or versions or others or is_indexed):
-        raise NotFound("There is nothing of this resource.", then="Check its id.")
-    index = (yield from clearing_index(resource)).index - gone.index
-    yield q.delete_tasks(resource=resource)
-    yield q.delete_task_book(resource=resource)
-    yield q.delete_threads(resource=resource)
-    yield q.delete_logs(resource=resource)
-    yield q.delete_documents(resource=resource)
-    yield q.delete_events(resource=resource)
-    yield q.delete_leases(resource=resource)
-    yield q.delete_calibrations(resource=resource)
-    yield q.delete_settings(resource=resource)
-    return gone + Forgotten(
-        resource=resource,
-        observations=tuple(lines),
-        tasks=tasks,
-        events=events,
-        usage=usage,
-        working_memory=versions,
-        prompts=prompts,
-        index=index,
     )
 
 

@@ -5,13 +5,18 @@ Knows URLs. Knows no driver.
 
 import re
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit, urlunsplit
 
 from memolog.domain.errors import ConfigError
 
-__all__ = ["PostgresOptions", "safe_url", "split_url"]
+__all__ = ["PostgresOptions", "has_password", "safe_url", "split_url"]
 
 _POOLERS = {"transaction": True, "none": False}
+# A path that was made of an address has one slash where the address has two.
+_LOGIN = re.compile(r"(:/{1,2}[^:/?#@]*):.+@", re.DOTALL)
+_PARAMETER = re.compile(r"([?&][^=&#]*)=[^&#]*")
+# Those of PostgreSQL, and what servers of models call a key.
+_SECRETS = frozenset({"password", "sslpassword", "api_key", "api-key", "apikey", "key", "token", "access_token"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,15 @@ def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]
 
 
 def safe_url(url: str) -> str:
-    """Return the URL without its password, for people to read."""
-    hidden = re.sub(r"(?<=://)([^:/?#@]*):.+@", r"\1:…@", url)
-    return re.sub(r"(?i)([?&](?:ssl)?password)=[^&#]*", r"\1=…", hidden)
+    """Return the URL, of a database or of a model, without its password or key, for people to read."""
+    return _PARAMETER.sub(_hidden, _LOGIN.sub(r"\1:…@", url))
+
+
+def has_password(address: str) -> bool:
+    """Return whether an address holds a password, so that it must not be written into a file or a command line."""
+    return "://" in address and safe_url(address) != address
+
+
+def _hidden(parameter: re.Match[str]) -> str:
+    name = unquote_plus(parameter[1][1:]).strip().lower()
+    return f"{parameter[1]}=…" if name in _SECRETS else parameter[0]

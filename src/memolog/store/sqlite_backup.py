@@ -4,19 +4,17 @@ Knows SQLite's own way of copying, and that nothing is overwritten unasked. Know
 """
 
 import contextlib
-import itertools
 import os
-import sqlite3
 from pathlib import Path
 
 from memolog.domain.errors import InputError, NotADatabase, StoreCorrupt
+from memolog.store.new_file import make_empty, mode_of
 from memolog.store.sqlite import is_memory
-from memolog.store.sqlite_errors import mapped_errors
+from memolog.store.sqlite_errors import file_is_gone, mapped_errors
+from memolog.store.sqlite_files import connect, copy_whole, free_name
 from memolog.store.sqlite_schema import refuse_foreign_file
 
 __all__ = ["copy_back", "copy_file", "refuse_own"]
-
-_BUSY_SECONDS = 30.0
 
 
 def refuse_own(path: str, target: Path) -> None:
@@ -37,29 +35,15 @@ def copy_file(path: str, target: Path, *, overwrite: bool = False) -> int:
     if is_memory(path):
         raise InputError("A database in memory has no file to copy.", then="Export it instead.")
     refuse_own(path, target)
-    if target.exists() and (not overwrite or target.is_dir()):
+    if os.path.lexists(target) and (not overwrite or target.is_dir()):
         raise _exists(target, "A backup takes the place of another file only if that is allowed.", "Name another file.")
     if not target.parent.is_dir():
         # SQLite would tell of a database that cannot be opened, and mean the copy.
         raise InputError(f"There is no folder {target.parent}.", then="Make it, or name another file.")
-    partial = target.with_name(f"{target.name}.partial")
+    if not Path(path).is_file():
+        raise file_is_gone(path)
     try:
-        partial.unlink(missing_ok=True)
-        with (
-            mapped_errors(path),
-            _opened(Path(path), "ro") as source,
-            contextlib.closing(sqlite3.connect(partial)) as copy,
-        ):
-            # In one step: a reader's view of one moment, which keeps no writer waiting.
-            source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")
-        _to_disk(partial)
-        if overwrite:
-            partial.replace(target)
-        else:
-            # A link refuses to replace what somebody else may have put there meanwhile.
-            os.link(partial, target)
-            partial.unlink()
+        copy_whole(path, target, overwrite=overwrite)
     except FileExistsError:
         raise _exists(target, "Somebody else has just written it.", "Name another file.") from None
     except OSError as error:
@@ -75,7 +59,7 @@ def copy_back(backup: Path, target: Path, *, overwrite: bool = False) -> Path | 
     Returns where that copy is, None if there was nothing.
     """
     check(backup)
-    if not target.exists():
+    if not os.path.lexists(target):
         copy_file(str(backup), target)
         return None
     if not overwrite:
@@ -84,18 +68,19 @@ def copy_back(backup: Path, target: Path, *, overwrite: bool = False) -> Path | 
             "Restoring would replace all that is in it.",
             "Name a new file, or allow it: overwrite=True, or --overwrite.",
         )
+    if not target.exists():
+        raise InputError(f"{target} is a link that leads nowhere.", then="Name the database itself.")
     if target.samefile(backup):
         raise InputError("A backup cannot be restored onto itself.", then="Name the database to restore.")
-    kept = next(
-        path for n in itertools.count(1) if not (path := target.with_name(f"{target.name}.before-restore-{n}")).exists()
-    )
+    kept = free_name(f"{target}.before-restore-")
     with contextlib.suppress(NotADatabase):
         copy_file(str(target), kept)
     if not kept.exists():
         # No database at all: moved away as it is.
         target.rename(kept)
+        make_empty(target, mode_of(kept))
     # By SQLite itself and not by a rename: who has the file open sees either all of the old or all of the new one.
-    with mapped_errors(str(target)), _opened(backup, "ro") as source, _opened(target, "rwc") as into:
+    with mapped_errors(str(target)), connect(backup, "ro") as source, connect(target) as into:
         source.backup(into)
     return kept
 
@@ -104,7 +89,7 @@ def check(backup: Path) -> None:
     """Refuse what is no whole database of ours."""
     if not backup.is_file():
         raise InputError(f"There is no backup {backup}.", then="Check its name.")
-    with mapped_errors(str(backup)), _opened(backup, "ro") as connection:
+    with mapped_errors(str(backup)), connect(backup, "ro") as connection:
         refuse_foreign_file(str(backup), connection)
         if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
             raise NotADatabase(f"{backup} is empty.", then="Name another file.")
@@ -113,16 +98,6 @@ def check(backup: Path) -> None:
         raise StoreCorrupt(
             f"The backup {backup} is damaged.", why=f"SQLite says: {said[0][0]}.", then="Use another one."
         )
-
-
-def _opened(path: Path, mode: str) -> "contextlib.closing[sqlite3.Connection]":
-    address = f"{path.absolute().as_uri()}?mode={mode}"
-    return contextlib.closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None))
-
-
-def _to_disk(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
 
 
 def _exists(path: Path, why: str, then: str) -> InputError:

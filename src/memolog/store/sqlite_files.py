@@ -4,15 +4,49 @@ Knows pages, journals and indexes of words, all of which keep deleted bytes unti
 """
 
 import contextlib
+import itertools
+import os
+import re
 import sqlite3
+from collections.abc import Generator
 from pathlib import Path
 
+from memolog.store.new_file import PARTIAL, mode_of, new_file
 from memolog.store.sqlite_errors import mapped_errors
-from memolog.store.sqlite_schema import copy_file
 
-__all__ = ["clean_file", "copies_of", "copy_before_repair", "damage_in", "rebuild_indexes"]
+__all__ = [
+    "clean_file",
+    "connect",
+    "copies_of",
+    "copy_before_migration",
+    "copy_before_repair",
+    "copy_whole",
+    "damage_in",
+    "free_name",
+    "rebuild_indexes",
+    "snapshot_path",
+]
 
-_BEFORE = ".before-"
+_BUSY_SECONDS = 30.0
+# Releases before this one wrote to `NAME.partial`.
+_HALF = rf"(?:(?:{PARTIAL}|\.partial)(?:-journal|-wal|-shm)?)?"
+_COPY = re.compile(
+    r"\.before-(?:migration-from-v[0-9]+|repair-[0-9]{8}T[0-9]{6}(?:-[0-9]+)?|restore-[0-9]+)(?P<half>" + _HALF + ")"
+)
+
+
+@contextlib.contextmanager
+def connect(
+    path: "str | os.PathLike[str]", mode: str = "rw", *, timeout: float = _BUSY_SECONDS
+) -> Generator[sqlite3.Connection]:
+    """Open a database file by itself, for work that no script does; `mode` is one of SQLite's: ro, rw, rwc.
+
+    Nothing that the schema of the file says is trusted: no function with an effect runs from a trigger, a view or an index.
+    """
+    address = f"{Path(path).absolute().as_uri()}?mode={mode}"
+    with contextlib.closing(sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)) as connection:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        yield connection
 
 
 def clean_file(path: str, *, timeout: float = 10.0) -> bool:
@@ -20,10 +54,7 @@ def clean_file(path: str, *, timeout: float = 10.0) -> bool:
 
     Waits for other writers. False if another process kept reading, so that the journal could not be emptied.
     """
-    with (
-        mapped_errors(path),
-        contextlib.closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as connection,
-    ):
+    with mapped_errors(path), connect(path, timeout=timeout) as connection:
         # Deleting from an index only marks what is deleted: the words stay in its segments until these are merged.
         _tell_indexes(connection, "rebuild")
         connection.execute("VACUUM")
@@ -33,20 +64,14 @@ def clean_file(path: str, *, timeout: float = 10.0) -> bool:
 
 def rebuild_indexes(path: str, *, timeout: float = 10.0) -> None:
     """Build the indexes of words anew from their rows, in as few segments as can be."""
-    with (
-        mapped_errors(path),
-        contextlib.closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as connection,
-    ):
+    with mapped_errors(path), connect(path, timeout=timeout) as connection:
         _tell_indexes(connection, "rebuild")
         _tell_indexes(connection, "optimize")
 
 
 def damage_in(path: str, *, timeout: float = 10.0) -> tuple[list[str], list[str]]:
     """Return what SQLite itself finds wrong with the file, and the indexes of words that do not match their rows."""
-    with (
-        mapped_errors(path),
-        contextlib.closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as connection,
-    ):
+    with mapped_errors(path), connect(path, timeout=timeout) as connection:
         told = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)").fetchall()]
         wrong: list[str] = []
         for name in _word_indexes(connection):
@@ -63,24 +88,70 @@ def _tell_indexes(connection: sqlite3.Connection, command: str) -> None:
 
 
 def _word_indexes(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of the indexes of words, quoted."""
     rows = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%USING fts5%'"
     )
-    return [name for (name,) in rows.fetchall()]
+    return ['"' + name.replace('"', '""') + '"' for (name,) in rows.fetchall()]
+
+
+# ---------------------------------------------------------------- copies
+
+
+def copy_whole(path: str, target: Path, *, overwrite: bool = False) -> None:
+    """Copy a database as it was last committed, while others write to it; raises FileExistsError and other errors of the system.
+
+    The copy is of one moment, has no journal beside it, and may be read by whom the original may be read by. It appears under
+    its name only when it is whole.
+    """
+    with (
+        new_file(target, mode=mode_of(path), overwrite=overwrite) as partial,
+        mapped_errors(path),
+        connect(path, "ro") as source,
+        connect(partial) as copy,
+    ):
+        # In one step: a reader's view of one moment, which keeps no writer waiting.
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
 
 
 def copies_of(path: str) -> list[Path]:
-    """Return the copies that migrations and repairs left beside a database, also half ones."""
-    file = Path(path)
-    return sorted(found for found in file.parent.glob(f"{_literal(file.name)}{_BEFORE}*") if found.is_file())
+    """Return the copies that migrations, repairs and restores left beside a database, also half ones. The names are exact."""
+    return [found for found, _ in _copies(path)]
+
+
+def _copies(path: str) -> list[tuple[Path, bool]]:
+    """Return the copies beside a database, each with whether it is only a part of one."""
+    file, copies = Path(path), list[tuple[Path, bool]]()
+    for found in sorted(file.parent.iterdir()):
+        match = _COPY.fullmatch(found.name[len(file.name) :]) if found.name.startswith(file.name) else None
+        if match and found.is_file() and not found.is_symlink():
+            copies.append((found, bool(match["half"])))
+    return copies
+
+
+def snapshot_path(path: str, version: int) -> Path:
+    """Return where the copy stands that was taken before the migration from this version."""
+    return Path(f"{path}.before-migration-from-v{version}")
+
+
+def copy_before_migration(path: str, version: int) -> None:
+    """Copy a database beside itself, in the place of the copy of an attempt before this one; nobody else may do so meanwhile."""
+    for half in [found for found, is_half in _copies(path) if is_half]:
+        # A crash may have left half a copy.
+        half.unlink(missing_ok=True)
+    copy_whole(path, snapshot_path(path, version), overwrite=True)
 
 
 def copy_before_repair(path: str, stamp: str) -> Path:
     """Copy a database beside itself; returns where to."""
-    target = Path(f"{path}{_BEFORE}repair-{stamp}")
-    copy_file(path, target)
+    target = Path(f"{path}.before-repair-{stamp}")
+    if os.path.lexists(target):
+        target = free_name(f"{target}-")
+    copy_whole(path, target)
     return target
 
 
-def _literal(name: str) -> str:
-    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
+def free_name(start: str) -> Path:
+    """Return the first path that nothing stands at: the start of its name with a number."""
+    return next(path for number in itertools.count(1) if not os.path.lexists(path := Path(f"{start}{number}")))

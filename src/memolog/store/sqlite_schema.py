@@ -6,9 +6,11 @@ Knows how to lock, snapshot and migrate a file. Knows no table beside the record
 import contextlib
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
+from functools import lru_cache
+from typing import TypeAlias
 
-from memolog.domain.errors import StoreReadOnly
+from memolog.domain.errors import StoreCorrupt, StoreReadOnly
+from memolog.store import migrate
 from memolog.store.migrate import (
     CREATE_RECORD,
     READ_RECORD,
@@ -19,18 +21,80 @@ from memolog.store.migrate import (
 )
 from memolog.store.sqlite import is_memory
 from memolog.store.sqlite_errors import mapped_errors
+from memolog.store.sqlite_files import copy_before_migration
 
-__all__ = ["copy_file", "migrate_sqlite", "refuse_foreign_file", "snapshot_path"]
+__all__ = ["migrate_sqlite", "refuse_foreign_file"]
 
+_Schema: TypeAlias = dict[tuple[str, str], tuple[str, str]]
+"""What a database consists of: by kind and name, the table it belongs to and the statement that made it."""
 
-def snapshot_path(path: str, version: int) -> Path:
-    """Return where the copy stands that was taken before the migration from this version."""
-    return Path(f"{path}.before-migration-from-v{version}")
+_TABLE = "CREATE TABLE "
+_SHOWN = 3
 
 
 def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:
-    """Refuse the file of another application before anything is written to it."""
-    refuse_foreign(path, _tables(connection))
+    """Refuse the file of another application, and one whose schema is not ours, before anything is written to it.
+
+    A trigger or a view that somebody has put into a file runs whenever we write to it or read from it, and a changed table or
+    a missing trigger of ours lets through what must not be. Tables of others beside ours are left alone.
+    """
+    schema = _schema_of(connection)
+    refuse_foreign(path, [name for kind, name in schema if kind == "table"])
+    if not schema:
+        return
+    applied = connection.execute(READ_RECORD).fetchall()
+    left = {migration.version for migration in pending("sqlite", applied)}
+    ours = _made_by(tuple(one for one in migrate.migrations("sqlite") if one.version not in left))
+    wrong = sorted(_differences(schema, ours))
+    if wrong:
+        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise StoreCorrupt(
+            f"The schema of {path} is not the one that Memolog makes: {', '.join(wrong[:_SHOWN])}{more}.",
+            why="What others put into a database would run with every write, and what is missing protects nothing.",
+            then="If you made that change, take it back; otherwise use a backup, or a file from a source that you trust.",
+        )
+
+
+def _schema_of(connection: sqlite3.Connection) -> _Schema:
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    schema = {(kind, name): (table, " ".join((sql or "").split())) for kind, name, table, sql in rows}
+    # What the engine keeps for itself: statistics, counters, and indexes without a statement of their own.
+    return {
+        key: made for key, made in schema.items() if not (key[1].startswith("sqlite_") and _is_plain(made[1] or _TABLE))
+    }
+
+
+@lru_cache(maxsize=4)
+def _made_by(done: tuple[Migration, ...]) -> _Schema:
+    """Return the schema that these migrations make."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        connection.execute(CREATE_RECORD)
+        for migration in done:
+            for statement in _statements(migration.text):
+                connection.execute(statement)
+        return _schema_of(connection)
+
+
+def _differences(schema: _Schema, ours: _Schema) -> Iterator[str]:
+    """Name what is missing, changed, or there without being ours."""
+    words = [name for (_, name), (_, sql) in ours.items() if sql.startswith("CREATE VIRTUAL TABLE")]
+    for (kind, name), made in ours.items():
+        found = schema.get((kind, name))
+        # The engine makes the tables under an index of words, and may make them differently in another release.
+        is_under_words = any(name.startswith(f"{index}_") for index in words)
+        if found is None:
+            yield f"the {kind} {name!r} is missing"
+        elif found != made and not (is_under_words and _is_plain(found[1])):
+            yield f"the {kind} {name!r} is changed"
+    for (kind, name), (_, sql) in schema.items():
+        if (kind, name) not in ours and not _is_plain(sql):
+            yield f"there is a {kind} {name[:60]!r}"
+
+
+def _is_plain(sql: str) -> bool:
+    """Tell whether a statement makes a table and nothing else. The kind that a row of the schema names proves nothing."""
+    return sql.startswith(_TABLE)
 
 
 def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_only: bool = False) -> None:
@@ -49,7 +113,7 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
             left = _pending(path, connection)
             version = _version(connection)
             if left and version and not is_memory(path):
-                copy_file(path, snapshot_path(path, version))
+                copy_before_migration(path, version)
             connection.execute(CREATE_RECORD)
             for migration in left:
                 _apply(connection, migration, now)
@@ -65,13 +129,8 @@ def _pending(path: str, connection: sqlite3.Connection) -> tuple[Migration, ...]
     return pending("sqlite", _applied(connection))
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    return [name for (name,) in rows.fetchall()]
-
-
 def _applied(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    return connection.execute(READ_RECORD).fetchall() if _tables(connection) else []
+    return connection.execute(READ_RECORD).fetchall() if _schema_of(connection) else []
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -93,16 +152,3 @@ def _statements(text: str) -> Iterator[str]:
         if sqlite3.complete_statement("".join(lines)):
             yield "".join(lines)
             lines.clear()
-
-
-def copy_file(path: str, target: Path) -> None:
-    """Copy the file as it was last committed. The copy appears under its name only when it is whole."""
-    partial = target.with_name(f"{target.name}.partial")
-    # A crash may have left half a copy.
-    partial.unlink(missing_ok=True)
-    with (
-        contextlib.closing(sqlite3.connect(Path(path).absolute().as_uri() + "?mode=ro", uri=True)) as source,
-        contextlib.closing(sqlite3.connect(partial)) as copy,
-    ):
-        source.backup(copy)
-    partial.replace(target)

@@ -29,7 +29,7 @@ from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
-from memolog.store.messages import Clean, Messages, Saved, Weigh, noting_unseen
+from memolog.store.messages import Clean, Messages, Saved, Weigh, is_much, noting_unseen
 from memolog.store.other_tails import OtherLimits
 from memolog.store.postgres_address import PostgresOptions
 from memolog.store.processes import Processes
@@ -51,6 +51,7 @@ from memolog.store.task_ready import TaskReady
 from memolog.store.task_views import TaskViews
 from memolog.store.tasks import Tasks
 from memolog.store.threads import Threads, listing_resources
+from memolog.store.tombstones import Tombstones
 from memolog.store.transfers import Transfers
 from memolog.store.usage import Ledger, summing_spent
 from memolog.store.withdrawals import Withdrawals
@@ -106,6 +107,7 @@ class Store:
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
         self.tasks = Tasks(engine, clock, new_id, options.clean_value)
+        self.tombstones = Tombstones(engine)
         self.task_links = TaskLinks(engine, clock)
         self.task_claims = TaskClaims(engine, clock, options.clean_value)
         self.task_views = TaskViews(engine, clock)
@@ -138,7 +140,8 @@ class Store:
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
         check_id("owner", owner)
-        ready, now = self.messages.ready(resource, thread, messages, turn)
+        is_long = is_much(messages)
+        ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
 
         def saving() -> Script[Saved]:
             saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
@@ -149,6 +152,7 @@ class Store:
             saving,
             lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others),
             name="store.save_and_snapshot",
+            brief=not is_long,
         )
         if not snapshot.is_complete:
             return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
@@ -159,9 +163,12 @@ class Store:
         """Return how many dollars observing and reflecting cost so far, for all resources together."""
         return await self.engine.read(summing_spent)
 
-    async def resources(self) -> tuple[str, ...]:
-        """Return whose memory is here, for whoever runs the database; a caller who acts for one resource needs no other."""
-        return await self.engine.read(listing_resources, brief=False)
+    async def resources(self, *, also_forgotten: bool = False) -> tuple[str, ...]:
+        """Return whose memory is here, for whoever runs the database; a caller who acts for one resource needs no other.
+
+        `also_forgotten` names those too of whom nothing is left but that they were forgotten.
+        """
+        return await self.engine.read(lambda: listing_resources(also_forgotten=also_forgotten), brief=False)
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memolog.domain.clock import Clock
-from memolog.domain.codec import unpack
+from memolog.domain.codec import pack, unpack
 from memolog.domain.errors import InputError
 from memolog.domain.moments import to_micros
 from memolog.domain.task import LikelyDuplicate, Task, TaskRef, TaskView
@@ -65,9 +65,10 @@ class TaskViews:
         """Return the tasks with exactly this title, whatever the case of its letters; those not closed first."""
         check_id("resource", resource)
         check_limit(limit)
+        wanted = (pack(title) or "").lower()
 
         def script() -> Script[tuple[Task, ...]]:
-            rows = yield q.by_title(resource=resource, title=title.lower(), limit=limit)
+            rows = yield q.by_title(resource=resource, title=wanted, limit=limit)
             return (yield from tasks_of_rows(rows))
 
         return await self._engine.read(script, brief=False)

@@ -239,7 +239,8 @@ def _get(resource: str, thread: str) -> Script[Thread]:
     return thread_from_row(rows[0])
 
 
-def listing_resources() -> Script[tuple[str, ...]]:
-    """Return whose memory there is: ids, and nothing of what was said."""
+def listing_resources(*, also_forgotten: bool = False) -> Script[tuple[str, ...]]:
+    """Return whose memory there is, or was: ids, and nothing of what was said."""
     rows = yield q.list_resources()
-    return tuple(sorted(row[0] for row in rows))
+    forgotten = (yield q.list_forgotten()) if also_forgotten else ()
+    return tuple(sorted({row[0] for row in (*rows, *forgotten)}))

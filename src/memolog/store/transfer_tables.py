@@ -52,6 +52,14 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 TABLES: Final = (
+    Table(
+        kind="tombstone",
+        page=q.tombstone_page,
+        one=q.tombstone_one,
+        add=q.tombstone_add,
+        columns=("of", "value", "said_at", "forgotten_at"),
+        natural=("of", "value", "said_at"),
+    ),
     Table(kind="task-book", page=q.book_page, one=q.book_one, add=q.book_add, keys=0, columns=("last_handle",)),
     Table(
         kind="task",

@@ -7,7 +7,7 @@ Nothing that is there is changed: what an import brings is new, the same, or ref
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -18,10 +18,12 @@ from memolog.domain.errors import ImportConflict, ThreadNotFound
 from memolog.domain.moments import to_micros
 from memolog.domain.thread import Hints
 from memolog.store.engine import Engine
+from memolog.store.renderings import lowering_trust, rendering_anew
 from memolog.store.scope import check_id
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.transfer_lines import Values, line_of, values_of
 from memolog.store.transfer_tables import BY_KIND, TABLES, Query, Table
+from memolog.store.withdrawals import Render
 
 __all__ = ["Arrival", "Arrived", "Lines", "Transfers"]
 
@@ -30,6 +32,7 @@ threads = load_queries("threads")
 logs = load_queries("logs")
 
 _PAGE = 400
+_GROUPS = 50
 _ALL = 1_000_000
 _SHOWN = 60
 _NAMES = ("a", "b", "c", "d")
@@ -119,6 +122,24 @@ class Transfers:
         arrival.moved |= outcome.moved
         outcome.arrived.same.update(same)
         return outcome.arrived
+
+    async def render(
+        self, resource: str, texts: Mapping[str, str], *, render: Render, count: Callable[[str], int]
+    ) -> None:
+        """Give groups that were put in without a text what their lines look like, and let no line claim too much trust.
+
+        `texts` is what came with each; it is taken as it is where it says what the lines say.
+        """
+        check_id("resource", resource)
+        names = list(texts)
+        for start in range(0, len(names), _GROUPS):
+            some = names[start : start + _GROUPS]
+
+            def script(some: Sequence[str] = some) -> Script[None]:
+                yield from lowering_trust(resource, some)
+                yield from rendering_anew(resource, {name: texts[name] for name in some}, render, count)
+
+            await self._engine.write(script, name="transfers.render")
 
     async def date(self, resource: str, thread: str, *, created_at: datetime, updated_at: datetime) -> None:
         """Let a thread be as old as what was said in it; raises ThreadNotFound."""
@@ -315,6 +336,9 @@ def _choosing(
 
 def _meeting(arrival: Arrival, table: Table, row: Values, here: Values, outcome: _Outcome) -> Script[None]:
     """Compare a row with the one that is here."""
+    if table.kind == "group" and not row["text"]:
+        # Its text follows from its lines: see `render`.
+        row = {**row, "text": here["text"], "tokens": here["tokens"]}
     if row == here:
         outcome.arrived.same[table.kind] += 1
         return

@@ -52,7 +52,7 @@ def flag(value: Any) -> Any:
     if isinstance(value, str):
         plain = value.strip().lower()
         return True if plain in _TRUE else False if plain in _FALSE else value
-    return bool(value) if value in {0, 1} and not isinstance(value, bool) else value
+    return bool(value) if isinstance(value, int | float) and value in {0, 1} else value
 
 
 def name(value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from memolog.domain.errors import MemologError
-from memolog.domain.own import OWN_TOOLS, own_tool
+from memolog.domain.own import OWN_TOOLS, called_tool
 from memolog.runtime.memory import Memory
 from memolog.tools.actions import (
     Claim,
@@ -71,13 +71,15 @@ class Toolset:
         except Misunderstood as problem:
             return _failure(str(problem), retryable=False)
         except MemologError as error:
-            return _failure(str(error), retryable=error.retryable)
+            if error.for_outside != str(error):
+                _log.warning("the tool %r failed: %s", name, error)
+            return _failure(error.for_outside, retryable=error.retryable)
         except Exception:  # noqa: BLE001 - an agent is never stopped by its memory
             _log.exception("the tool %r failed in a way that it never should", name)
             return _failure("The memory failed to answer. Go on without it, or try once more.", retryable=True)
 
     async def _call(self, name: str, arguments: object) -> dict[str, Any]:
-        tool = own_tool(name)
+        tool = called_tool(name)
         if tool is None:
             raise Misunderstood(f"There is no tool {str(name)[:80]!r} here. There are {', '.join(OWN_TOOLS)}.")
         understood = understand(tool, arguments)

@@ -19,7 +19,7 @@ __all__ = ["Misunderstood", "Understood", "shape_of", "understand"]
 
 _DEEPEST: Final = 4
 _MOST_TOLD: Final = 4
-_FENCED: Final = re.compile(r"\s*```[a-z]*\n?(.*?)\n?```\s*", re.DOTALL)
+_FENCED: Final = re.compile(r"\s*+```[a-z]*+\n?(.*?)\n?```\s*+", re.DOTALL)
 _WRAPPERS: Final = (
     "arguments",
     "args",

@@ -20,16 +20,17 @@ def read_chatgpt(conversations: list[Any]) -> Iterator[Conversation]:
         data = as_data(item)
         mapping = as_data(data.get("mapping"))
         shown = _branch(mapping, str(data.get("current_node", "")))
+        is_shown = frozenset(shown)
         said: list[NewMessage] = []
         skipped: list[Skipped] = []
         thread = str(data.get("conversation_id") or data.get("id"))
-        for node in (*shown, *(name for name in mapping if name not in set(shown))):
+        for node in (*shown, *(name for name in mapping if name not in is_shown)):
             inner = as_data(as_data(mapping.get(node)).get("message"))
             if not inner:
                 continue
             one = _chatgpt_message(inner, node)
-            why = "it is on a branch that is not shown" if node not in set(shown) else "it is empty or hidden"
-            if one is None or node not in set(shown):
+            why = "it is on a branch that is not shown" if node not in is_shown else "it is empty or hidden"
+            if one is None or node not in is_shown:
                 skipped.append(Skipped(where=f"{thread}, {node}", why=why))
             else:
                 said.append(one)
@@ -45,11 +46,11 @@ def read_chatgpt(conversations: list[Any]) -> Iterator[Conversation]:
 
 
 def _branch(mapping: Data, node: str) -> list[str]:
-    found: list[str] = []
+    found: dict[str, None] = {}
     while node and node in mapping and node not in found:
-        found.append(node)
+        found[node] = None
         node = str(as_data(mapping[node]).get("parent") or "")
-    return found[::-1]
+    return list(found)[::-1]
 
 
 def _chatgpt_message(data: Data, node: str) -> NewMessage | None:

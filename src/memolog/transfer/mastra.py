@@ -47,7 +47,8 @@ _MARKER: Final = "data-om-"
 _OBSERVED: Final = "data-om-observation-end"
 _BUFFERED: Final = "data-om-buffering-end"
 
-_SECTION = re.compile(r'<thread id="([^"]*)">\n?(.*?)\n?</thread>', re.DOTALL)
+_SECTION = re.compile(r'<thread id="([^"]*+)">')
+_SECTION_END: Final = "</thread>"
 _ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
@@ -76,8 +77,14 @@ def at_of(value: object) -> datetime | None:
 
 def sections(text: str) -> list[tuple[str | None, str]]:
     """Return the observations by thread, where the text says so; all of it without one, where it does not."""
-    found = [(name, body) for name, body in _SECTION.findall(text)]
-    rest = _SECTION.sub("", text).strip()
+    found: list[tuple[str | None, str]] = []
+    outside: list[str] = []
+    at = 0
+    while (start := _SECTION.search(text, at)) and (end := text.find(_SECTION_END, start.end())) >= 0:
+        outside.append(text[at : start.start()])
+        found.append((start[1], text[start.end() : end].removeprefix("\n").removesuffix("\n")))
+        at = end + len(_SECTION_END)
+    rest = "".join([*outside, text[at:]]).strip()
     return [*([(None, rest)] if rest else []), *found]
 
 

@@ -3,6 +3,7 @@
 Knows that what cannot be undone is asked for twice. What goes with what is the library's.
 """
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +62,17 @@ async def forget(
         _ask(await go(only_tell=True))
     with call.progress("looking" if dry_run else "forgetting"):
         gone = await go(only_tell=dry_run)
+        if not dry_run:
+            await _purge(call)
     return Answer(data=gone, show=lambda: _show_forgotten(gone), code=0 if _counts(gone) else 1)
+
+
+async def _purge(call: Call) -> None:
+    """Take what was forgotten out of what hooks have written down and nobody has stored yet."""
+    from memolog.apps.hook.spool import spool_of
+    from memolog.apps.hook.sweep import purge
+
+    await purge(call.store, spool_of(call.address, os.environ), call.resource)
 
 
 def _ask(would: "Forgotten") -> None:

@@ -20,49 +20,66 @@ __all__ = ["app"]
 app = typer.Typer()
 
 
+_Host = Annotated[str, typer.Option("--host", help="Where to listen; others than this machine need a token.")]
+_Port = Annotated[int, typer.Option("--port", "-p", help="Which port; 0: any that is free.", min=0, max=65535)]
+_OpenAI = Annotated[str, typer.Option("--openai", help="Where OpenAI-compatible requests go.")]
+_Anthropic = Annotated[str, typer.Option("--anthropic", help="Where Anthropic-compatible requests go.")]
+_Resource = Annotated[
+    str | None, typer.Option("--resource", "-r", help="Whose memory, if a request names only a thread.")
+]
+_TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        "--token-file",
+        help="The file with the token that clients must show; without it, the variable MEMOLOG_PROXY_TOKEN.",
+    ),
+]
+_TokensFile = Annotated[
+    str | None,
+    typer.Option(
+        "--tokens-file",
+        help="Instead of one token for all: a file with a token, a space and the resource that it opens on each line.",
+    ),
+]
+_MaxBody = Annotated[int, typer.Option("--max-body", help="How many bytes a request with memory may have.", min=1)]
+_Seconds = Annotated[float | None, typer.Option("--seconds", help="End after so long; without it, at Ctrl-C.", min=0)]
+
+
 @verb(app, needs="database", writes=True, example="memolog proxy --port 0 --seconds 0")
 async def proxy(
     call: Call,
-    host: Annotated[
-        str, typer.Option("--host", help="Where to listen; others than this machine need a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", "-p", help="Which port; 0: any that is free.", min=0, max=65535)
-    ] = 8484,
-    openai: Annotated[
-        str, typer.Option("--openai", help="Where OpenAI-compatible requests go.")
-    ] = "https://api.openai.com",
-    anthropic: Annotated[
-        str, typer.Option("--anthropic", help="Where Anthropic-compatible requests go.")
-    ] = "https://api.anthropic.com",
-    resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Whose memory, if a request names only a thread.")
-    ] = None,
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            "--token-file",
-            help="The file with the token that clients must show; without it, the variable MEMOLOG_PROXY_TOKEN.",
-        ),
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", help="End after so long; without it, at Ctrl-C.", min=0)
-    ] = None,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8484,
+    openai: _OpenAI = "https://api.openai.com",
+    anthropic: _Anthropic = "https://api.anthropic.com",
+    resource: _Resource = None,
+    token_file: _TokenFile = None,
+    tokens_file: _TokensFile = None,
+    max_body: _MaxBody = 67_108_864,
+    seconds: _Seconds = None,
 ) -> Answer:
     """Add memory to any OpenAI or Anthropic client: point it here and name a thread in a header. Ends at Ctrl-C."""
     import asyncio
 
     from memolog.apps.proxy import ProxySettings, serve
+    from memolog.apps.proxy.settings import read_tokens
 
-    token = _token(token_file)
-    settings = ProxySettings(openai=openai, anthropic=anthropic, resource=resource, token=token)
+    settings = ProxySettings(
+        openai=openai,
+        anthropic=anthropic,
+        resource=resource,
+        token=_token(token_file),
+        tokens=read_tokens(_text(tokens_file)) if tokens_file is not None else {},
+        max_body_bytes=max_body,
+    )
     async with serve(call.memory, settings, host=host, port=port) as listening:
         told = {
             "url": listening.url,
             "openai": settings.openai,
             "anthropic": settings.anthropic,
             "resource": resource,
-            "token": token is not None,
+            "token": settings.has_token,
+            "resources": sorted(set(settings.tokens.values())),
         }
         if call.as_json:
             print_json(told)
@@ -71,7 +88,10 @@ async def proxy(
                 ("listening", listening.url),
                 ("OpenAI clients", f"base_url {listening.url}/v1, to {settings.openai}"),
                 ("Anthropic clients", f"base_url {listening.url}, to {settings.anthropic}"),
-                ("headers", "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if token else "")),
+                (
+                    "headers",
+                    "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.has_token else ""),
+                ),
             ]
             console().print(fields(shown), soft_wrap=True)
         stop = _told_to_stop()
@@ -83,14 +103,17 @@ async def proxy(
 def _token(file: str | None) -> str | None:
     """Return the token of the file, or else of the environment: as an argument every user of this machine could see it."""
     import os
+
+    return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else _text(file).strip()
+
+
+def _text(file: str) -> str:
     from pathlib import Path
 
-    if file is None:
-        return os.environ.get("MEMOLOG_PROXY_TOKEN") or None
     try:
-        return Path(file).read_text("utf-8").strip()
+        return Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The token file {file} cannot be read: {error}.", then="Check the path.") from error
+        raise InputError(f"The file {file} cannot be read: {error}.", then="Check the path.") from error
 
 
 def _told_to_stop() -> "asyncio.Event":

@@ -126,8 +126,17 @@ def _address(named: str | None) -> str:
     from pathlib import Path
 
     from memolog.apps.hook.options import default_db
+    from memolog.store.postgres_address import has_password, safe_url
 
     address = named or default_db(os.environ)
+    if has_password(address):
+        raise InputError(
+            f"The address {safe_url(address)} holds a password.",
+            why="It would be written into the agent's files, and every program of this machine could read it there or in "
+            "the list of processes.",
+            then="Leave it out of the address, and put it into the variable PGPASSWORD or into the password file of "
+            "PostgreSQL (~/.pgpass, or the file that PGPASSFILE names).",
+        )
     return address if "://" in address else str(Path(address).expanduser().resolve())
 
 

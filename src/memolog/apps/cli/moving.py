@@ -4,14 +4,14 @@ Knows files and how reports are shown. Formats are the library's. Nothing that e
 """
 
 import asyncio
-import sys
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from memolog.apps.cli.opening import chosen_resource, chosen_thread
-from memolog.apps.cli.telling import fields, told
+from memolog.apps.cli.telling import JsonOutput, clean, fields, told
 from memolog.apps.cli.verb import Answer, Call, verb
 from memolog.domain.codec import encode
 from memolog.domain.errors import InputError
@@ -54,28 +54,37 @@ async def export(
     if file != "-":
         _refuse_existing(Path(file), overwrite=overwrite)
     if markdown:
-        return await _export_markdown(call, file, resource, thread)
+        return await _export_markdown(call, file, resource, thread, overwrite=overwrite)
     if file == "-":
-        await call.memory.export(sys.stdout, resource=resource)
+        await call.memory.export(cast("IO[str]", JsonOutput()), resource=resource)
         return Answer(data=None, is_printed=True)
     with call.progress(f"exporting to {file}"):
-        report = await call.memory.export(file, resource=resource)
+        report = await call.memory.export(file, resource=resource, overwrite=overwrite)
     lines = [("written to", file), ("resources", ", ".join(report.resources)), *_counted(report.lines)]
     return Answer(data={"file": file, **encode(report)}, show=lambda: fields(lines))
 
 
-async def _export_markdown(call: Call, file: str, resource: str | None, thread: str | None) -> Answer:
+async def _export_markdown(
+    call: Call, file: str, resource: str | None, thread: str | None, *, overwrite: bool
+) -> Answer:
+    from memolog.store.new_file import new_file
     from memolog.store.sqlite_backup import refuse_own
 
     whose = await chosen_resource(call.store, resource)
     which = await chosen_thread(call.store, whose, thread)
     text = await call.memory.export_markdown(which, whose)
     if file == "-":
-        print(text, end="")
+        print(clean(text), end="")
         return Answer(data=None, is_printed=True)
     if "://" not in call.address:
         refuse_own(call.address, Path(file))
-    size = await asyncio.to_thread(Path(file).write_bytes, text.encode("utf-8", "replace"))
+    page = text.encode("utf-8", "replace")
+
+    def write() -> int:
+        with new_file(Path(file), overwrite=overwrite) as partial:
+            return partial.write_bytes(page)
+
+    size = await asyncio.to_thread(write)
     data = {"file": file, "resource": whose, "thread": which, "bytes": size}
     return Answer(data=data, show=lambda: told(f"Written to {file}: the log of {which}, {size:,} bytes."))
 
@@ -91,13 +100,23 @@ async def import_(
         str | None, typer.Option("--format", help="What it is; found out by looking if it is not said.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen.")] = False,
+    revive: Annotated[
+        bool, typer.Option("--revive", help="Also what was forgotten here; it counts as never forgotten then.")
+    ] = False,
 ) -> Answer:
     """Take in an export or another system's history, with its true times. The same again changes nothing."""
     if not file.exists():
-        raise InputError(f"There is no file {file}.", then="Check the name.")
+        from memolog.store.postgres_address import safe_url
+
+        raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the name.")
     with call.progress(f"importing {file}") as tell:
         report = await call.memory.import_from(
-            file, resource=resource, format=format_, dry_run=dry_run, progress=lambda count: tell(f"{count:,} read")
+            file,
+            resource=resource,
+            format=format_,
+            dry_run=dry_run,
+            progress=lambda count: tell(f"{count:,} read"),
+            revive=revive,
         )
     return Answer(data=report, show=lambda: _show_import(report))
 
@@ -109,7 +128,7 @@ def _show_import(report: "ImportReport") -> "RenderableType":
         (verb_, report.added),
         ("there already", report.unchanged),
         ("kept as changed here", report.kept),
-        ("stays removed", report.left),
+        ("stays removed or forgotten", report.left),
     ):
         rows += [(name, words) for words in [", ".join(f"{kind} {n:,}" for kind, n in counts.items() if n)] if words]
     rows += [("left out", f"{item.where}: {item.why}") for item in report.skipped]
@@ -154,7 +173,7 @@ def restore(
 def _refuse_existing(file: Path, *, overwrite: bool) -> None:
     if file.is_dir():
         raise InputError(f"{file} is a folder.", then="Name a file in it.")
-    if file.exists() and not overwrite:
+    if os.path.lexists(file) and not overwrite:
         raise InputError(f"{file} exists already.", then="Choose another name, or add --overwrite.")
 
 

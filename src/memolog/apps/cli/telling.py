@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from io import TextIOBase
 from typing import TYPE_CHECKING, Final
 
 from memolog.domain.codec import dumps, encode
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
+    "JsonOutput",
     "bar",
     "clean",
     "console",
@@ -27,6 +29,7 @@ __all__ = [
     "local",
     "one_line",
     "print_json",
+    "safe_json",
     "show",
     "show_error",
     "table",
@@ -39,6 +42,10 @@ _WIDTH_WITHOUT_TERMINAL: Final = 120
 _LONGEST_CELL: Final = 400
 # Control characters, marks that turn the direction of all that follows, and halves of characters.
 _UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# What a terminal obeys or an eye does not see, in JSON: there every character may be written as an escape.
+_UNSEEN: Final = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 _PICTURES: Final = {chr(code): chr(0x2400 + code) for code in range(0x20)}
 
 
@@ -60,7 +67,26 @@ def show(shown: "RenderableType") -> None:
 
 def print_json(data: object) -> None:
     """Print one JSON document on a line of its own."""
-    print(dumps(encode(data)))
+    print(safe_json(dumps(encode(data))))
+
+
+def safe_json(text: str) -> str:
+    """Return JSON that means the same, with control characters, marks of direction and unseen characters as escapes."""
+    return _UNSEEN.sub(_escape, text)
+
+
+def _escape(hit: re.Match[str]) -> str:
+    units = hit[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+class JsonOutput(TextIOBase):
+    """Standard output for JSON lines that somebody else writes: each is made safe on its way."""
+
+    def write(self, text: str, /) -> int:
+        """Print some JSON."""
+        sys.stdout.write(safe_json(text))
+        return len(text)
 
 
 def clean(text: str) -> str:

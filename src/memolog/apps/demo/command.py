@@ -35,7 +35,7 @@ def run(address: str | None = None, *, as_json: bool = False) -> int:
         return 130
     screen.close()
     if as_json:
-        print(json.dumps(summary(demo), ensure_ascii=False, indent=2))
+        print(json.dumps(summary(demo), indent=2))
     else:
         show(demo, screen)
     return 0 if went_well(demo) else 1

@@ -5,6 +5,7 @@ Knows how to start that process, to listen to it and to kill it. What follows is
 
 import asyncio
 import json
+import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass
@@ -29,8 +30,10 @@ class Killed:
 
 async def kill_midway(address: str, number: int) -> Killed:
     """Let another process play on from an exchange, and kill it as soon as it observes."""
-    command = (sys.executable, "-m", "memolog.apps.demo.victim", address, str(number))
-    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+    command = (sys.executable, "-m", "memolog.apps.demo.victim", str(number))
+    # The address may hold a password: the arguments of a process are seen by every user of the machine.
+    environment = {**os.environ, "MEMOLOG_DB": address}
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     saved: list[str] = []
     try:
         while line := await process.stdout.readline() if process.stdout else b"":

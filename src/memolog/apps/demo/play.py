@@ -19,6 +19,7 @@ from memolog.context import Context
 from memolog.domain.errors import InputError
 from memolog.domain.message import NewMessage
 from memolog.runtime.memory import Memory
+from memolog.store.postgres_address import safe_url
 from memolog.testing import FakeClock
 
 __all__ = ["Demo"]
@@ -170,7 +171,7 @@ async def _refuse_used(memory: Memory) -> None:
     store = (await memory.open()).store
     if (await store.threads.list(RESOURCE, limit=1)).items:
         raise InputError(
-            f"{memory.address} has conversations of “{RESOURCE}” already.",
+            f"{safe_url(memory.address)} has conversations of “{RESOURCE}” already.",
             why="The demo proves that what it said is there, and nothing else.",
             then="Pass --db with a new file, or leave it out.",
         )

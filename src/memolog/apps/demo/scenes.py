@@ -21,7 +21,7 @@ __all__ = ["CODE_QUERY", "Shown", "ask", "close_task", "fetch_code", "open_tasks
 CODE_QUERY: Final = "constraint that refuses overlapping reservations"
 _IN: Final = "             "
 _WORD: Final = re.compile(r"[^\W_]{3,}")
-_FIGURE: Final = re.compile(r"\d+ (?:cents|euros)")
+_FIGURE: Final = re.compile(r"(?<!\d)\d++ (?:cents|euros)")
 _COMMON: Final = frozenset({"the", "and", "last", "what", "how", "much", "about", "most", "sprint", "member", "argue"})
 _FENCE: Final = "```"
 

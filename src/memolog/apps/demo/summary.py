@@ -12,6 +12,7 @@ from memolog.apps.demo.play import Demo
 from memolog.apps.demo.screen import Screen
 from memolog.apps.demo.script import script
 from memolog.apps.demo.tally import CACHED_PRICE, PRICE
+from memolog.store.postgres_address import safe_url
 
 __all__ = ["commands", "show", "summary", "went_well"]
 
@@ -23,7 +24,7 @@ def summary(demo: Demo) -> dict[str, object]:
     with_memory, without = tally.with_memory, tally.without
     killed = demo.killed
     return {
-        "database": demo.address,
+        "database": safe_url(demo.address),
         "messages": sum(map(len, said.values())),
         "tool_calls": sum(message.role == "tool" for messages in said.values() for message in messages),
         "days": len({exchange.at.date() for exchange in exchanges}),
@@ -77,8 +78,8 @@ def went_well(demo: Demo) -> bool:
 
 
 def commands(address: str) -> list[str]:
-    """Return what to try next, as it can be typed here."""
-    program, place = _program(), shlex.quote(address)
+    """Return what to try next, as it can be typed here; a password is left to whoever types it."""
+    program, place = _program(), shlex.quote(safe_url(address))
     return [
         f"{program} log --thread api --db {place}",
         f'{program} search "late fee" --db {place}',

@@ -1,11 +1,12 @@
 """The process that is killed: plays on from one exchange, and says what it has stored.
 
-Run as `python -m memolog.apps.demo.victim ADDRESS NUMBER`. Once it has begun to observe in the background it says so and stands
-still until somebody kills it.
+Run as `python -m memolog.apps.demo.victim NUMBER`, with the address of the database in `MEMOLOG_DB`. Once it has begun to
+observe in the background it says so and stands still until somebody kills it.
 """
 
 import asyncio
 import json
+import os
 import sys
 
 from memolog.apps.demo.script import script
@@ -42,4 +43,4 @@ async def _play(address: str, number: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_play(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(_play(os.environ["MEMOLOG_DB"], int(sys.argv[1])))

@@ -85,11 +85,12 @@ def _nothing(host: Host) -> str:
 
 def sweep_apart(options: Options) -> None:
     """Let a process of its own store what was written down; nobody waits for it."""
-    arguments = [sys.executable, "-P", "-m", "memolog.apps.hook", "sweep", "--db", options.db]
+    arguments = [sys.executable, "-P", "-m", "memolog.apps.hook", "sweep"]
     if options.config:
         arguments += ["--config", options.config]
-    # What observes may itself be a host with hooks: it would tell us of our own work.
-    environment = {**os.environ, "MEMOLOG_HOOKS": "off"}
+    # What observes may itself be a host with hooks: it would tell us of our own work. The address may hold a password, and
+    # the arguments of a process are seen by every user of the machine.
+    environment = {**os.environ, "MEMOLOG_HOOKS": "off", "MEMOLOG_DB": options.db}
     if not hasattr(os, "fork"):
         import subprocess
 

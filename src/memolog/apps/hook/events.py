@@ -91,10 +91,17 @@ def _tool(data: Data) -> dict[str, Any]:
     return {
         "call": _text(data, "tool_use_id"),
         "tool": _text(data, "tool_name"),
+        "server": _server(data),
         "input": public(data.get("tool_input")),
         "output": public(error if output is None and error else output),
         "is_error": output is None and bool(error),
     }
+
+
+def _server(data: Data) -> str:
+    """Return the server of a tool where the host names it beside the tool, and not in its name."""
+    context = data.get("mcp_context")
+    return _text(cast("Data", context), "server_name") if isinstance(context, dict) else ""
 
 
 def _folder(data: Data) -> str:

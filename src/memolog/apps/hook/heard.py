@@ -22,7 +22,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.own import with_own_apart
+from memolog.domain.own import own_tool, with_own_apart
 from memolog.transfer import Conversation, read_source
 from memolog.transfer.values import stable_id
 
@@ -96,7 +96,10 @@ def _messages(record: Record, spoken: dict[tuple[str, str, str], datetime]) -> I
 
 
 def _tool(record: Record, thread: str, at: datetime) -> Iterator[Heard]:
-    name = str(record.get("tool") or "")
+    name, server = str(record.get("tool") or ""), str(record.get("server") or "")
+    if server and own_tool(f"{server}__{name}") is None and own_tool(name) is not None:
+        # The tool of another server that is called like one of ours.
+        name = f"mcp__{server}__{name}"
     call = str(record.get("call") or "")
     if not call:
         told = (record.get("turn"), name, record.get("input"), record.get("output"))

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 __all__ = ["Curtain", "public", "public_text"]
 
 # What we hand to a host comes back in its transcript: memory does not remember itself.
-_TAG: Final = re.compile(r"<\s*(/?)\s*(?:private|memory-pack)(?=[\s/>]|$)[^<>]*>?", re.IGNORECASE)
+_TAG: Final = re.compile(r"<\s*+(/?)\s*+(?:private|memory-pack)(?=[\s/>]|$)[^<>]*+>?", re.IGNORECASE)
 
 
 class Curtain:

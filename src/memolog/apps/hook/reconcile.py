@@ -4,7 +4,6 @@ Knows when two tellings are of one thing. The transcript is the better source: i
 An event waits until its line is there, and speaks for itself where that will not come. Pure.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -21,8 +20,6 @@ _NEAR_PROMPT: Final = timedelta(minutes=2)
 _NEAR_ANSWER: Final = timedelta(minutes=10)
 # A transcript that has gone on for so long after an event will not come back to it.
 _PAST: Final = timedelta(minutes=1)
-_COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
-_ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 # Words enough that nobody says them by chance inside others.
 _LONG: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -106,11 +103,17 @@ def _holds(line: str, told: str) -> bool:
 
 def squeezed(text: str) -> str:
     """Return a text as it is compared: spaces do not count, and a command of the host is what was typed."""
-    command = _COMMAND.search(text)
-    if command:
-        arguments = _ARGUMENTS.search(text)
-        text = f"/{command[1].strip().lstrip('/')} {arguments[1] if arguments else ''}"
+    command = _inside(text, "command-name")
+    if command is not None:
+        text = f"/{command.strip().lstrip('/')} {_inside(text, 'command-args') or ''}"
     return " ".join(text.split())
+
+
+def _inside(text: str, tag: str) -> str | None:
+    """Return what stands in the first element of this tag; None without one."""
+    _, opened, rest = text.partition(f"<{tag}>")
+    inside, closed, _ = rest.partition(f"</{tag}>")
+    return inside if opened and closed else None
 
 
 def reconcile(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from memolog.apps.hook.options import Options
 from memolog.apps.hook.spool import note
 from memolog.config import Config
-from memolog.domain.errors import MemologError
+from memolog.domain.errors import MemologError, StoreBusy
 from memolog.runtime.clock import SystemClock
 from memolog.runtime.opening import open_store
 from memolog.runtime.packing import context_pack
@@ -31,28 +31,31 @@ _LONGEST_WAIT: Final = 3.0
 
 def greeting(options: Options, record: dict[str, Any]) -> str:
     """Return what the host is told at the start of a session, in its own form; nothing where there is nothing to tell."""
-    text, wrong = _in_time(options, record)
-    if wrong:
-        note(options.spool, os.environ, SystemClock().now().timestamp(), f"start: {wrong}")
-    return _said(record["host"], text, wrong)
+    text, error = _in_time(options, record)
+    if error is None:
+        return _said(record["host"], text, "")
+    note(options.spool, os.environ, SystemClock().now().timestamp(), f"start: {error}")
+    # The host may show it to its model: what is wrong in detail is in the file that `note` writes.
+    plain = error.for_outside if isinstance(error, MemologError) else "Its database cannot be read."
+    return _said(record["host"], text, f"{plain} The errors.log of its hooks says more.")
 
 
-def _in_time(options: Options, record: dict[str, Any]) -> tuple[str, str]:
+def _in_time(options: Options, record: dict[str, Any]) -> tuple[str, Exception | None]:
     """Return the pack, or what is wrong. A database that hangs is left behind: the process ends without it."""
     if "://" not in options.db and not Path(options.db).exists():
-        return "", ""
-    found: list[tuple[str, str]] = []
+        return "", None
+    found: list[tuple[str, Exception | None]] = []
 
     def work() -> None:
         try:
-            found.append((asyncio.run(_pack(options, record)), ""))
+            found.append((asyncio.run(_pack(options, record)), None))
         except (MemologError, OSError) as error:
-            found.append(("", str(error)))
+            found.append(("", error))
 
     thread = Thread(target=work, daemon=True)
     thread.start()
     thread.join(_LONGEST_WAIT)
-    return found[0] if found else ("", "the database did not answer in time")
+    return found[0] if found else ("", StoreBusy("The database did not answer in time."))
 
 
 async def _pack(options: Options, record: dict[str, Any]) -> str:

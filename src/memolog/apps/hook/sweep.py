@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from memolog.apps.hook.heard import Record, heard_of, thread_of, transcript_of
+from memolog.apps.hook.heard import Heard, Record, heard_of, thread_of, transcript_of
 from memolog.apps.hook.reconcile import Told, reconcile
 from memolog.apps.hook.spool import Spool, make_private, note, spool_of
 from memolog.config import Config
@@ -27,7 +27,7 @@ from memolog.runtime.views import Asked
 from memolog.store import Store
 from memolog.transfer import Conversation
 
-__all__ = ["IDLE", "Sweep", "only_one", "sweep"]
+__all__ = ["IDLE", "Sweep", "only_one", "purge", "sweep"]
 
 IDLE: Final = timedelta(minutes=30)
 """After so long without an event a session is taken to be over: not every host says so."""
@@ -143,7 +143,7 @@ class Sweep:
 
     async def _told(self, store: Store, session: _Session) -> list[Told]:
         """Return what is to be saved of each thread of a session."""
-        heard = heard_of(session.records)
+        heard = await _not_forgotten(store, session.resource, heard_of(session.records))
         written = dict[str, Conversation]()
         is_missing = False
         for path in session.transcripts:
@@ -220,6 +220,42 @@ def _seen(session: _Session) -> Record:
 
 def _once(records: Sequence[Record]) -> list[Record]:
     return list({id(one): one for one in records}.values())
+
+
+async def _not_forgotten(store: Store, resource: str, heard: Sequence[Heard]) -> list[Heard]:
+    """Return what was heard without what has been forgotten since: it waits for nothing any more."""
+    left: list[Heard] = []
+    for thread in dict.fromkeys(one.thread for one in heard):
+        some = [one for one in heard if one.thread == thread]
+        gone = await store.tombstones.find(resource, thread, [one.message for one in some])
+        left += [one for place, one in enumerate(some) if place not in gone]
+    return left
+
+
+async def purge(store: Store, spool: Spool, resource: str) -> int:
+    """Take out of a spool what was forgotten of a resource; returns how many events went.
+
+    Of a session that a sweep is just storing nothing is taken: that one leaves out the same.
+    """
+    went = 0
+    if not spool.sizes():
+        return went
+    with only_one(f"{spool.folder}/sweep.lock") as is_ours:
+        # Twice: what a sweep that was stopped had taken is taken first.
+        for name in [*spool.sizes(), *spool.sizes()] if is_ours else ():
+            records = spool.take(name)
+            session = _session(records, SystemClock().now())
+            if session.resource == resource:
+                heard = heard_of(records)
+                left = await _not_forgotten(store, resource, heard)
+                kept = {id(one.record) for one in left}
+                gone = {id(one.record) for one in heard} - kept
+                went += len(gone)
+                records = [one for one in records if id(one) not in gone]
+            if records:
+                spool.append(name, *records)
+            spool.drop(name)
+    return went
 
 
 async def _own_lines(store: Store, resource: str, written: Conversation | None) -> Conversation | None:

@@ -1,16 +1,17 @@
 """Our entries put into a host's files and taken out again, as changes that can be shown before they are made.
 
 Knows which entries are ours. Others' entries, comments and the look of a file stay. A file is replaced in one step, and kept
-beside itself as it was before the first of our entries came in.
+beside itself as it was before the first of our entries came in. In a project no link is followed that leads out of it: links
+come with a repository, and could name any file of the user.
 """
 
 import difflib
 import json
 import os
-import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,6 +24,9 @@ __all__ = ["Change", "apply", "backup_of", "diff", "installing", "uninstalling"]
 
 _REMARK: Final = "`memolog uninstall codex` takes it out"
 _MARKS: Final = "\ufeff"
+_HAS_FOLDERS: Final = {os.open, os.mkdir, os.unlink, os.chmod} <= os.supports_dir_fd
+_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,8 @@ class Change:
     after: str | None
     keeps: bool = False
     """Whether the file is kept as it was, beside itself."""
+    project: Path | None = None
+    """The project that the file must lie in, wherever links lead; None for the user's own files."""
 
     @property
     def is_none(self) -> bool:
@@ -53,11 +59,11 @@ def installing(targets: Sequence[Target]) -> list[Change]:
     """Return what to change so that our entries are in, each once, and nothing else differs."""
     changes = list[Change]()
     for target in targets:
-        before = _read(target.path)
+        before = _present(target)
         text, ending = _plain(before or "")
-        after = _naming(target.path, _installed, target, text)
+        after = _as_it_was(_naming(target.path, _installed, target, text), ending) or None
         is_clean = before is not None and _naming(target.path, _uninstalled, target, text) == text
-        changes.append(Change(path=target.path, before=before, after=_as_it_was(after, ending) or None, keeps=is_clean))
+        changes.append(Change(path=target.path, before=before, after=after, keeps=is_clean, project=target.project))
     return changes
 
 
@@ -65,7 +71,7 @@ def uninstalling(targets: Sequence[Target]) -> list[Change]:
     """Return what to change so that none of our entries is in; what was there before is there again, byte for byte."""
     changes = list[Change]()
     for target in targets:
-        before = _read(target.path)
+        before = _present(target)
         if before is None:
             continue
         text, ending = _plain(before)
@@ -81,7 +87,7 @@ def uninstalling(targets: Sequence[Target]) -> list[Change]:
         elif kept is None and _is_bare(after or ""):
             # Nobody else has put anything into it: we made it.
             after = None
-        changes.append(Change(path=target.path, before=before, after=after))
+        changes.append(Change(path=target.path, before=before, after=after, project=target.project))
     return changes
 
 
@@ -171,6 +177,27 @@ def _tokens(text: str) -> str:
 # ---------------------------------------------------------------- files
 
 
+def _present(target: Target) -> str | None:
+    """Return what a file holds; None if there is none. Raises where links lead out of the project it belongs to."""
+    for path in (target.path, backup_of(target.path)):
+        _real(path, target.project)
+    return _read(target.path)
+
+
+def _real(path: Path, project: Path | None) -> Path:
+    """Return what a path leads to; raises if that is not in the project."""
+    real = Path(os.path.realpath(path))
+    if project is not None:
+        top = Path(os.path.realpath(project))
+        if not real.is_relative_to(top) or ".git" in real.relative_to(top).parts:
+            raise InputError(
+                f"{path} leads to {real}, out of this project.",
+                why="A link that came with the repository would let it change any file of yours.",
+                then="Look where the link comes from, and replace it by a file of its own.",
+            )
+    return real
+
+
 def _read(path: Path) -> str | None:
     try:
         return path.read_bytes().decode("utf-8")
@@ -202,17 +229,18 @@ def diff(change: Change) -> str:
 def apply(change: Change) -> None:
     """Make a change, in one step. What the file was is kept if it had nothing of ours; a backup that was restored is gone."""
     # A file may be a link into a folder that somebody keeps in order: what it points to is changed.
-    path = change.path.resolve()
+    path, backup = _real(change.path, change.project), backup_of(change.path)
+    kept = _real(backup.parent, change.project) / backup.name
     if change.keeps and change.before is not None:
-        _write(backup_of(change.path), change.before, mode=_mode(path))
+        _write(kept, change.before, mode=_mode(path), project=change.project)
     if change.after is None:
-        path.unlink()
+        with _folder_of(path, change.project) as (folder, name):
+            os.unlink(name, dir_fd=folder)
     else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, change.after, mode=_mode(path))
+        _write(path, change.after, mode=_mode(path), project=change.project)
     if not change.keeps and (change.after is None or MARK not in change.after):
-        with suppress(FileNotFoundError):
-            backup_of(change.path).unlink()
+        with suppress(FileNotFoundError), _folder_of(kept, change.project) as (folder, name):
+            os.unlink(name, dir_fd=folder)
 
 
 def _mode(path: Path) -> int:
@@ -222,13 +250,51 @@ def _mode(path: Path) -> int:
         return 0o600
 
 
-def _write(path: Path, text: str, *, mode: int) -> None:
-    file, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
+    with _folder_of(path, project) as (folder, name):
+        file, new = _new_file(path, folder)
+        try:
+            with os.fdopen(file, "wb") as opened:
+                opened.write(text.encode("utf-8"))
+            os.chmod(new, mode, dir_fd=folder)
+            os.replace(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(new, dir_fd=folder)
+            raise
+
+
+def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
+    """Make an empty file beside a file; what lies there already is left alone."""
+    for number in count():
+        beside = path.with_name(f".{path.name}.memolog-{number}")
+        name = str(beside) if folder is None else beside.name
+        with suppress(FileExistsError):
+            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
+    raise AssertionError
+
+
+@contextmanager
+def _folder_of(path: Path, project: Path | None) -> Generator[tuple[int | None, str]]:
+    """Open the folder of a file, made if it is missing; yields it with the name of the file in it.
+
+    From the project on no part of the way may be a link, also if one is put there only now. Where the system cannot hold a
+    folder open, the whole path is the name.
+    """
+    if not _HAS_FOLDERS:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield None, str(path)
+        return
+    top = path.parent if project is None else Path(os.path.realpath(project))
+    if project is None:
+        top.mkdir(parents=True, exist_ok=True)
+    folder = os.open(top, _FOLDER)
     try:
-        with os.fdopen(file, "wb") as opened:
-            opened.write(text.encode("utf-8"))
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        for part in path.parent.relative_to(top).parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder)
+            inner = os.open(part, _FOLDER | _NO_LINK, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield folder, path.name
+    finally:
+        os.close(folder)

@@ -136,6 +136,8 @@ class Target:
     holds_hooks: bool
     holds_servers: bool
     is_cursor: bool = False
+    project: Path | None = None
+    """The project that the file must lie in, wherever links lead; None for the user's own files."""
 
 
 def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Target]:
@@ -156,6 +158,7 @@ def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str]
             holds_hooks=has_hooks,
             holds_servers=has_servers,
             is_cursor=host == "cursor" and has_hooks,
+            project=place.project,
         )
         for path, (has_hooks, has_servers) in files.items()
     ]

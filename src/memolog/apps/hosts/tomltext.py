@@ -15,12 +15,13 @@ __all__ = ["has_block", "with_block", "without_block"]
 
 _BEGIN: Final = "# memolog: begin"
 _END: Final = "# memolog: end"
-_BLOCK: Final = re.compile(rf"\n*^{_BEGIN}[^\n]*\n.*?^{_END}[^\n]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_FIRST: Final = re.compile(rf"(?<!\n)\n*+^{_BEGIN}[^\n]*\n", re.MULTILINE)
+_LAST: Final = re.compile(rf"^{_END}[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 def has_block(text: str) -> bool:
     """Tell whether our block is in a text."""
-    return _BLOCK.search(text) is not None
+    return _block(text) is not None
 
 
 def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], remark: str) -> str:
@@ -47,11 +48,18 @@ def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], rem
 
 def without_block(text: str) -> str:
     """Return the text without our block."""
-    found = _BLOCK.search(text)
+    found = _block(text)
     if found is None:
         return text
-    before, after = text[: found.start()], text[found.end() :]
+    before, after = text[: found.start], text[found.stop :]
     return f"{before}\n{after}" if before else after
+
+
+def _block(text: str) -> range | None:
+    """Return where our block stands, with the blank lines before it."""
+    first = _FIRST.search(text)
+    last = _LAST.search(text, first.end()) if first else None
+    return range(first.start(), last.end()) if first and last else None
 
 
 def _read(text: str) -> dict[str, Any]:

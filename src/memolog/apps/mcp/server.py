@@ -22,7 +22,7 @@ from memolog.apps.mcp.changes import Changes, Listening
 from memolog.apps.mcp.served import Served, wire_json
 from memolog.domain.codec import loads
 from memolog.domain.errors import InputError, MemologError, NotFound
-from memolog.domain.own import own_tool
+from memolog.domain.own import called_tool
 from memolog.version import __version__
 
 __all__ = ["SESSION_HEADER", "MemoryServer", "build_server", "serve_stdio"]
@@ -72,7 +72,7 @@ class _Answers:
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Return the answer to a call, as structured content and as text; a call never fails otherwise."""
-        may_change = own_tool(params.name) == "task-mutate"
+        may_change = called_tool(params.name) == "task-mutate"
         if self.served.is_read_only and may_change:
             answer: dict[str, Any] = {
                 "success": False,
@@ -217,7 +217,9 @@ async def _guarded(work: Awaitable[T]) -> T:
     except NotFound as error:
         raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
     except MemologError as error:
-        raise MCPError(code=types.INTERNAL_ERROR, message=str(error)) from error
+        if error.for_outside != str(error):
+            _log.warning("a request failed: %s", error)
+        raise MCPError(code=types.INTERNAL_ERROR, message=error.for_outside) from error
     except MCPError:
         raise
     except Exception as error:

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 import httpx
 from starlette.applications import Starlette
@@ -22,7 +22,16 @@ from memolog import InputError, MemologError, Memory
 from memolog.adapters.checking import check_memory
 from memolog.apps.proxy.exchange import Exchange
 from memolog.apps.proxy.formats import api_of, check_body, error_body, is_anthropic
-from memolog.apps.proxy.headers import Pairs, Scope, is_from_here, is_let_in, passed_back, passed_on, scope_of
+from memolog.apps.proxy.headers import (
+    Pairs,
+    Scope,
+    is_from_here,
+    is_let_in,
+    opened_by,
+    passed_back,
+    passed_on,
+    scope_of,
+)
 from memolog.apps.proxy.passing import Passed, Streamed, make_request, with_headers
 from memolog.apps.proxy.settings import ProxySettings
 
@@ -32,6 +41,8 @@ _log = logging.getLogger("memolog")
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+# An escape of an escape has no honest use; somebody on the way may still undo a few.
+_MOST_ESCAPED: Final = 4
 # How long a request waits for what its thread heard just before, when that one's client has left, to be saved.
 _LAST_WORDS: Final = 5.0
 
@@ -89,7 +100,8 @@ class Gateway:
         except InputError as error:
             status, kind, message = 400, "invalid_request_error", str(error)
         except MemologError as error:
-            status, kind, message = 503, "api_error", str(error)
+            _log.warning("a request failed: %s", error)
+            status, kind, message = 503, "api_error", error.for_outside
         except httpx.TimeoutException:
             status, kind, message = 504, "api_error", f"The provider ({base}) did not answer in time."
         except httpx.HTTPError as error:
@@ -104,16 +116,23 @@ class Gateway:
         return JSONResponse(error_body(message, kind, as_anthropic=as_anthropic), status)
 
     async def _answer(self, request: Request, headers: Pairs, base: str) -> Response:
-        self._check_entry(headers)
+        whose = self._check_entry(headers)
+        framing = {name for name, _ in headers if name in {"content-length", "transfer-encoding"}}
+        if len(framing) > 1:
+            # Two readers that believe different ones would not agree where the next request begins.
+            told = "A request has either content-length or transfer-encoding. Leave one of them out."
+            raise _Refused(400, "invalid_request_error", told)
         url = _url(base, request)
         api = api_of(request.method, request.url.path)
-        scope = scope_of(headers, self._settings.resource)
+        scope = scope_of(headers, whose or self._settings.resource)
+        if scope is not None and whose not in {None, scope.resource}:
+            told = "Your token does not open this resource. Leave x-memolog-resource out: the token says whose memory it is."
+            raise _Refused(403, "permission_error", told)
         if scope is None or api is None:
-            has_body = any(name in {"content-length", "transfer-encoding"} for name, _ in headers)
-            return await self._pass(request.method, url, headers, request.stream() if has_body else None)
+            return await self._pass(request.method, url, headers, request.stream() if framing else None)
         if dict(headers).get("content-encoding", "identity") != "identity":
             raise _Refused(415, "invalid_request_error", "A compressed request cannot have memory. Send it as it is.")
-        raw = await request.body()
+        raw = await self._body(request)
         body = check_body(api, _json(raw))
         if body is None:
             # The provider knows best what is wrong with it.
@@ -124,16 +143,41 @@ class Gateway:
         task = exchange.begin(lambda made: make_request("POST", url, sent, made, self._timeout), body)
         return await self._remember(exchange, task)
 
-    def _check_entry(self, headers: Pairs) -> None:
-        """Let in who shows the token; without one, who asks from this machine. A browser would ask for any page."""
-        if self._settings.token is None:
+    async def _body(self, request: Request) -> bytes:
+        """Return the body of a request that has memory; one that is too large is refused as soon as that is known."""
+        most = self._settings.max_body_bytes
+        declared = request.headers.get("content-length", "")
+        pieces, size = list[bytes](), int(declared) if declared.isdecimal() else 0
+        if size <= most:
+            size = 0
+            async for piece in request.stream():
+                pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    break
+        if size > most:
+            told = f"The request is larger than the {most:,} bytes that this proxy takes."
+            how = "Send only what is new: the memory has the rest. Or start the proxy with a larger --max-body."
+            raise _Refused(413, "request_too_large", f"{told} {how}")
+        return b"".join(pieces)
+
+    def _check_entry(self, headers: Pairs) -> str | None:
+        """Let in who shows a token; without one, who asks from this machine. A browser would ask for any page.
+
+        Returns the resource that the token opens; None if it opens all.
+        """
+        settings = self._settings
+        if not settings.has_token:
             if not is_from_here(headers):
                 told = "Without a token this proxy answers only this machine, and no web page from elsewhere."
                 raise _Refused(403, "permission_error", f"{told} Ask for it as 127.0.0.1, or start it with a token.")
-        elif not is_let_in(headers, self._settings.token):
+            return None
+        whose = opened_by(headers, settings.tokens)
+        if whose is None and not (settings.token is not None and is_let_in(headers, settings.token)):
             told = "This proxy asks for its own token, beside your key for the provider."
             how = "Send it as `x-memolog-token: …` or `proxy-authorization: Bearer …`."
             raise _Refused(401, "authentication_error", f"{told} {how}")
+        return whose
 
     async def _pass(
         self, method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None
@@ -184,7 +228,10 @@ def _url(base: str, request: Request) -> httpx.URL:
     """Return where a request goes: path and query as they came, escapes and all."""
     raw = cast("bytes", request.scope.get("raw_path") or request.url.path.encode())
     query = cast("bytes", request.scope.get("query_string", b""))
-    target = raw.split(b"?", 1)[0] + (b"?" + query if query else b"")
+    path = raw.split(b"?", 1)[0]
+    target = path + (b"?" + query if query else b"")
+    if _climbs(path):
+        raise InputError("The path of the request has `.` or `..` in it.", then="Send the path that is meant.")
     try:
         # Anything else than a path could name another host.
         if target.startswith(b"/"):
@@ -194,8 +241,19 @@ def _url(base: str, request: Request) -> httpx.URL:
     raise InputError("The address of the request is none.", then="Send a path, with everything else escaped.")
 
 
+def _climbs(path: bytes) -> bool:
+    """Tell whether a path could lead out of the one that it is put behind, however often somebody on the way unescapes it."""
+    for _ in range(_MOST_ESCAPED):
+        path = unquote_to_bytes(path)
+    if unquote_to_bytes(path) != path:
+        return True
+    # Some servers cut parameters off a piece, and take a backslash for a slash.
+    pieces = path.replace(b"\\", b"/").split(b"/")
+    return any(piece.split(b";", 1)[0].strip() in {b".", b".."} for piece in pieces)
+
+
 def _json(raw: bytes) -> object:
     try:
         return cast("object", json.loads(raw))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

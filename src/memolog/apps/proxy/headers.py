@@ -6,21 +6,26 @@ on with all the rest: nothing here looks at them.
 
 import hmac
 import ipaddress
+import re
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from memolog.domain.errors import InputError
 from memolog.store.scope import check_id
 
-__all__ = ["Pairs", "Scope", "is_from_here", "is_let_in", "passed_back", "passed_on", "scope_of"]
+__all__ = ["Pairs", "Scope", "is_from_here", "is_let_in", "opened_by", "passed_back", "passed_on", "scope_of"]
 
 Pairs = list[tuple[str, str]]
 
 _OURS: Final = "x-memolog-"
 _THREAD, _RESOURCE, _ZONE, _TOKEN = (f"{_OURS}{name}" for name in ("thread", "resource", "zone", "token"))
 _KNOWN: Final = (_THREAD, _RESOURCE, _ZONE, _TOKEN)
+# An escape that is none, or that stands for a character that is never escaped.
+_ODD_ESCAPE: Final = re.compile(
+    r"%(?![0-9A-Fa-f]{2})|%(?:2[DEde]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9AaEe])"
+)
 # Between two neighbours only; and what the next request or answer counts anew.
 _HOPS: Final = frozenset(
     {
@@ -47,7 +52,8 @@ def scope_of(headers: Iterable[tuple[str, str]], default_resource: str | None) -
             continue
         if name not in _KNOWN:
             raise InputError(f"There is no header {name}.", then=f"There are {', '.join(_KNOWN)}.")
-        text = _text(name, value)
+        # Whose token it is, is settled before.
+        text = value if name == _TOKEN else _text(name, value)
         if found.setdefault(name, text) != text:
             raise InputError(f"The header {name} is there twice.", then="Send it once.")
     if _THREAD not in found:
@@ -69,21 +75,42 @@ def scope_of(headers: Iterable[tuple[str, str]], default_resource: str | None) -
 
 
 def _text(name: str, value: str) -> str:
-    """Return the text of a header: what is not plain letters is sent escaped, as in addresses, or as UTF-8."""
+    """Return the text of a header: what is not plain letters is sent escaped, as in addresses, or as UTF-8.
+
+    Two spellings must not mean one name: somebody in front of the gateway may compare them as they are.
+    """
     try:
-        return urllib.parse.unquote(value.encode("latin-1").decode("utf-8"), errors="strict").strip()
+        text = urllib.parse.unquote(value.encode("latin-1").decode("utf-8"), errors="strict")
     except UnicodeDecodeError:
         raise InputError(f"The header {name} is not UTF-8.", then="Encode it so, or use plain letters.") from None
+    if _ODD_ESCAPE.search(value):
+        raise InputError(
+            f"The header {name} escapes what needs no escape, or has a % that begins none.",
+            then="Send letters, digits and - . _ ~ as they are, and % as %25.",
+        )
+    if text != text.strip():
+        raise InputError(f"The header {name} begins or ends with a space.", then="Leave it out.")
+    return text
 
 
 def is_let_in(headers: Iterable[tuple[str, str]], token: str) -> bool:
     """Tell whether a request shows the token, in our header or in that for proxies."""
+    return opened_by(headers, {token: ""}) is not None
+
+
+def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str]) -> str | None:
+    """Return the resource that a request's token opens; None if it shows none that is known, or two that differ."""
     shown = dict(headers)
     scheme, _, given = shown.get("proxy-authorization", "").partition(" ")
     offers = (shown.get(_TOKEN, ""), given.strip() if scheme.lower() == "bearer" else "")
     # Compared in a time that does not depend on how much of it is right.
-    is_right = [hmac.compare_digest(offer.encode("utf-8"), token.encode("utf-8")) for offer in offers]
-    return any(is_right)
+    opened = [
+        resource
+        for token, resource in tokens.items()
+        for offer in offers
+        if hmac.compare_digest(offer.encode("utf-8"), token.encode("utf-8"))
+    ]
+    return opened[0] if len(set(opened)) == 1 else None
 
 
 def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:

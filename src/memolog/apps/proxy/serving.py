@@ -68,7 +68,7 @@ async def serve(
     At its end requests under way have `grace` seconds; then they are broken off, and what was said by then is kept.
     """
     settings = settings or ProxySettings()
-    check_listening(host, settings.token)
+    check_listening(host, has_token=settings.has_token)
     config = uvicorn.Config(
         proxy_app(memory, settings),
         log_config=None,

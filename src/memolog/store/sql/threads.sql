@@ -64,6 +64,9 @@ SELECT resource FROM calibrations GROUP BY resource
 UNION
 SELECT resource FROM events GROUP BY resource
 
+-- list_forgotten --
+SELECT resource FROM tombstones GROUP BY resource
+
 -- set_last_seq --
 UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
 

@@ -9,6 +9,7 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 AS one FROM threads WHERE resource = :res
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE resource = :resource LIMIT 1) g)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM events WHERE resource = :resource LIMIT 1) h)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM resource_settings WHERE resource = :resource LIMIT 1) i)
+  + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM tombstones WHERE resource = :resource LIMIT 1) j)
 
 -- thread_names --
 SELECT pk, id FROM threads WHERE resource = :resource AND pk IN (:keys[])
@@ -437,3 +438,15 @@ WHERE e.resource = :resource AND e.pk > :a ORDER BY e.pk LIMIT :limit
 -- event_add --
 INSERT INTO events (resource, thread_pk, at, kind, data)
 VALUES (:resource, (SELECT pk FROM threads WHERE resource = :resource AND id = :thread), :at, :of, :data)
+
+-- tombstone_select --
+SELECT b.pk, b.kind, b.value, b.said_at, b.forgotten_at FROM tombstones b
+
+-- tombstone_page --
+{tombstone_select} WHERE b.resource = :resource AND b.pk > :a ORDER BY b.pk LIMIT :limit
+
+-- tombstone_one --
+{tombstone_select} WHERE b.resource = :resource AND b.kind = :of AND b.value = :value AND b.said_at = :said_at
+
+-- tombstone_add --
+INSERT INTO tombstones (resource, kind, value, said_at, forgotten_at) VALUES (:resource, :of, :value, :said_at, :forgotten_at)

@@ -1,0 +1,116 @@
+"""Disguises in text of others: invisible characters, brackets and letters that look like those of our tags, and names.
+
+Pure functions on strings. Prompts and contexts use them before they escape a text, so that what a person or a model would
+read as one of our tags, lines or speakers is treated as one.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+__all__ = ["imitates", "label", "quoted_label", "visible", "with_plain_tags"]
+
+# Marks that reorder what is displayed, and characters without width. The two joiners (U+200C, U+200D) stay: emoji and several
+# scripts are written with them.
+_HIDDEN: Final = re.compile(
+    "[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
+)
+_JOINERS: Final = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
+
+_OPENING: Final = "＜﹤〈《⟨⟪〈❬❮❰‹˂ᐸ≺≪⋖⧼⪡"
+_CLOSING: Final = "＞﹥〉》⟩⟫〉❭❯❱›˃ᐳ≻≫⋗⧽⪢"
+_SLASH: Final = "/／⁄∕⧸╱＼\\\\"
+_TAG_NAMES: Final = """
+    attached call calls current-task day earlier-suggestion earlier-task file hints instructions left-out log log-end memory
+    message messages missing now observation observations off-track other other-conversation plans reasoning recalled
+    reflection reflections result results suggested-response system target task tasks thread thread-title title transcript user
+    assistant tool developer wanted working-memory think thinking
+"""
+_TAGS: Final = frozenset(_TAG_NAMES.split())
+"""The names of tags in prompts and contexts, and of roles, which templates of models write as tags."""
+_TAG: Final = re.compile(
+    rf"[{_OPENING}]([^\S\n]{{0,3}}[{_SLASH}]?[^\S\n]{{0,3}})((?:\w[\u200c\u200d\ufe00-\ufe0f]?|[-‐‑‒–—−_－]){{2,60}})"
+    rf"([^{_OPENING}{_CLOSING}<>\n]{{0,100}}[{_CLOSING}>])?"
+)
+_LETTERS: Final = str.maketrans(
+    dict(zip("аеорсухіѕјһԁԛԝкмтвнгӏαοριυκντηχɡɑοսոօցһ", "aeopcyxisjhdqwkmtbhrlaopiukvtnxgaounogh", strict=True))
+)
+"""Small letters of other alphabets that look like Latin ones."""
+_DASHES: Final = re.compile("[‐‑‒–—−_－]")
+
+
+def visible(text: str) -> str:
+    """Return the text without marks of direction and without characters that nobody sees."""
+    return text if text.isascii() else _HIDDEN.sub("", text)
+
+
+def _plain(text: str) -> str:
+    """Return a short text in the letters that it seems to be written in."""
+    return unicodedata.normalize("NFKC", _JOINERS.sub("", visible(text))).casefold().translate(_LETTERS)
+
+
+def with_plain_tags(text: str) -> str:
+    """Return the text with `<` and `>` where other brackets make something look like one of our tags.
+
+    The caller escapes them like any other. Brackets around other words stay as they were written: `《红楼梦》`.
+    """
+    if text.isascii():
+        return text
+
+    def swap(hit: re.Match[str]) -> str:
+        name = _DASHES.sub("-", _plain(hit[2])).strip("-")
+        if name not in _TAGS:
+            return hit[0]
+        rest = hit[3] or ""
+        return f"<{hit[1]}{hit[2]}{rest[:-1] + '>' if rest else ''}"
+
+    return _TAG.sub(swap, text)
+
+
+# ---------------------------------------------------------------- lines
+
+_IMITATION: Final = re.compile(
+    r"[\s>|›]*(?:(?:[*•‣◦▪·+∗⁎⋆–—-]|\d{1,3}[.)])?\s*[🔴🟡🟢✅🟥❗🚨☑✔]|date\s*:|[\[(【]\s*\d{1,6}\s*[\])】]\s*\d{1,2}:\d\d"
+    r"|o\d{1,6}\s+(?:t\d{1,6}\s+)?[🔴🟡🟢✅])"
+)
+_HEAD: Final = 60
+
+
+def imitates(line: str) -> bool:
+    """Tell whether a line begins like one of the log, a date of it or a header of a transcript, in whatever letters."""
+    head = line[:_HEAD]
+    return bool(_IMITATION.match(head.casefold() if head.isascii() else _plain(head)))
+
+
+# ---------------------------------------------------------------- names
+
+_ROLE_NAMES: Final = (
+    "user system assistant tool developer human admin administrator memory observer reflector ai agent model"
+)
+_ROLES: Final = frozenset(_ROLE_NAMES.split())
+_IDENTIFIER: Final = re.compile(r"[\w.:/@+-]+")
+# Everything that could end a name, or make it look like a header, a mark or a remark of ours.
+_NOT_IN_LABELS: Final = re.compile(r"[^\w\s.,'’/@+&~#%=!?·-]+|_{3,}")
+_SPACES: Final = re.compile(r"\s+")
+_SCANNED: Final = 8
+
+
+def label(name: str, most: int = 60) -> str:
+    """Return the name of a speaker, a tool or a file for a place where it stands beside a role, in at most so many characters.
+
+    Line breaks, brackets, quotation marks, colons and hidden characters are taken out.
+    """
+    text = _NOT_IN_LABELS.sub(" ", visible(name[: _SCANNED * most]))
+    text = _SPACES.sub(" ", text).strip(" ,")
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def quoted_label(name: str, most: int = 60, *, is_tool: bool = False) -> str:
+    """Return a cleaned name in quotation marks; nothing if nothing is left of it.
+
+    The name of a tool stands without them where it is a plain identifier that nobody takes for a role.
+    """
+    text = label(name, most)
+    if is_tool and _IDENTIFIER.fullmatch(text) and _plain(text) not in _ROLES:
+        return text
+    return f'"{text}"' if text else ""

@@ -1,0 +1,270 @@
+"""Tombstones: what was forgotten is recognised when something outside of the database still has it.
+
+A tombstone is a keyed hash of a thread's name, of a message's id, or of one thing that a message said. The key is random, one a
+resource, and travels with an export. What people say anew is never compared with them: only what comes from transcripts, from
+clients that send their history again, and from exports.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Final, Protocol
+
+from memolog.domain.codec import dumps, encode
+from memolog.domain.message import (
+    FilePart,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from memolog.domain.moments import to_micros
+from memolog.store.engine import Engine
+from memolog.store.scope import check_id
+from memolog.store.sql import Script, load_queries
+
+__all__ = ["Saying", "Tombstones", "burying_messages", "burying_resource", "burying_thread", "finding"]
+
+q = load_queries("tombstones")
+
+_VALUES_A_QUERY = 256
+_DIGITS = 40
+# How far apart two tellings of the same words may be: a prompt is told when it is sent, an answer when it has ended.
+_NEAR: Final[dict[str, timedelta]] = {"user": timedelta(minutes=2)}
+_NEAR_OTHERS: Final = timedelta(minutes=10)
+
+
+class Saying(Protocol):
+    """A message as it is stored, or as somebody brings it."""
+
+    @property
+    def id(self) -> str | None:
+        """Return its id, where it has one."""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """Return who says it."""
+        ...
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return what it consists of."""
+        ...
+
+    @property
+    def created_at(self) -> datetime | None:
+        """Return when it was said, where that is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """The tombstones that were asked for: when what was said, and until when it is forgotten."""
+
+    times: dict[tuple[str, str], list[tuple[int, int]]] = field(
+        default_factory=dict[tuple[str, str], list[tuple[int, int]]]
+    )
+
+    def until(self, kind: str, values: Iterable[str]) -> int | None:
+        """Return up to which moment something is forgotten; None if it is not."""
+        return max((until for value in values for _, until in self.times.get((kind, value), ())), default=None)
+
+    def has_words(self, values: Iterable[str], said_at: int | None, near: int) -> bool:
+        """Tell whether something was forgotten that was said about then; at any time if that is not known."""
+        return any(
+            said_at is None or (abs(said_at - then) <= near and said_at <= until)
+            for value in values
+            for then, until in self.times.get(("words", value), ())
+        )
+
+
+class Tombstones:
+    """Recognises what was forgotten, one resource at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def find(
+        self, resource: str, thread: str, messages: Sequence[Saying], *, is_history: bool = False
+    ) -> frozenset[int]:
+        """Return the places of those messages that were forgotten in this thread, or with it.
+
+        What was said after it was forgotten is new. `is_history`: messages that a client sends again, without ids or times of
+        their own; they are known by what they say.
+        """
+        check_id("resource", resource)
+        check_id("thread", thread)
+        return await self._engine.read(lambda: finding(resource, thread, messages, is_history=is_history), brief=False)
+
+    async def forgotten_until(self, resource: str) -> int | None:
+        """Return up to which moment all of a resource is forgotten, in microseconds; None if it never was as a whole."""
+        check_id("resource", resource)
+
+        def script() -> Script[int | None]:
+            keys = yield from _keys(resource)
+            values = [_hash(key, "resource") for key in keys]
+            return (yield from _finding(resource, values)).until("resource", values)
+
+        return await self._engine.read(script)
+
+    async def threads(self, resource: str, threads: Sequence[tuple[str, int]]) -> frozenset[str]:
+        """Return those of these threads, each with when it began, that were forgotten since."""
+        check_id("resource", resource)
+
+        def script() -> Script[frozenset[str]]:
+            keys = yield from _keys(resource)
+            values = {name: [_hash(key, "thread", name) for key in keys] for name, _ in threads}
+            found = yield from _finding(resource, [value for some in values.values() for value in some])
+            untils = {name: found.until("thread", some) for name, some in values.items()}
+            return frozenset(name for name, began in threads if (until := untils[name]) is not None and began <= until)
+
+        return await self._engine.read(script)
+
+    async def lift(self, resource: str, thread: str, messages: Sequence[Saying]) -> int:
+        """Let a thread and these messages of it come back, as somebody has asked for on purpose; returns how many were lifted."""
+        check_id("resource", resource)
+        check_id("thread", thread)
+
+        def script() -> Script[int]:
+            lifted = 0
+            for key in (yield from _keys(resource)):
+                values = [_hash(key, "resource"), _hash(key, "thread", thread)]
+                for one in messages:
+                    values += _hashes_of(key, thread, one)
+                for start in range(0, len(values), _VALUES_A_QUERY):
+                    lifted += len((yield q.lift(resource=resource, values=values[start : start + _VALUES_A_QUERY])))
+            return lifted
+
+        return await self._engine.write(script, name="tombstones.lift")
+
+
+# ---------------------------------------------------------------- pieces of scripts
+
+
+def finding(
+    resource: str, thread: str, messages: Sequence[Saying], *, is_history: bool = False
+) -> Script[frozenset[int]]:
+    """Return the places of the messages that were forgotten."""
+    keys = (yield from _keys(resource)) if messages else []
+    if not keys:
+        return frozenset()
+    of_thread = [_hash(key, "thread", thread) for key in keys]
+    ids = [[_hash(key, "id", thread, one.id) for key in keys] if one.id else [] for one in messages]
+    words = [[[_hash(key, "words", thread, mark) for key in keys] for mark in _marks(one)] for one in messages]
+    wanted = [*of_thread, *(value for some in ids for value in some)]
+    wanted += [value for marks in words for some in marks for value in some]
+    found = yield from _finding(resource, wanted)
+    thread_until = found.until("thread", of_thread)
+    gone: set[int] = set()
+    for place, one in enumerate(messages):
+        said_at = None if is_history or one.created_at is None else to_micros(one.created_at)
+        near = _NEAR.get(one.role, _NEAR_OTHERS) // timedelta(microseconds=1)
+        # By its name or its place only what is no later than the forgetting: an id may be used again for something else.
+        untils = () if is_history else (thread_until, found.until("id", ids[place]))
+        is_named = any(until is not None and (said_at is None or said_at <= until) for until in untils)
+        marks = words[place]
+        if is_named or (marks and all(found.has_words(some, said_at, near) for some in marks)):
+            gone.add(place)
+    return frozenset(gone)
+
+
+def burying_messages(
+    resource: str, thread: str, messages: Iterable[Saying], new_id: Callable[[], str], at: int
+) -> Script[None]:
+    """Remember that these messages were forgotten, without anything of what they said."""
+    key = yield from _key(resource, new_id, at)
+    rows: list[dict[str, object]] = []
+    for one in messages:
+        said_at = at if one.created_at is None else to_micros(one.created_at)
+        for kind, value in _named_hashes(key, thread, one):
+            rows.append(_row(resource, kind, value, said_at=0 if kind == "id" else said_at, at=max(at, said_at)))
+    # Twice the same in one message would meet itself.
+    once = {(row["kind"], row["value"], row["said_at"]): row for row in rows}
+    if once:
+        yield q.bury.many(list(once.values()))
+
+
+def burying_thread(resource: str, thread: str, new_id: Callable[[], str], at: int) -> Script[None]:
+    """Remember that a thread was forgotten."""
+    key = yield from _key(resource, new_id, at)
+    yield q.bury(**_row(resource, "thread", _hash(key, "thread", thread), said_at=0, at=at))
+
+
+def burying_resource(resource: str, new_id: Callable[[], str], at: int) -> Script[None]:
+    """Remember that all of a resource was forgotten."""
+    key = yield from _key(resource, new_id, at)
+    yield q.bury(**_row(resource, "resource", _hash(key, "resource"), said_at=0, at=at))
+
+
+def _row(resource: str, kind: str, value: str, *, said_at: int, at: int) -> dict[str, object]:
+    return {"resource": resource, "kind": kind, "value": value, "said_at": said_at, "forgotten_at": at}
+
+
+def _keys(resource: str) -> Script[list[str]]:
+    return [row[0] for row in (yield q.keys(resource=resource))]
+
+
+def _key(resource: str, new_id: Callable[[], str], at: int) -> Script[str]:
+    """Return the key of a resource, made when something of it is forgotten for the first time."""
+    keys = yield from _keys(resource)
+    if keys:
+        return keys[0]
+    key = new_id() + new_id()
+    yield q.bury(**_row(resource, "key", key, said_at=0, at=at))
+    return key
+
+
+def _finding(resource: str, values: Sequence[str]) -> Script[_Found]:
+    found = _Found()
+    once = list(dict.fromkeys(values))
+    for start in range(0, len(once), _VALUES_A_QUERY):
+        rows = yield q.found(resource=resource, values=once[start : start + _VALUES_A_QUERY])
+        for kind, value, said_at, until in rows:
+            found.times.setdefault((kind, value), []).append((said_at, until))
+    return found
+
+
+# ---------------------------------------------------------------- hashes
+
+
+def _hash(key: str, *names: object) -> str:
+    return hmac.new(key.encode(), dumps([str(name) for name in names]).encode(), sha256).hexdigest()[:_DIGITS]
+
+
+def _named_hashes(key: str, thread: str, one: Saying) -> Iterable[tuple[str, str]]:
+    if one.id:
+        yield "id", _hash(key, "id", thread, one.id)
+    for mark in _marks(one):
+        yield "words", _hash(key, "words", thread, mark)
+
+
+def _hashes_of(key: str, thread: str, one: Saying) -> list[str]:
+    return [value for _, value in _named_hashes(key, thread, one)]
+
+
+def _marks(one: Saying) -> list[str]:
+    """Return what a message is known by, a mark a part; spaces do not count, nor what a model thought."""
+    marks: list[str] = []
+    for part in one.parts:
+        match part:
+            case TextPart():
+                if text := " ".join(part.text.split()):
+                    marks.append(dumps([one.role, text]))
+            case ToolCallPart():
+                marks.append(dumps(["call", part.id, part.name]))
+            case ToolResultPart():
+                marks.append(dumps(["result", part.call_id]))
+            case FilePart():
+                marks.append(dumps(["file", part.url or sha256(part.data or b"").hexdigest()]))
+            case ReasoningPart():
+                pass
+            case _:
+                marks.append(dumps(["other", encode(part.data)]))
+    return marks
