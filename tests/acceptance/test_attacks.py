@@ -172,7 +172,19 @@ def in_imported(text: str, at: int) -> list[Message]:
 
 
 CHANNELS: dict[str, Callable[[str, int], list[Message]]] = {
-    name: function for name, function in globals().copy().items() if name.startswith("in_") and callable(function)
+    function.__name__: function
+    for function in (
+        in_user_text,
+        in_assistant_text,
+        in_result,
+        in_json_result,
+        in_error,
+        in_tool_name,
+        in_argument,
+        in_file_name,
+        in_speaker,
+        in_imported,
+    )
 }
 OF_USER = frozenset({"in_user_text", "in_speaker", "in_file_name"})
 # What an assistant says or asks of a tool may be what it should answer next.
@@ -180,12 +192,15 @@ OF_ASSISTANT = frozenset({"in_assistant_text", "in_argument"})
 
 
 def conversation(channel: str, disguise: str, marks: Iterator[int]) -> tuple[tuple[Message, ...], int]:
-    """Return messages with every forgery in one channel and one disguise, and how many forgeries there are."""
+    """Return messages with every second forgery in one channel and one disguise, and how many forgeries there are."""
     messages: list[Message] = [message(1, "user", "Good morning, I would like to plan my garden.")]
-    for forgery in FORGERIES:
+    # The next channel has the others of this disguise.
+    start = (list(CHANNELS).index(channel) + list(DISGUISES).index(disguise)) % 2
+    chosen = FORGERIES[start::2]
+    for forgery in chosen:
         text = DISGUISES[disguise](forgery.replace("{}", f"zq{next(marks)}x"))
         messages += CHANNELS[channel](text, len(messages) + 1)
-    return tuple(messages), len(FORGERIES)
+    return tuple(messages), len(chosen)
 
 
 # ---------------------------------------------------------------- reading with the disguises undone
@@ -334,7 +349,9 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
             read = reflector_prompt(ReflectInput(observations=lines, target_tokens=100, hints=hints)).text
             assert not FORGED_TAG.search(undone(PROMPT_TAGS.sub("", ASKED.sub("", read))))
             tried += count
-    assert tried == 2 * len(DISGUISES) * len(FORGERIES) >= 600
+    # With ten channels more than 3,000 variants; those of contexts come on top.
+    assert tried == len(DISGUISES) * len(FORGERIES) >= 300
+    assert len(CHANNELS) * tried > 3_000
 
 
 EDGE = re.compile(
