@@ -48,7 +48,7 @@ _PLACEHOLDER: Final = re.compile(
 _CODE: Final = re.compile(
     r"(?:os|sys|self|cls|this|settings|config|conf|cfg|env|process|props|args|opts|options|request|req|res|response|data|params|ctx"
     r"|context|state|secrets|var|vars|local|module|app|user|client|session|st|process\.env|import\.meta)\.[A-Za-z_]"
-    r"|[A-Za-z_]{1,60}+\d{0,2}(?:\.[A-Za-z_]{1,60}+\d{0,2}){1,9}\Z|/[\w.-]{1,60}/|\./|~/|https?:"
+    r"|[A-Za-z_]{1,60}+\d{0,2}(?:\.[A-Za-z_]{1,60}+\d{0,2}){1,9}\Z|[a-z_]{2,60}+\.[a-z_]{2,60}+\.[A-Za-z_]|/[\w.-]{1,60}/|\./|~/|https?:"
     r"|\d{1,30}(?:\.\d{1,30}){0,9}\Z|v?\d{1,9}\.\d{1,9}\.\d"
     r"|\d{4}-\d\d-\d\d|#[0-9a-fA-F]{3,8}\Z|(?:sha|md|aes|rsa|hs|rs|es|utf|base|cl|gpt|oauth|http|ipv|python|py|node|argon|pbkdf|ed|p)-?\d"
 )
@@ -88,14 +88,15 @@ _QUOTED: Final = (
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>{_BARE}{{2,500}}+)(?P<after>[(\[]?))"
 _GROUPS: Final = ("double", "single", "tick", "curly", "corner", "bare")
 _COPULA: Final = (
-    r"(?:[ \t]{1,2}(?:is|are|was|be|to|as|now|es|est|ist|lautet|é|è|jest|je|är|er|on|это|of)[ \t\n:]{1,4}"
+    r"(?:[ \t]{1,2}(?:is|are|was|be|to|as|now|es|est|ist|lautet|é|è|jest|je|är|er|on|это|of|este|là|adalah|yra|bude)"
+    r"[ \t\n:]{1,4}|['’]s[ \t]{1,2}"
     r"|[ \t]{0,2}(?:是|为|為|は|が|는|은|이|=|:|：|-|–|—|→|->|=>)[ \t\n]{0,4})"
 )
 # An assignment in code, in JSON, in a settings file, in XML, in a list of names and values, or in a command.
 _ASSIGNED: Final = re.compile(
     r"(?P<rest>[A-Za-z0-9_.À-ӿ-]{0,30}+)(?P<sep>"
     r"(?:[\"'`\])*]{0,3}+[ \t]{0,4}(?::=|=>|->|→|\?=|[:=：＝]{1,2})[ \t]{0,4}(?:[A-Za-z_|]{1,20}[ \t]{0,2}=[ \t]{0,2})?"
-    r"(?:b|r|f|u|@)?(?=[^\s=])"
+    r"(?:[brfu@](?=[\"'`]))?(?=[^\s=])"
     r"|[\"']?[ \t]{0,2}[,(][ \t]{0,4}(?=[\"'`])|[\"']?,?\s{1,40}[\"']?(?i:value)[\"']?[ \t]{0,2}[:=][ \t]{0,2}"
     r"|(?<=[\w])>(?=[^\s<>=]))"
     r")" + _VALUE
@@ -175,7 +176,9 @@ def _before(text: str, at: int) -> str:
 
 _LONGEST_NAME: Final = 40
 _NAME_SIGNS: Final = f"{string.ascii_letters}{string.digits}_-."
-_PASS_AS_NAME: Final = re.compile(r"(?i:password|passwd|passwrd|passphrase|passcode|passwort|passord|pass|pwd|pw|psk)")
+_PASS_AS_NAME: Final = re.compile(
+    r"(?i:pass[ -]?(?:word|phrase|code)|passwd|passwrd|passphrase|passcode|passwort|passord|pass|pwd|pw|psk)"
+)
 _SHORT_NAMES: Final = frozenset({"pass", "pwd", "pw", "psk"})
 _PASS_OWNER: Final = re.compile(
     r"(?i:(?:^|.{0,40}[^A-Za-z])(?:db|user|usr|my|root|admin|ssh|sudo|smtp|imap|mail|ftp|sql|mysql|pg|http|proxy|store|key|login|wifi"
@@ -253,7 +256,7 @@ def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> Iterator
             return False
         if is_login or quoted:
             return _is_password(value, " ", quoted=quoted, loose=is_option and not value.startswith("-"))
-        return len(value) >= _PLAIN and _is_mixed(value)
+        return len(value) >= _PLAIN and "/" not in value and _is_mixed(value)
 
     yield from _secret_in(hit, "password", is_secret)
 
@@ -302,28 +305,24 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
     if not _GOES_ON.match(text, end):
         return
     name = _before(text, at)
-    if anchor == "key":
-        owner = text[max(0, at - 20) : at].rstrip(" _.-").lower()
-        is_env = name.endswith("_") and name.isupper()
-        if not (is_env or owner.endswith(_KEY_OWNERS)) or owner.endswith(_PUBLIC_KEYS):
-            return
-    if anchor in {"auth", "dsn", "creds"} and name[-1:].isalpha() and name[-1:].islower() == text[at].islower():
+    is_inside = name[-1:].isalpha() and name[-1:].islower() == text[at].islower()
+    if anchor.encode() in _NAME_WORDS and is_inside:
         return
     hit = _ASSIGNED.match(text, end)
+    if anchor == "key" and not _is_owned(text, at, name):
+        # Many things are called a key: what is not said to be secret must look like nothing else.
+        hit = hit or _SPACED.match(text, end) or _TOLD.match(text, end)
+        if hit and not name and not hit["rest"]:
+            yield from _secret_in(hit, "secret", lambda value, _: _is_long_and_varied(value))
+        return
     if hit:
         if not _NO_SECRET_NAME.search(hit["rest"]):
-            is_env = _ENV_NAME.match(name + text[at:end] + hit["rest"]) is not None and hit["sep"] == "="
-            is_listed = hit["sep"].strip(" \t\"'") in {",", "("}
-            yield from _secret_in(
-                hit,
-                "secret",
-                lambda value, quoted: _is_strong(value) if is_listed else _is_secret(value, quoted=quoted, env=is_env),
-            )
+            yield from _assigned_secret(hit, name + text[at:end])
         return
     hit = _SPACED.match(text, end)
     if hit and not hit["rest"].isalpha():
         is_option = _SET_BEFORE.search(text[max(0, at - _LOOKED_BACK) : at]) is not None
-        found = list(
+        found = tuple(
             _secret_in(
                 hit,
                 "secret",
@@ -340,6 +339,23 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
             "secret",
             lambda value, quoted: _is_strong(value) or (quoted and len(value) > _PLAIN and is_random(value)),
         )
+
+
+def _is_owned(text: str, at: int, name: str) -> bool:
+    """Return whether what stands before `key` says that it is a secret one."""
+    owner = text[max(0, at - 20) : at].rstrip(" _.-").lower()
+    is_env = name.endswith("_") and name.isupper()
+    return (is_env or owner.endswith(_KEY_OWNERS)) and not owner.endswith(_PUBLIC_KEYS)
+
+
+def _assigned_secret(hit: re.Match[str], name: str) -> Iterator[Found]:
+    is_env = hit["sep"] == "=" and _ENV_NAME.match(name + hit["rest"]) is not None
+    is_listed = hit["sep"].strip(" \t\"'") in {",", "("}
+    return _secret_in(
+        hit,
+        "secret",
+        lambda value, quoted: _is_strong(value) if is_listed else _is_secret(value, quoted=quoted, env=is_env),
+    )
 
 
 _SIMPLE_NAME: Final = re.compile(r"[A-Za-z_]{1,60}+\d{0,2}(?:[-_./][A-Za-z_]{1,60}+\d{0,2}){0,9}\Z")
@@ -365,16 +381,13 @@ _CODE_ROOT: Final = re.compile(r"(?:os|sys|self|cls|this|settings|config|env|pro
 
 def _is_strong(value: str) -> bool:
     """Return whether a value is a secret wherever it is told of one."""
-    return (
-        len(value) >= _STRONG
-        and " " not in value
-        and not _CODE.match(value)
-        and not _UUID.match(value)
-        and is_random(value)
-    )
+    is_path = "/" in value and len(value) < 2 * _STRONG
+    is_other = is_path or " " in value or _CODE.match(value) or _UUID.match(value)
+    return len(value) >= _STRONG and not is_other and is_random(value)
 
 
 _STRONG: Final = 12
+_LONG: Final = 20
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _PASSWORD_ENTRY: Final = re.compile(
     r"(?i:password|passwd|passphrase|passcode|passwort|kennwort|contrase|mot_?de_?passe|senha|пароль|密码|密碼|パスワード)"
@@ -409,6 +422,16 @@ def _any(value: str) -> bool:
 
 def _is_credential(value: str) -> bool:
     return value.endswith("=") or is_random(value)
+
+
+def _is_varied(value: str) -> bool:
+    """Return whether a word has small and capital letters and digits, as hardly any word but a password does."""
+    has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and any(map(str.isdigit, value))
+    return has_all and "/" not in value and not _CODE.match(value)
+
+
+def _is_long_and_varied(value: str) -> bool:
+    return len(value) >= _LONG and _is_strong(value) and _is_varied(value)
 
 
 def _is_no_port(value: str) -> bool:
@@ -469,7 +492,7 @@ _RULES: Final = (
         _is_strong,
     ),
     # ---- queries
-    _Rule("sig signature", "signature", r"(?:sig|signature)=(?P<bare>[\w%+/=-]{16,4000}+)"),
+    _Rule("sig signature", "signature", r"(?:sig|signature)=(?P<bare>[\w%+/=-]{16,4000}+)", _has_digit),
     _Rule("security", "signature", r"security-token=(?P<bare>[\w%+/=-]{16,4000}+)"),
     _Rule("key code appid", "secret", r"(?<=[?&])(?:key|code|appid)=(?P<bare>[\w.~-]{16,400}+)", _is_strong),
     # ---- commands and settings
@@ -490,14 +513,49 @@ _RULES: Final = (
         "password",
         rf"(?:mysql\w{{0,10}}|mariadb[\w-]{{0,10}}){_THEN}-p[\"']?(?P<bare>{_B}{{3,200}}+)",
     ),
+    _Rule(
+        "rootpw bindpw requirepass masterauth",
+        "password",
+        r"(?:rootpw|bindpw|requirepass|masterauth)[ \t]{1,4}" + _VALUE_IS,
+    ),
+    _Rule("auth", "password", rf"(?-i:AUTH)[ \t]{{1,2}}{_VALUE_IS}", _is_varied),
+    _Rule(
+        "sftp lftp ftp scp",
+        "password",
+        rf"(?:sftp|lftp|ftp|scp){_THEN}[\w.-]{{1,60}}:(?P<bare>[^\s/\"'<>]{{3,100}})@(?=[\w.])",
+    ),
+    _Rule("sudo su", "password", rf"(?:sudo|su){_THEN}<<<[ \t]{{0,2}}{_VALUE_IS}"),
+    _Rule(
+        "echo printf",
+        "password",
+        rf"(?:echo|printf)[ \t]{{1,4}}(?:-\w{{1,3}}[ \t]{{1,4}})?[\"']?(?P<bare>(?![-$]){_B}{{3,200}}+)[\"']?[ \t]{{0,3}}\|"
+        r"[^\n]{0,80}?(?:sudo[ \t]{1,4}-S|--password-stdin|--stdin|passwd)\b",
+    ),
+    _Rule(
+        "password",
+        "password",
+        r"password[ \t]{1,2}for[ \t]{1,2}\S{1,80}[ \t]{0,2}=[ \t]{0,2}(?:password\()?[\"'](?P<bare>[^\"'\n]{3,200}+)",
+    ),
+    _Rule(
+        "admin root administrator",
+        "password",
+        rf"(?:admin|root|administrator)[:/](?P<bare>(?!/){_B}{{6,80}}+)",
+        _is_varied,
+    ),
+    _Rule(
+        "wifi fi wlan",
+        "password",
+        rf"(?:wifi|fi|wlan)\b[^\n:]{{0,20}}:[ \t]{{0,2}}[^\n/,:]{{1,40}}[/,][ \t]{{0,2}}(?P<bare>{_B}{{6,80}}+)",
+        _is_varied,
+    ),
     _Rule("sshpass", "password", r"sshpass[ \t]{1,9}-p[ \t]?" + _VALUE_IS),
     _Rule("7z 7za", "password", rf"7za?{_THEN}-p{_VALUE_IS}"),
     _Rule("zip unzip", "password", rf"(?:un)?zip{_THEN}-P[ \t]?{_VALUE_IS}"),
     _Rule("rar unrar", "password", rf"(?:un)?rar{_THEN}-h?p{_VALUE_IS}"),
     _Rule(
-        "docker podman helm oc az skopeo crane nerdctl mongo mongosh mongodump mongorestore mongoexport mongoimport",
+        "docker podman helm oc az rdesktop skopeo crane nerdctl mongo mongosh mongodump mongorestore mongoexport mongoimport",
         "password",
-        rf"(?:docker|podman|helm|oc|az|skopeo|crane|nerdctl|mongo\w{{0,8}}){_THEN}-p[ \t]{{1,9}}{_VALUE_IS}",
+        rf"(?:docker|podman|helm|oc|az|rdesktop|skopeo|crane|nerdctl|mongo\w{{0,8}}){_THEN}-p[ \t]{{1,9}}{_VALUE_IS}",
         _is_no_port,
     ),
     _Rule("redis", "password", rf"redis-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{{1,9}}{_VALUE_IS}"),
@@ -526,9 +584,10 @@ _RULES: Final = (
         _has_digit,
     ),
     _Rule(
-        "net",
+        "net runas",
         "password",
-        rf"net[ \t]{{1,9}}(?:user[ \t]{{1,9}}\S{{1,60}}|use\b[^\n]{{0,100}}?/user:\S{{1,60}})[ \t]{{1,9}}"
+        rf"(?:runas|net)[ \t]{{1,9}}"
+        rf"(?:/user:\S{{1,60}}|user[ \t]{{1,9}}\S{{1,60}}|use\b[^\n]{{0,100}}?/user:\S{{1,60}})[ \t]{{1,9}}"
         rf"(?P<bare>(?![/-]){_B}{{3,200}}+)",
     ),
     _Rule("cmdkey", "password", rf"cmdkey\b[^\n]{{0,100}}?/pass:{_VALUE_IS}"),
