@@ -407,7 +407,6 @@ def at_most(seconds: float) -> Generator[None]:
 
     The timer is one of real time, since one of processor time makes the clock of processor time coarse on some systems.
     """
-
     began = process_time()
 
     def give_up(*_: object) -> None:
