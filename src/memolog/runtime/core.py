@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import assert_never
 from weakref import WeakValueDictionary
 
@@ -63,6 +64,7 @@ _log = logging.getLogger("memolog")
 
 # Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
 _MANY_PARTS = 1_000
+_MANY_LINES = 200
 _MOST_ROUNDS = 64
 _POLL_SECONDS = 0.05
 # How long a process whose turn is open may be silent while it is watched, and how old its last beat may be if it was not: to
@@ -351,7 +353,8 @@ class Core:
             alias = None
             if snapshot.scope == "resource" and row.thread is not None:
                 alias = await self._alias(snapshot, row.thread)
-            text = render_group(
+            render = partial(
+                render_group,
                 handle=row.handle,
                 observations=lines,
                 previous=previous.date() if previous else None,
@@ -359,6 +362,7 @@ class Core:
                 is_reflection=row.kind == "reflection",
                 aliases=aliases,
             )
+            text = await asyncio.to_thread(render) if len(lines) > _MANY_LINES else render()
             rendered.append(Rendered(id=group_id, text=text, tokens=self.counter.count(text) if text else 0))
             previous = max([o.said_at for o in lines if o.said_at] + ([previous] if previous else []), default=None)
         return rendered
