@@ -28,8 +28,8 @@ from typing import Any, Final
 from memolog import (
     AssistantMessage,
     Config,
-    Memory,
     MemologError,
+    Memory,
     NewMessage,
     TextPart,
     ToolCallPart,

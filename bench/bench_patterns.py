@@ -69,7 +69,7 @@ SHORT: Final[dict[str, str]] = {}
 """Patterns that see short texts only, by `module:name`, each with what keeps them short."""
 
 GENERIC: Final = (
-    "\n", " ", "\n ", " \n", "\t", "a", "A", "0", "_", "é", "ß", "日", "\u0e01", '"', "'", "\\", "\\\"", "`", "*", "-", "=", "#", "|", ".",
+    "\n", " ", "\n ", " \n", "\t", "a", "A", "0", "_", "é", "ß", "日", "\u0e01", '"', "'", "\\", '\\"', "`", "*", "-", "=", "#", "|", ".",
     ",", ":", "/", "<", ">", "</", "[", "]", "(", ")", "{", "}", "[]", "()", "&", "&amp;", "a ", "A ", "a.", "a/", "a-", "aA", "Aa", "AAa ",
     "0.", "0,", "a\n", "0 ", "**a", "``", "<a>", "<a ", "[a](", "a: ", ". ", ", a", "a'", "\u200b", "\u00ad",
 )  # fmt: skip
@@ -481,7 +481,7 @@ def _judge_text(found: Found, method: str, text: tuple[str, str, str]) -> Guilt 
 
 def shown(text: str) -> str:
     """Return a text as a short literal."""
-    return ascii(text) if len(text) <= 24 else f"{ascii(text[:12])}…({len(text)})"
+    return ascii(text) if len(text) <= 24 else f"{text[:12]!a}…({len(text)})"
 
 
 def main() -> int:
@@ -491,9 +491,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only places that contain this")
     given = parser.parse_args()
     with collected() as collector:
-        import_all()
+        # First, since pytest wants to see its plugins before anything else imports them.
         if not given.no_tests:
             run_tests()
+        import_all()
     patterns = [found for found in collector.patterns() if given.only in found.place]
     guilty: list[Guilt] = []
     for found in patterns:

@@ -1,5 +1,6 @@
 """The documentation is true: its snippets run, its generated pages are fresh, its links lead somewhere."""
 
+import ast
 import importlib
 import re
 import subprocess
@@ -29,7 +30,7 @@ def snippets() -> Iterator[Any]:
             yield pytest.param(code, printed.get(code), id=f"{page.relative_to(ROOT)}-{number}")
 
 
-@pytest.mark.parametrize(("code", "output"), snippets())
+@pytest.mark.parametrize(("code", "output"), list(snippets()))
 def test_snippet_runs(code: str, output: str | None, tmp_path: Path) -> None:
     """Each Python block runs by itself in an empty folder, and prints what the page says."""
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -42,6 +43,42 @@ def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link names a file that exists."""
     broken = [target for target in LINK.findall(page.read_text("utf-8")) if not (page.parent / target).exists()]
     assert broken == []
+
+
+PROMISES = re.compile(r"^\| promise \| limit \| test \|\n\|(?: --- \|)+\n((?:\|.*\n)+)", re.MULTILINE)
+CITED = re.compile(r"tests/[\w/.-]+\.py(?:::\w+)?")
+
+
+def exists(cited: str) -> bool:
+    """Tell whether a test file, or a test in it, is there."""
+    name, _, function = cited.partition("::")
+    file = ROOT / name
+    if not file.is_file() or not function:
+        return file.is_file()
+    tree = ast.parse(file.read_text("utf-8"))
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function for node in tree.body)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_that_are_cited_exist(page: Path) -> None:
+    """A page that names a test, or a file of tests, names one that is there."""
+    assert [cited for cited in CITED.findall(page.read_text("utf-8")) if not exists(cited)] == []
+
+
+def test_every_promise_of_security_is_proven() -> None:
+    """Each section of promises is a table, each promise in it names the tests that prove it, and no promise stands twice."""
+    page = (ROOT / "docs" / "security.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert [name for name, text in sections.items() if not PROMISES.search(text)] == ["Telling us"]
+    rows = [line.strip("|").split("|") for table in PROMISES.findall(page) for line in table.splitlines()]
+    assert [row for row in rows if len(row) != 3] == []
+    promises = [promise.strip() for promise, _, _ in rows]
+    assert len(set(promises)) == len(promises) >= 40
+    assert all(promises)
+    unproven = [
+        promise for promise, _, tests in rows if not re.fullmatch(r" (?:`tests/[\w/]+\.py::test_\w+`(?:, | ))+", tests)
+    ]
+    assert unproven == []
 
 
 def made_by(name: str) -> Any:

@@ -1,10 +1,18 @@
 """With `redact_raw` no secret reaches the database, in whatever part of a message it stands."""
 
+import contextlib
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 
 from memolog.config import Config
+from memolog.domain.codec import JsonValue
 from memolog.domain.errors import ConfigError, MessageConflict
 from memolog.domain.message import (
     AssistantMessage,
@@ -19,7 +27,11 @@ from memolog.domain.message import (
     UserMessage,
 )
 from memolog.prompt.without_secrets import without_secrets
+from memolog.runtime.events import Event
 from memolog.runtime.memory import Memory
+from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.models.fallback import FallbackModel
+from memolog.testing import ScriptedModel
 
 # Put together here, so that this file does not hold what looks like a key.
 KEY = "sk-ant-" + "api03-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z" * 2
@@ -85,6 +97,131 @@ async def test_no_byte_of_a_secret_is_stored(tmp_path: Path) -> None:
     thought = stored[1].parts[0]
     assert isinstance(thought, ReasoningPart)
     assert thought.signature is None
+
+
+async def test_speakers_tasks_and_working_memory_are_covered(tmp_path: Path) -> None:
+    """Whatever a text is part of: who speaks, what is to be done and came of it, and what is kept as a document."""
+    async with Memory(tmp_path / "memory.db", config=RAW) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(replace(UserMessage("Hello."), speaker=f"Mira {KEY}"))
+            await turn.record(AssistantMessage("Hello."))
+        tasks = memory.tasks("alice", thread="t1")
+        task = await tasks.create(
+            f"Use {KEY}", description=f"password = '{PASSWORD}'", labels=["kept", KEY], metadata={"password": PASSWORD}
+        )
+        await tasks.edit(task.handle, description=f"Now with {KEY}.")
+        await tasks.label(task.handle, add=[f"{KEY}-2"])
+        await tasks.claim(task.handle)
+        await tasks.close(task.handle, summary=f"Signed in with {KEY}.")
+        await tasks.reopen(task.handle, why=f"{KEY} was wrong")
+        notes = memory.working_memory("alice")
+        await notes.replace(f"# Access\n\npassword: {PASSWORD}\nkey {KEY}\n", who="mira")
+        document = await notes.read()
+        shown = await tasks.get(task.handle)
+    assert document is not None
+    assert "[redacted: Anthropic key]" in document.current.text
+    assert (shown.title, shown.labels) == ("Use [redacted: Anthropic key]", frozenset({"kept"}))
+    assert [secret for secret in (KEY, PASSWORD) if secret.encode() in bytes_in(tmp_path)] == []
+
+
+# Shapes that tools are called with and answer with: plain, nested, as text, as text inside text, in pieces, encoded.
+SHAPES: dict[str, Callable[[str], object]] = {
+    "line": lambda key: {"out": f"line one\n{key}\nline three"},
+    "tab": lambda key: {"out": f"name\t{key}\tend"},
+    "list": lambda key: [f"a\n{key}", {"b": [f"c\r\n{key}"]}],
+    "text": lambda key: json.dumps({"out": f"one\n{key}"}),
+    "text in text": lambda key: json.dumps({"out": json.dumps({"env": f"A=1\nB={key}"})}),
+    "three deep": lambda key: json.dumps([json.dumps([json.dumps([f"x\n{key}"])])]),
+    "address": lambda key: {"url": f"https://x.example.com/?q={quote(f'token={key}&x', safe='')}"},
+    "name": lambda key: {key: "a name"},
+    "parts": lambda key: [{"type": "text", "text": f"one\n{key}"}],
+    "coloured": lambda key: {"out": f"\x1b[32m{key}\x1b[0m"},
+    "unicode": lambda key: f'{{"out": "one\\u000a{key}"}}',
+    "command": lambda key: {"argv": ["deploy", "--token", key]},
+}
+
+
+@pytest.mark.parametrize("is_raw", [False, True], ids=["observed", "stored"])
+async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: bool) -> None:
+    """Not to the observer's model, not into the log, the index or the answer of a search; with `redact_raw` not into the file."""
+    model = ScriptedModel(["<observations>\n* 🟡 Assistant deployed [1]\n</observations>"] * 3)
+    keys = {name: f"ghp_{number:02d}{'Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z'}" for number, name in enumerate(SHAPES)}
+    path = tmp_path / "memory.db"
+    async with Memory(path, model=model, config=Config(redact_raw=is_raw)) as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("Deploy it."))
+            for name, shape in SHAPES.items():
+                value = cast("JsonValue", shape(keys[name]))
+                call = ToolCallPart(id=name, name="run", arguments=value)
+                await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run"))
+            await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
+            await turn.record(ToolMessage("w", {"env": [{"name": "DB_PASS", "value": "swordfish"}]}, name="in"))
+        await memory.observe("t1", "alice")
+        found = [await memory.search(f'"{key}"', "alice") for key in (*keys.values(), "swordfish")]
+    asked = "".join(request.text for request in model.requests)
+    assert "deploy" in asked
+    secrets = (*keys.values(), "swordfish")
+    assert [secret for secret in secrets if secret in asked] == []
+    assert [answer.results for answer in found if answer.results] == []
+    assert [secret for secret in secrets if secret.encode() in bytes_in(tmp_path)] == ([] if is_raw else [*secrets])
+
+
+async def test_no_shape_reaches_the_log_of_the_embedded_observer() -> None:
+    """It reads the arguments and the results themselves."""
+    key = f"ghp_{'Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z99'}"
+    async with Memory(":memory:") as memory:
+        async with memory.turn("t1", "alice") as turn:
+            await turn.prepare(UserMessage("Deploy it."))
+            for name, shape in SHAPES.items():
+                value = cast("JsonValue", shape(key))
+                call = ToolCallPart(id=name, name="run", arguments=value)
+                await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run", is_error=True))
+            await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
+        await memory.observe("t1", "alice")
+        async with memory.turn("t1", "alice") as turn:
+            shown = (await turn.prepare(UserMessage("And now?"))).system
+    assert "Assistant" in shown
+    assert [secret for secret in (key, "swordfish") if secret in shown] == []
+
+
+class Leaky:
+    """A model of one's own that says what it was called with when it fails."""
+
+    name = "own:model"
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Fail with a key."""
+        raise RuntimeError(f"401 for key {KEY}\nwith password={PASSWORD}")
+
+
+async def leaky(request: ModelRequest) -> str:
+    """Fail with a key."""
+    raise ValueError(f'{{"error": "bad header Authorization: Bearer {KEY}", "password": "{PASSWORD}"}}')
+
+
+@pytest.mark.parametrize(
+    "model", [Leaky(), leaky, FallbackModel(Leaky(), leaky)], ids=["class", "function", "fallback"]
+)
+async def test_errors_of_models_are_redacted(tmp_path: Path, model: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """In the status, in events, in the journal, in the log of the program, in kept prompts, in an export and in the file."""
+    events: list[Event] = []
+    out = tmp_path / "export.jsonl"
+    with caplog.at_level(logging.DEBUG, logger="memolog"):
+        async with Memory(tmp_path / "memory.db", model=model, config=Config(keep_prompts=True)) as memory:
+            memory.subscribe(events.append)
+            async with memory.turn("t1", "alice") as turn:
+                await turn.prepare(UserMessage("Hello there, my friend of many years."))
+                await turn.record(AssistantMessage("Hello."))
+            with contextlib.suppress(Exception):
+                await memory.observe("t1", "alice")
+            logging.getLogger("memolog").error("it failed", exc_info=RuntimeError(f"with {KEY}"))
+            status = repr(await memory.status("t1", "alice"))
+            await memory.export(out, resource="alice")
+    told = "".join(map(repr, events))
+    assert "[redacted: " in told
+    logged = caplog.text + "".join(str(record.exc_text) for record in caplog.records)
+    everywhere = [status, told, logged, bytes_in(tmp_path).decode("utf-8", "replace")]
+    assert [secret for secret in (KEY, PASSWORD) for text in everywhere if secret in text] == []
 
 
 async def test_without_it_messages_are_exact(tmp_path: Path) -> None:

@@ -222,8 +222,16 @@ def test_an_address_without_a_password_is_installed(address: str, folder: Path) 
     assert address in (folder / ".codex" / "config.toml").read_text("utf-8")
 
 
-@pytest.mark.parametrize("address", [*PASSWORDS, "mysql://mira:s3cret@db.example/memory"])
-@pytest.mark.parametrize("line", ["status", "init", "demo", "mcp --describe", "restore backup.db", "proxy --seconds 0"])
+@pytest.mark.parametrize(
+    ("line", "address"),
+    [
+        *(("status", address) for address in (*PASSWORDS, "mysql://mira:s3cret@db.example/memory")),
+        *(
+            (line, PASSWORDS[0])
+            for line in ("init", "demo", "mcp --describe", "restore backup.db", "proxy --seconds 0")
+        ),
+    ],
+)
 def test_no_error_shows_a_password(line: str, address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is not there is named without the password, for people and for programs; so is a source of an import."""
     refused = OSError(111, "refused")
@@ -237,6 +245,17 @@ def test_no_error_shows_a_password(line: str, address: str, folder: Path, monkey
         done = run(*words)
         assert done.code in {2, 3}
         assert "s3cret" not in done.err + done.out
+
+
+@pytest.mark.parametrize("model", ["http://mira:s3cret@127.0.0.1:9/v1#m", "http://127.0.0.1:9/v1?a=1&api_key=s3cret#m"])
+@pytest.mark.parametrize("line", ["config", "config --toml", "config model", "config --changed --json", "init"])
+def test_no_verb_shows_the_key_of_a_model(line: str, model: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a model is shown without what opens it."""
+    monkeypatch.setenv("MEMOLOG_MODEL", model)
+    done = run(*line.split())
+    assert done.code == 0
+    assert "127.0.0.1:9" in "".join(done.out.split())
+    assert "s3cret" not in "".join(done.out.split())
 
 
 def test_no_process_is_started_with_a_password(monkeypatch: pytest.MonkeyPatch) -> None:

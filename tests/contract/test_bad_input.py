@@ -13,6 +13,7 @@ import pytest
 from conftest import FakeClock, OpenStore
 from memolog.domain.errors import InputError, MessageTooLarge, NotJson, UnknownRole
 from memolog.domain.message import (
+    LONGEST_SPEAKER,
     AssistantMessage,
     FilePart,
     Message,
@@ -103,7 +104,7 @@ async def test_any_text_is_kept(store: Store, name: str) -> None:
     message = NewMessage(role="assistant", parts=parts, speaker=text, metadata={text: text})
     row = await kept(store, message)
     assert row.parts == parts
-    assert (row.speaker, row.metadata) == (text, {text: text})
+    assert (row.speaker, row.metadata) == (text[:LONGEST_SPEAKER], {text: text})
     thread = await store.threads.update("alice", "t", title=text, metadata={text: [text]}, overrides={text: text})
     assert (thread.title, thread.metadata, thread.overrides) == (text, {text: [text]}, {text: text})
 

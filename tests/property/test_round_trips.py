@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 import memolog.domain
 from conftest import FakeClock, counts, weigh
+from memolog.domain.caches import empty_caches
 from memolog.domain.checking import check_message
 from memolog.domain.codec import check_json, decode, dumps, encode, loads, object_text, pack, unpack
 from memolog.domain.message import NewMessage, Part, parts_from_json, parts_to_json
 from memolog.domain.moments import from_micros, to_micros
-from memolog.store import Store, rows
+from memolog.store import Store
 from property.strategies import VALUES, ids, json_objects, json_values, moments, new_messages, parts, texts
 
 QUICK = settings(deadline=None, max_examples=counts(100, 2000), suppress_health_check=[HealthCheck.too_slow])
@@ -222,5 +223,5 @@ async def test_what_is_remembered_equals_what_is_read(store: Store, message: New
     thread = next(names)
     await store.messages.save("alice", thread, message)
     remembered = [await store.messages.after("alice", thread) for _ in range(2)][1]
-    rows._remembered.cache_clear()
+    empty_caches()
     assert same(await store.messages.after("alice", thread), remembered)

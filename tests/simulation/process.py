@@ -159,11 +159,11 @@ class Process:
         await self._reach()
         return await self._read(work, brief=brief)
 
-    async def write(self, work: Any, *, name: str) -> Any:
+    async def write(self, work: Any, *, name: str, brief: bool = True) -> Any:
         """Write, unless a fault strikes; what was saved is noted at the very moment of its commit."""
         await self._reach()
         try:
-            result = await self._write(work, name=name)
+            result = await self._write(work, name=name, brief=brief)
         except StoreCorrupt as error:
             self._host.fail(f"{name} of {self.name} was refused by a guard of the database: {error}")
             raise

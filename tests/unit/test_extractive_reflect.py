@@ -267,3 +267,20 @@ def test_nothing_in_nothing_out() -> None:
 def test_identifiers(text: str, found: list[str]) -> None:
     """Names, paths, symbols and numbers are identifiers; the first word of a sentence is not."""
     assert [name for name in identifiers_of(text) if name != "Called"] == found
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("User: J'utilise Redis depuis 2020 pour les sessions.", "User: Je ne mange plus de viande depuis mars."),
+        ("User: Wir nutzen Redis seit langem für Sitzungen.", "User: Ich esse nicht mehr Fleisch seit langem."),
+        ("User: Usamos Redis desde siempre para sesiones.", "User: Ya no como carne desde siempre."),
+    ],
+)
+def test_since_when_is_not_what_is_replaced(older: str, newer: str) -> None:
+    """A word of time in common does not make one statement replace another."""
+    lines = [line(1, older, "high"), line(2, newer, "high"), *(line(n, f"{FILL} {n}") for n in range(3, 12))]
+    kept = half(lines)
+    said = next(one for one in kept.lines if "o1" in one.merges)
+    assert older.removeprefix("User: ").rstrip(".") in said.text
+    assert "(before:" not in " ".join(one.text for one in kept.lines)

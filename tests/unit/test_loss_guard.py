@@ -70,6 +70,72 @@ def test_a_statement_that_is_lost(text: str, by: str) -> None:
     assert not is_said(text, by)
 
 
+INVERSIONS: dict[str, tuple[str, ...]] = {
+    "Never deploy to production on a Friday": (
+        "User deploys to production on a Friday",
+        "User no longer says never: deploy to production on a Friday",
+        "Deploying to production on a Friday is never a problem",
+        "User never minds a deploy to production on a Friday",
+        "Never deploy to production on a Monday; on a Friday deploy",
+        "Never hesitate to deploy to production on a Friday",
+        "User used to say never deploy to production on a Friday, now it is allowed",
+        "Never deploy to production on a Friday was cancelled",
+        "It is not true that User said never deploy to production on a Friday",
+        "Never deploy to production on a Friday unless it is convenient",
+        "User mentioned production deploys",
+    ),
+    "Always run the tests before a commit": (
+        "Never run the tests before a commit",
+        "No need to run the tests before a commit",
+    ),
+    "Bitte niemals Nüsse in den Kuchen geben": (
+        "Bitte niemals vergessen, Nüsse in den Kuchen zu geben",
+        "Nüsse in den Kuchen geben ist nicht verboten",
+        "Früher niemals Nüsse in den Kuchen geben, jetzt schon",
+    ),
+    "Ne supprime jamais la table des clients": (
+        "N'oublie jamais de supprimer la table des clients",
+        "Ne plus garder la table des clients : supprime",
+        "Supprimer la table des clients n'est plus interdit",
+    ),
+    "No uses nunca la base de producción": (
+        "No dudes nunca en usar la base de producción",
+        "Usa siempre la base de producción, nunca la de pruebas",
+    ),
+    "Non cancellare mai i backup di notte": ("Non dimenticare mai di cancellare i backup di notte",),
+    "Nunca envie dados dos clientes por email": ("Nunca deixe de enviar dados dos clientes por email",),
+    "Никогда не удаляй продакшен базу": ("Теперь можно: удаляй продакшен базу, раньше никогда",),
+    "不要删除生产数据库": ("可以删除生产数据库", "不要忘记删除生产数据库", "删除生产数据库没有问题"),
+    "本番データベースを削除しないでください": ("本番データベースを削除しても問題ない",),
+    "운영 데이터베이스를 삭제하지 마세요": ("운영 데이터베이스를 삭제하세요",),
+    "لا تحذف قاعدة بيانات الإنتاج": ("لا تنس: احذف قاعدة بيانات الإنتاج",),
+}
+
+
+@pytest.mark.parametrize("text", INVERSIONS)
+def test_what_is_forbidden_is_neither_erased_nor_inverted(text: str) -> None:
+    """A prohibition that is denied, weakened, moved or taken back is carried over in its own words."""
+    for by in INVERSIONS[text]:
+        for named in (True, False):
+            assert not is_said(text, by, named=named), by
+        made = [line(by, "high", 1, merges=("o1",))]
+        kept = guarded(made, [line(text, "high", 1)], new_ids(), "new")
+        assert [one.text for one in kept.observations] == [text]
+    for by in (text, f"User said: {text}", f"{text}; User likes tea"):
+        assert is_said(text, by)
+
+
+def test_only_the_user_takes_a_prohibition_back() -> None:
+    """A reflector that names a newer statement beside it says nothing if that statement does not."""
+    older = line("Never deploy to production on a Friday", "high", 1)
+    other = line("User likes the new deploy dashboard", "high", 2)
+    by = "User likes the new deploy dashboard instead of never deploying on a Friday"
+    assert unsaid([older, other], [Said(by, ["o1", "o2"])]) == (older,)
+    newer = line("User now wants deploys to production on a Friday too", "high", 2)
+    by = "User now wants deploys to production on a Friday too (before: never deploy to production on a Friday)"
+    assert unsaid([older, newer], [Said(by, ["o1", "o2"])]) == ()
+
+
 def test_a_line_that_does_not_name_it_must_say_more() -> None:
     """60 % of the words are enough where a line names what it stands for; 80 % where it does not."""
     text = "User wants green walls, oak floors and tall windows"

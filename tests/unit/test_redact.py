@@ -1,14 +1,18 @@
 """Secrets are found by their shape or their context; what only looks like one stays."""
 
+import json
 import random
 import string
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memolog.domain.codec import JsonValue
 from memolog.domain.errors import ConfigError
 from memolog.prompt import NO_REDACTION, REDACTION, Redactor, secret_patterns
+from secret_corpus import CHANNELS, FORMATS, PHRASES, Planted, keys, layers_of, passwords
 
 _DICE = random.Random(7)
 
@@ -101,7 +105,7 @@ def test_torn_private_keys_are_replaced_too() -> None:
         ("'passwd': 'tr0ub4dor&3'", "'passwd': '[redacted: password]'"),
         (r"{\"db_password\": \"swordfish\"}", r"{\"db_password\": \"[redacted: password]\"}"),
         ("DB_PASSWORD=hunter2x", "DB_PASSWORD=[redacted: password]"),
-        ("--password hunter2 --password=hunter22", "--password hunter2 --password=[redacted: password]"),
+        ("--password hunter2 --password=hunter22", "--password [redacted: password] --password=[redacted: password]"),
         ("my password is hunter22!", "my password is [redacted: password]"),
         ("aws_secret_access_key = wJalr1XUtnFEMI/K7MDENG", "aws_secret_access_key = [redacted: secret]"),
         ('client_secret: "a1b2c3d4e5"', 'client_secret: "[redacted: secret]"'),
@@ -177,3 +181,70 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     """What stands for a secret is not taken for one."""
     once = REDACTION.redact(text)
     assert REDACTION.redact(once) == once
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(
+    ("planted", "count"), [(keys, len(FORMATS)), (passwords, len(PHRASES))], ids=["keys", "phrases"]
+)
+def test_secrets_are_found_in_every_channel(channel: str, planted: Callable[[], Iterable[Planted]], count: int) -> None:
+    """In a sentence, in the JSON of a tool, in JSON inside JSON, and encoded for an address: nothing that decodes shows them."""
+    texts = [(one, REDACTION.redact(CHANNELS[channel](one.text))) for one in planted()]
+    missed = [one.name for one, text in texts if any(one.secret in layer for layer in layers_of(text))]
+    assert len(texts) == count >= 80
+    assert len(missed) <= 0.05 * count, missed
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\\n", "\\n"),
+        ("\\t", "\\r\\n"),
+        ("\\u000a", "\\u0022"),
+        ("\\\\n", "\\\\n"),
+        ("%3D", "%26"),
+        ("%20", "%0A"),
+        ("%253D", "%2526"),
+        ("x+", "+y"),
+        ("&quot;", "&#34;"),
+        ("\x1b[32m", "\x1b[0m"),
+        ("\\u001b[1m", "\\u001b[0m"),
+        ("\\\\x3d", "\\\\x20"),
+    ],
+)
+def test_escapes_are_boundaries(before: str, after: str) -> None:
+    """Whatever a line break or a sign was made into, a key begins and ends there, and nothing else is replaced."""
+    key = f"ghp_{some(36)}"
+    assert REDACTION.redact(f"see{before}{key}{after}more") == f"see{before}[redacted: GitHub token]{after}more"
+
+
+def test_every_text_of_a_value_is_redacted() -> None:
+    """Names, values, lists, commands in pieces, environments and numbers; what is no secret is the very same value."""
+    key = f"sk-ant-api03-{some(40)}"
+    value = {
+        "text": f"one\n{key}\ttwo",
+        "list": [f"a {key}", {"deep": (key, 1, None, True)}],
+        "password": "swordfish",
+        "pin": 1234,
+        "db_password": 90210,
+        "env": [{"name": "DB_PASS", "value": "swordfish"}, {"name": "HOME", "value": "/srv/a1"}],
+        "argv": ["mysql", "-u", "root", "-pswordfish1", "--token", "x9y8z7w6v5u4"],
+        key: "as a name",
+        "json": json.dumps({"log": json.dumps({"api_key": "a1b2c3d4e5"})}),
+        "max_tokens": 4096,
+    }
+    clean = json.dumps(REDACTION.value(value))
+    assert [one for one in (key, "swordfish", "90210", "x9y8z7", "a1b2c3") if one in clean] == []
+    assert [one for one in ("/srv/a1", "as a name", "4096", "1234", "mysql") if one not in clean] == []
+    plain = {"a": [1.5, None, "b", {"c": "d"}], "token_count": "12a"}
+    assert REDACTION.value(plain) is plain
+    assert NO_REDACTION.value(value) is value
+
+
+def test_a_value_that_is_deeply_nested_is_redacted() -> None:
+    """However deep a secret lies, it is found."""
+    key = f"ghp_{some(36)}"
+    value: JsonValue = key
+    for _ in range(300):
+        value = [value]
+    assert key not in json.dumps(REDACTION.value(value))

@@ -14,6 +14,7 @@ from memolog.domain.codec import JsonObject, JsonValue, dumps, loads, nothing, t
 from memolog.domain.errors import InputError, NotJson
 
 __all__ = [
+    "LONGEST_SPEAKER",
     "ROLES",
     "AssistantMessage",
     "FilePart",
@@ -38,6 +39,9 @@ __all__ = [
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 ROLES: Final[tuple[str, ...]] = get_args(Role)
+
+LONGEST_SPEAKER: Final = 200
+"""How many characters of a speaker's name are kept."""
 
 MessageState: TypeAlias = Literal["live", "withdrawn", "forgotten"]
 
@@ -126,9 +130,15 @@ class NewMessage:
     created_at: datetime | None = None
     zone: str | None = None
     speaker: str | None = None
+    """The name of who speaks; of a longer one the first 200 characters (LONGEST_SPEAKER) are kept."""
     own: bool = False
     """True for the results of our own tools: kept, but neither indexed nor observed."""
     metadata: JsonObject = field(default_factory=nothing)
+
+    def __post_init__(self) -> None:
+        # A name is looked at with every line and every question. What is no string is refused when the message is saved.
+        if isinstance(self.speaker, str) and len(self.speaker) > LONGEST_SPEAKER:
+            object.__setattr__(self, "speaker", self.speaker[:LONGEST_SPEAKER])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ __all__ = [
     "Source",
     "Span",
     "Trust",
+    "is_doubtful",
 ]
 
 Scope: TypeAlias = Literal["thread", "resource"]
@@ -38,6 +39,11 @@ UNVERIFIED: str = "(unverified)"
 """How a line is marked, wherever a model sees it, that says more than its sources."""
 TRACES: tuple[str, ...] = ("Also named: ", "Also mentioned: ")
 """How lines begin that only name what a reflection left out."""
+
+
+def is_doubtful(*, grounded: bool, metadata: JsonObject) -> bool:
+    """Tell whether a line with these fields says more than its sources."""
+    return not grounded or any(metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +104,7 @@ class Observation:
     @property
     def is_unverified(self) -> bool:
         """Whether code found something in it that its sources do not have: shown to models with a mark."""
-        return not self.grounded or any(self.metadata.get(name) for name in ("speaks_for_user", "unverified"))
+        return is_doubtful(grounded=self.grounded, metadata=self.metadata)
 
     @property
     def mode(self) -> str | None:

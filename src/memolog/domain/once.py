@@ -1,11 +1,13 @@
 """Once: what follows from a sequence of immutable values that grows at its end, worked out for what is new.
 
 Each step of a turn looks at all of its tail and its log, and hardly any of it is new. Knows a sequence by its first value.
-Knows nothing of what the values are; all that is kept can be lost at any moment.
+Knows nothing of what the values are; all that is kept can be lost at any moment, and is when something is forgotten.
 """
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+from memolog.domain.caches import emptied_by
 
 __all__ = ["each_once", "grown"]
 
@@ -23,6 +25,7 @@ def grown(empty: S, add: Callable[[S, Sequence[K]], S]) -> Callable[[Sequence[K]
     `add` gets what followed from the values before, which it must not change, and those that came after.
     """
     known: dict[int, tuple[tuple[K, ...], S]] = {}
+    emptied_by(known.clear)
 
     def answer(values: Sequence[K]) -> S:
         if not values:

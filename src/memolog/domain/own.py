@@ -6,9 +6,10 @@ Knows the names, also as frameworks mangle them. What our tools answer is stored
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
-from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart
+from memolog.domain.message import NewMessage, Part, ToolCallPart, ToolResultPart
 
 __all__ = ["OWN_TOOLS", "called_tool", "own_tool", "with_own_apart"]
 
@@ -50,26 +51,28 @@ def with_own_apart(messages: Iterable[NewMessage], own_calls: set[str]) -> Itera
     One that holds results of ours and of others is taken apart, so that what others answered is remembered. `own_calls` is
     what is known of earlier messages, and grows: a result need not name its tool.
     """
+    # Thousands of parts may name the same few tools.
+    known = cache(own_tool)
+
+    def is_own(name: object) -> bool:
+        return isinstance(name, str) and known(name) is not None
+
     for message in messages:
-        own_calls.update(
-            part.id for part in message.parts if isinstance(part, ToolCallPart) and own_tool(part.name) is not None
-        )
+        own_calls.update(part.id for part in message.parts if isinstance(part, ToolCallPart) and is_own(part.name))
         if message.own or not message.parts:
             yield message
             continue
-        results = tuple(part for part in message.parts if _is_own_result(part, own_calls))
-        rest = tuple(part for part in message.parts if not _is_own_result(part, own_calls))
+        results, rest = list[Part](), list[Part]()
+        for part in message.parts:
+            is_ours = isinstance(part, ToolResultPart) and (part.call_id in own_calls or is_own(part.name))
+            (results if is_ours else rest).append(part)
         if results and rest:
             # The id follows from the first one's, so that saving the message again saves nothing twice.
-            yield replace(message, parts=rest)
-            yield replace(message, parts=results, own=True, id=None if message.id is None else f"{message.id}:own")
+            yield replace(message, parts=tuple(rest))
+            yield replace(
+                message, parts=tuple(results), own=True, id=None if message.id is None else f"{message.id}:own"
+            )
         elif results or all(isinstance(part, ToolCallPart) and part.id in own_calls for part in message.parts):
             yield replace(message, own=True)
         else:
             yield message
-
-
-def _is_own_result(part: object, own_calls: set[str]) -> bool:
-    if not isinstance(part, ToolResultPart):
-        return False
-    return part.call_id in own_calls or own_tool(part.name) is not None

@@ -62,8 +62,8 @@ _LEAD_IN: Final = re.compile(
 )
 # What follows the thing that is listed and says nothing of it.
 _TAIL: Final = re.compile(
-    r"(?<!\s)\s*+(?:\b(?:that|which) (?:might|may|can|could|you|will|are|i|we|should)\b|\b(?:you|i|we) (?:can|could|may|might|should"
-    r"|will|need)\b"
+    r"(?<!\s)\s*+(?:\b(?:that|which) (?:might|may|can|could|you|will|are|i|we|should)\b"
+    r"|\b(?:you|i|we) (?:can|could|may|might|should|will|need)\b"
     r"|\bto (?:help|get|consider|keep|try|make|check|explore|look|choose)\b|\bfor you(?:r)?\b|\bbased on\b|\bwith (?:their"
     r"|some)\b)(?s:.*)",
     re.IGNORECASE,

@@ -204,7 +204,11 @@ _REPLACED: Final = re.compile(
     r" (?P<what>(?:[\w.@/+-]+ ?){1,6})|, not (?P<not>(?:[\w.@/+-]+ ?){1,4})",
     re.IGNORECASE,
 )
-_NEW: Final = re.compile(r"\b(?:to|by|with|auf|zu|nach|durch|a|por|à|par)\b")
+# What follows says what came instead, or since when and why.
+_NEW: Final = re.compile(
+    r"\b(?:to|by|with|since|because|auf|zu|nach|durch|seit|weil|a|por|desde|porque|à|par|depuis|dès|car|parce)\b",
+    re.IGNORECASE,
+)
 _CONFIRMS: Final = re.compile(
     r"\b(?:(?:it|that|this|everything|all|login|build)(?: now| all)? (?:works?|worked|passes|passed)|(?:it|that"
     r"|this)(?:'s| is| was) (?:now )?(?:fixed|working|done|solved|merged|deployed)|works (?:now|great|fine|perfectly|as expected)"

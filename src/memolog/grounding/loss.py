@@ -5,10 +5,12 @@ Pure rules that compare the lines of a slice with the lines that are to replace 
 1. A 🔴 or ✅ line is *said* by a line of the result that holds its words side by side; or that holds at least 60 % of its content
    words and names it among the lines that it stands for (80 % if it does not name it, if the line forbids or denies something,
    or if it is in a script without capitals). A 🔴 line also needs each of its names, numbers, dates and times there.
-2. What a line forbids or denies is said only where it still is: the words after its "not", "never" or "without"
-   stand after such a word in the result too.
+2. What a line forbids or denies is said only where it still is: the words after its "not", "never" or "without" follow such a
+   word in a clause of the result too, at once and without a further one, and nothing in that line takes it back ("used to",
+   "unless", "is allowed"). What a line affirms is not said by one that denies most of it.
 3. A line is *superseded* by a line of the result that stands for it and for a newer 🔴 or ✅ line, says the newer one, names
-   something of the older one, and has a word of change ("moved", "instead of", "no longer").
+   something of the older one, and has a word of change ("moved", "instead of", "no longer"). What the older one forbids is
+   superseded only if the newer one itself has such a word and names what was forbidden.
 4. Paths, symbols, commands and names of the other lines must occur somewhere in the result; numbers need not.
 5. A line that stands for many different lines and holds hardly any of their words is *vague*.
 """
@@ -45,6 +47,8 @@ _VERBATIM: Final = 10
 _NAMED: Final = 0.6
 _UNNAMED: Final = 0.8
 _NEGATED: Final = 0.5
+_FEW_DENIED: Final = 2
+_MOST_DENIED: Final = 0.5
 # How many lines of a result are compared with a line that none of them names.
 _MOST_COMPARED: Final = 5
 _VAGUE_LINES: Final = 20
@@ -76,7 +80,22 @@ class Said:
     @cached_property
     def denied(self) -> "_Words":
         """The content words that it forbids or denies."""
-        return _Words(_denied(self.text))
+        return _Words([word for clause in self.denials for word in clause.words])
+
+    @cached_property
+    def denials(self) -> "tuple[_Denial, ...]":
+        """Its clauses that forbid or deny something."""
+        return _denials(self.text)
+
+    @cached_property
+    def affirmed(self) -> "_Words":
+        """The content words that it says without denying them."""
+        return _Words(content_words(_affirmed(self.text)))
+
+    @cached_property
+    def takes_back(self) -> frozenset[str]:
+        """The words in it that take something back."""
+        return _taken_back(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +105,8 @@ class _Statement:
     line: Observation
     words: tuple[str, ...]
     squeezed: str
-    denied: tuple[str, ...]
+    denials: "tuple[_Denial, ...]"
+    takes_back: frozenset[str]
     facts: tuple[Mention, ...]
     names: tuple[str, ...]
     """Names in scripts without capitals."""
@@ -155,14 +175,15 @@ def is_bare_list(text: str) -> bool:
 
 def _statement(line: Observation) -> _Statement:
     text = f"{line.text} (meaning {line.about.isoformat()})" if line.about else line.text
-    denied = _denied(text)
+    denials = _denials(text)
     is_high = line.priority == "high"
-    strict = bool(denied) or _is_caseless(text)
+    strict = bool(denials) or _is_caseless(text)
     return _Statement(
         line=line,
         words=content_words(line.text),
         squeezed=squeezed(folded(line.text)),
-        denied=denied,
+        denials=denials,
+        takes_back=_taken_back(text),
         facts=tuple(mention for mention in mentions(text) if mention.kind != "quote") if is_high else (),
         names=_caseless_names(line.text) if is_high else (),
         share=_UNNAMED if strict else _NAMED,
@@ -170,6 +191,8 @@ def _statement(line: Observation) -> _Statement:
 
 
 def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
+    if not _denies_the_same(said, one):
+        return False
     if one.squeezed.strip(".") and one.squeezed in said.evidence.words_apart:
         return True
     if not is_named and not one.words:
@@ -177,18 +200,45 @@ def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
     share = one.share if is_named else _UNNAMED
     if sum(map(said.words.has, one.words)) < ceil(share * len(one.words)):
         return False
-    if sum(map(said.denied.has, one.denied)) < ceil(_NEGATED * len(one.denied)):
-        return False
     return all(is_found(fact, (said.evidence,)) for fact in one.facts) and all(
         _has_caseless(name, said.evidence) for name in one.names
     )
+
+
+def _denies_the_same(said: Said, one: _Statement) -> bool:
+    """Tell whether a line denies what a statement denies, and nothing that it affirms."""
+    if not one.denials:
+        is_denied = sum(map(said.denied.has, one.words)) > len(one.words) * _MOST_DENIED
+        return not is_denied or sum(map(said.affirmed.has, one.words)) >= ceil(_NAMED * len(one.words))
+    if not said.takes_back <= one.takes_back:
+        return False
+    return all(any(_is_same_denial(other, denial) for other in said.denials) for denial in one.denials)
+
+
+def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
+    if not denial.words:
+        return True
+    if not other.words or other.count > denial.count:
+        return False
+    words = _Words(denial.words)
+    # "Never hesitate to delete" does not say "never delete": what is denied begins with the same.
+    if not words.has(other.words[-1 if other.is_last else 0]):
+        return False
+    held = sum(map(_Words(other.words).has, denial.words))
+    share = _NEGATED if len(denial.words) <= _FEW_DENIED else _UNNAMED
+    return held >= ceil(share * len(denial.words))
 
 
 def _supersedes(said: Said, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]) -> bool:
     own = [word for word in older.words if word not in _COMMON]
     if not said.is_change or not any(map(said.words.has, own)):
         return False
-    newer = (statements[name] for name in said.stands_for if name in statements and name != older.line.id)
+    newer = [statements[name] for name in said.stands_for if name in statements and name != older.line.id]
+    if older.denials:
+        forbidden = [word for denial in older.denials for word in denial.words if word not in _COMMON]
+        newer = [
+            one for one in newer if _CHANGE.search(one.line.text) and any(map(_Words(one.words).has, forbidden or own))
+        ]
     return any(
         _is_newer(one.line, older.line, places) and _says(said, one, is_named=True) for one in newer if one.words
     )
@@ -252,12 +302,13 @@ class _Index:
 
 _NOT_WORDS: Final = """
     not no never none nothing nobody neither nor without cannot avoid avoids avoiding forbidden forbids prohibited except
-    nicht kein keine keinen keinem keiner keines nie niemals nichts ohne weder verboten
-    nunca jamás sin ni tampoco nada ningún ninguna ninguno
-    ne pas jamais sans aucun aucune rien
-    non mai senza nessun nessuna nessuno
-    não sem nem nenhum nenhuma
-    niet geen nooit zonder niets
+    dislike dislikes hate hates refuse refuses reject rejects ban bans banned prohibits
+    nicht kein keine keinen keinem keiner keines nie niemals nichts ohne weder verboten hasst
+    nunca jamás sin ni tampoco nada ningún ninguna ninguno prohibido odia
+    ne pas jamais sans aucun aucune rien interdit interdite déteste
+    non mai senza nessun nessuna nessuno vietato vietata odia
+    não sem nem nenhum nenhuma proibido
+    niet geen nooit zonder niets verboden
     inte ikke aldri aldrig ingen ingenting uten utan uden
     nie nigdy bez żaden żadne nic
     не нет никогда без ни нельзя ничего
@@ -267,7 +318,9 @@ _NOT_WORDS: Final = """
     नहीं मत बिना
 """
 _NOT: Final = frozenset(folded(_NOT_WORDS).split())
-_NOT_UNSPACED: Final = re.compile("不|没|沒|無|无|非|别|別|勿|禁|ない|なし|ません|ぬ|안 |못|않|없|금지|ไม่|ห้าม|อย่า")
+_NOT_UNSPACED: Final = re.compile(
+    "不|没|沒|無|无|非|别|別|勿|禁|ない|なし|ません|ぬ|안 |못|않|없|금지|지 ?마|지 ?말|말 것|ไม่|ห้าม|อย่า"
+)
 _TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CLAUSE: Final = re.compile(
     r"[.;:!?。；：！？…\n—–](?=\s|\Z)|[。；：！？，、]"
@@ -297,29 +350,72 @@ _COMMON: Final = frozenset(_COMMON_WORDS.split())
 """Words that two statements share by chance: they do not say which statement is replaced."""
 
 
-def _denied(text: str) -> tuple[str, ...]:
-    """Return the content words that a text forbids or denies.
+@dataclass(frozen=True, slots=True)
+class _Denial:
+    """A clause that forbids or denies something."""
 
-    In each clause these are the words after the first such word; where none follows, as in languages that put it last, the
-    words before it.
-    """
-    found: dict[str, None] = {}
+    words: tuple[str, ...]
+    """What it forbids or denies: the content words after the first such word, or before it where none follows."""
+    count: int
+    """How many such words it has: a second one turns the first into its opposite."""
+    is_last: bool = False
+    """Whether the words stand before it, as in languages that put it last."""
+
+
+# What says that something is not so any more, or not always.
+_BACK_WORDS: Final = (
+    r"no longer|any ?more\b|used to\b|not true|n[o']t the case|unless\b|except\b|allowed|permitted|is fine|are fine|is ok|okay\b"
+    r"|cancel\w*|revok\w*|withdr[ae]w\w*|lifted|overrul\w*|outdated|obsolete|expired|formerly|previously|once said|changed"
+    r"|joke|joking|mistake|instead of|replaced|dropped|ignore\w*|disregard|now (?:it|they|that|you)\b"
+    r"|nicht mehr|früher|jetzt schon|erlaubt|aufgehoben|außer\b|es sei denn|überholt|statt\b"
+    r"|ya no\b|antes\b|salvo\b|excepto|permitid|cancelad|a menos que"
+    r"|n['e][^.]{0,30} plus\b|avant\b|désormais|autoris|permis|sauf\b|à moins|annul"
+    r"|non[^.]{0,20} più|prima\b|permess|tranne|a meno che|já não|exceto|a não ser|niet meer|toegestaan|behalve|tenzij"
+    r"|больше не|раньше|теперь|можно|разреш|кроме|отмен|이제|허용|제외|이전에"
+    r"|لم يعد|مسموح|إلا|כבר לא|מותר|אלא|अब|अनुमति|artık|izin|już|wolno|zezwol|lov at|tillåt|tillad"
+)
+_BACK: Final = re.compile(
+    rf"(?<!\w)(?:{_BACK_WORDS})|(?:不再|以前|可以|允许|允許|除非|取消|もう|許可|てもよい|ても良い)"
+)
+
+
+def _taken_back(text: str) -> frozenset[str]:
+    return frozenset(hit[0] for hit in _BACK.finditer(folded(text)))
+
+
+def _denials(text: str) -> tuple[_Denial, ...]:
+    """Return the clauses of a text that forbid or deny something."""
+    found: list[_Denial] = []
     for clause in _CLAUSE.split(folded(text)):
-        start = _first_denial(clause)
-        if start is not None:
-            before, after = content_words(clause[: start[0]]), content_words(clause[start[1] :])
-            found |= dict.fromkeys(word for word in after or before if word not in _NOT)
+        spans = _denying(clause)
+        if spans:
+            before, after = content_words(clause[: spans[0][0]]), content_words(clause[spans[0][1] :])
+            words = tuple(word for word in after or before if word not in _NOT)
+            found.append(_Denial(words, len(spans), is_last=not after))
     return tuple(found)
 
 
-def _first_denial(clause: str) -> tuple[int, int] | None:
-    """Return where the first word that forbids or denies begins and ends."""
+def _affirmed(text: str) -> str:
+    """Return the text without what its clauses deny."""
+    parts: list[str] = []
+    for clause in _CLAUSE.split(folded(text)):
+        spans = _denying(clause)
+        is_last = bool(spans) and not content_words(clause[spans[0][1] :])
+        parts.append("" if is_last else clause[: spans[0][0]] if spans else clause)
+    return "\n".join(parts)
+
+
+def _denying(clause: str) -> list[tuple[int, int]]:
+    """Return where the words that forbid or deny begin and end."""
+    spans: list[tuple[int, int]] = []
     for token in _TOKEN.finditer(clause):
         word = token[0].replace("’", "'")
-        if word in _NOT or word.endswith("n't") or word.startswith(("n'", "kein")):
-            return token.span()
-    hit = _NOT_UNSPACED.search(clause)
-    return hit.span() if hit else None
+        if word.startswith("n'"):
+            # The verb after it is what is denied.
+            spans.append((token.start(), token.start() + 2))
+        elif word in _NOT or word.endswith("n't") or word.startswith("kein"):
+            spans.append(token.span())
+    return spans or [hit.span() for hit in _NOT_UNSPACED.finditer(clause)]
 
 
 # ---------------------------------------------------------------- names

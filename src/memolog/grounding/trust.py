@@ -25,6 +25,7 @@ __all__ = [
     "allowed_priority",
     "evidence_of",
     "is_backed",
+    "is_false",
     "is_of_tool",
     "is_of_user",
     "line_text",
@@ -184,13 +185,18 @@ def line_text(line: Observation) -> str:
 
 
 def is_of_user(line: Observation) -> bool:
-    """Tell whether a line of the log is a user's word: it cites users alone, or was found to be theirs, and is in no doubt."""
-    return not line.is_unverified and (line.trust == "user" or line.priority in {"high", "done"})
+    """Tell whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
+    return not is_false(line) and (line.trust == "user" or line.priority in {"high", "done"})
 
 
 def is_of_tool(line: Observation) -> bool:
     """Tell whether a line of the log is no more than a tool's word."""
-    return not is_of_user(line) and (line.trust == "tool" or line.is_unverified)
+    return not is_of_user(line) and (line.trust == "tool" or is_false(line))
+
+
+def is_false(line: Observation) -> bool:
+    """Tell whether a line was found to claim a user's word without having it."""
+    return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
@@ -203,7 +209,7 @@ def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
 # ---------------------------------------------------------------- whether a user said so
 
 _CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
-_ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool|page|result)\b|->|→)", re.IGNORECASE)
+_ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool)\b|->|→)", re.IGNORECASE)
 # Words with which a line says that somebody spoke, and not what was said.
 _SAYING_WORDS: Final = """
     agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
@@ -218,9 +224,13 @@ _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote",
 
 
 def claimed(text: str) -> list[str]:
-    """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did."""
-    clauses = [clause.strip() for clause in _CLAUSE.split(text)]
-    return [clause for clause in clauses if clause and not _ASSISTANTS.match(clause)]
+    """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did.
+
+    A line that says nothing else claims it for all of that.
+    """
+    clauses = [clause.strip() for clause in _CLAUSE.split(text) if clause.strip()]
+    theirs = [clause for clause in clauses if not _ASSISTANTS.match(clause) or speaks_for_user(clause)]
+    return theirs or clauses
 
 
 def is_backed(
@@ -253,8 +263,11 @@ def is_backed(
         return True
     if confirms:
         rest = [word for word in rest if word not in spoken]
+    if _is_translated(text, cited) and not voices.returned:
+        return len(spoken) < len(words)
     if _is_translated(text, cited):
-        return len(returned) < _FEW and (not spoken or len(spoken) < len(words))
+        # Words cannot be compared, and a tool may have said it: a name or a number in common says that it is the user's.
+        return bool(mine or elsewhere) and len(returned) < _FEW
     if not voices.returned:
         return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
     longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
@@ -303,8 +316,7 @@ def trusted_after_reflection(hints: Hints, lines: Sequence[Observation], previou
 
 def _trusted_hints(hints: Hints, voices: Voices, said_at: Sequence[datetime]) -> Hints:
     task = _trusted(hints.current_task, voices, said_at)
-    if task and (voices.said or voices.returned) and not _has_users_words(task, voices):
-        # What to do is for users to say: of a model's words alone it is made only where they say the same.
+    if task and not _may_be_users(task, voices):
         task = None
     return replace(
         hints,
@@ -332,9 +344,12 @@ def _invented(hint: str, voices: Voices, said_at: Sequence[datetime]) -> bool:
 _ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path", "hash"})
 
 
-def _has_users_words(task: str, voices: Voices) -> bool:
+def _may_be_users(task: str, voices: Voices) -> bool:
+    """Tell whether a task can come from users: it has a word of theirs, or none of the assistant's where no tool spoke."""
     words = _clause_words(task)
     by_user = voices.by_user or ()
     if not words or any(is_word_of(word, by_user) for word in words):
         return True
-    return any(_is_translated(task, text) for text in by_user)
+    if any(_is_translated(task, text) for text in by_user):
+        return True
+    return not voices.returned and not any(is_word_of(word, voices.said) for word in words)

@@ -142,13 +142,13 @@ def _pieces(part: Part, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
         case FilePart():
             return (_file(part, pen),)
         case UnknownPart():
-            body = pen.body(_json_text(part.data), _OTHER_TOKENS)
+            body = pen.body(_json_text(part.data, pen), _OTHER_TOKENS)
             return (Piece(open="<other>", body=body, close="</other>"),)
 
 
 def _call(part: ToolCallPart, calls: Calls, pen: Pen) -> Piece:
     state = "" if id(part) in calls.answered else ' state="no result"'
-    body = pen.body(_json_text(part.arguments), pen.limits.tool_tokens)
+    body = pen.body(_json_text(part.arguments, pen), pen.limits.tool_tokens)
     return Piece(open=f"<call{state}>{pen.tool(part.name)} ", body=body, close="</call>")
 
 
@@ -156,7 +156,7 @@ def _result(part: ToolResultPart, calls: Calls, pen: Pen) -> Piece:
     call = calls.call_of(part)
     name = part.name or (call.name if call else "")
     state = ' state="error"' if part.is_error else ""
-    body = pen.body(_json_text(part.content), pen.limits.tool_tokens)
+    body = pen.body(_json_text(part.content, pen), pen.limits.tool_tokens)
     return Piece(open=f"<result{state}>{pen.tool(name)}\n", body=body, close="</result>")
 
 
@@ -222,13 +222,16 @@ def _arguments(value: JsonValue) -> Mapping[str, object]:
 # ---------------------------------------------------------------- JSON
 
 
-def _json_text(value: JsonValue) -> str:
-    """Return a JSON value as a person would read it: a text as it is, a list of text parts as their texts."""
+def _json_text(value: JsonValue, pen: Pen) -> str:
+    """Return a JSON value as a person would read it: a text as it is, a list of text parts as their texts.
+
+    Its texts are redacted while they stand in it: a name tells what the value beside it is.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
         return value
-    plain = _plain(value, 0)
+    plain = pen.redactor.value(cast("JsonValue", _plain(value, 0)))
     texts = _texts(plain)
     if texts is not None:
         return "\n".join(texts)

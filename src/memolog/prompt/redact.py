@@ -1,14 +1,19 @@
-"""Secrets: found by pattern and replaced by a word that says what stood there.
+"""Secrets: found by their format or their context, and replaced by a word that says what stood there.
 
-Knows the shapes of common keys, tokens and passwords. Works on any text in linear time; knows nothing of messages.
+Works on any text, in time that grows with its length alone. Texts inside other texts (JSON in a string, percent-encoded
+queries, HTML entities, colours of a terminal) are decoded for the search, layer by layer, and replaced where they stand.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple, cast
 
+from memolog.domain.codec import JsonValue, dumps
 from memolog.domain.errors import ConfigError
+from memolog.prompt.secret_context import CONTEXT_WORDS, is_reference, kind_of_entry, secrets_in_context
+from memolog.prompt.secret_keys import KEY_WORDS, Found, keys_by_words, keys_in, lower_words
 
 __all__ = ["NO_REDACTION", "REDACTION", "Redactor", "SecretPattern", "secret_patterns"]
 
@@ -44,6 +49,13 @@ def _compiled(kind: str, expression: str) -> SecretPattern:
     return SecretPattern(kind=kind.strip(), pattern=pattern)
 
 
+_WORDS: Final = KEY_WORDS | CONTEXT_WORDS
+_LAYERS: Final = 6
+_DEEPEST: Final = 100
+_SHORTEST: Final = 5
+_LONGEST_COMMAND: Final = 20_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redactor:
     """Replaces secrets by `[redacted: kind]`."""
@@ -58,47 +70,222 @@ class Redactor:
     def report(self, text: str) -> tuple[str, dict[str, int]]:
         """Return the text without its secrets, and how many of each kind there were."""
         found: dict[str, int] = {}
-        if not self.enabled:
+        if not self.enabled or (len(text) < _SHORTEST and not self.extra):
             return text, found
-
-        def replace(kind: str) -> str:
-            found[kind] = found.get(kind, 0) + 1
-            return f"[redacted: {kind}]"
-
-        text = _without_key_blocks(text, replace)
-        for pattern in self.extra:
-            text = _without(pattern, text, replace)
-        # Most texts hold no secret: looking for a few letters first is many times faster than any pattern.
-        if any(start in text for start in _STARTS):
-            text = _KEYS.sub(lambda hit: replace(_KINDS[hit.lastgroup or ""]), text)
-        lower = text.lower()
-        for words, pattern in _CONTEXT:
-            if any(word in lower for word in words):
-                text = _without(pattern, text, replace)
+        # Once a secret is gone, another one may come into sight behind it. Few texts have any.
+        for _ in range(_LAYERS):
+            secrets = _joined(self._found(text, _LAYERS))
+            if not secrets:
+                break
+            pieces: list[str] = []
+            at = 0
+            for start, end, kind in secrets:
+                pieces += [text[at:start], f"[redacted: {kind}]"]
+                found[kind] = found.get(kind, 0) + 1
+                at = end
+            text = "".join([*pieces, text[at:]])
         return text, found
 
+    def value(self, value: JsonValue) -> JsonValue:
+        """Return a JSON value with each of its texts redacted, and also what a name gives away: `{"password": "…"}`.
 
-def _without(pattern: SecretPattern, text: str, replace: Callable[[str], str]) -> str:
-    named = "secret" in pattern.pattern.groupindex
+        Returns the very same value if there is no secret in it.
+        """
+        return self._value(value, 0) if self.enabled else value
 
-    def swap(hit: re.Match[str]) -> str:
-        if not named:
-            return replace(pattern.kind)
-        secret = hit["secret"]
-        if secret is None or _is_no_secret(secret):
-            return hit[0]
-        start = hit.start("secret") - hit.start()
-        return hit[0][:start] + replace(pattern.kind) + hit[0][start + len(secret) :]
+    def _value(self, value: JsonValue, depth: int) -> JsonValue:
+        if isinstance(value, str):
+            return self.redact(value)
+        if depth > _DEEPEST:
+            return self._deep(value)
+        if isinstance(value, dict):
+            return self._table(cast("dict[str, JsonValue]", value), depth)
+        if isinstance(value, list | tuple):
+            items = cast("Sequence[JsonValue]", value)
+            clean = [self._value(item, depth + 1) for item in items]
+            if all(isinstance(item, str) for item in clean):
+                clean = self._line(cast("list[str]", clean))
+            return cast("JsonValue", value) if _same(clean, items) else clean
+        return value
 
-    return pattern.pattern.sub(swap, text)
+    def _table(self, table: dict[str, JsonValue], depth: int) -> JsonValue:
+        # Environments are often written as a list of tables, each with a name and a value.
+        title = next((table[name] for name in ("name", "key", "Name", "Key") if name in table), "")
+        entries = {name: self._entry(name, title, item, depth) for name, item in table.items()}
+        names = {name: self.redact(name) if isinstance(name, str) else name for name in table}  # pyright: ignore[reportUnnecessaryIsInstance]
+        if _same(list(entries.values()), list(table.values())) and all(names[name] == name for name in names):
+            return table
+        return {names[name]: item for name, item in entries.items()}
+
+    def _entry(self, name: object, title: JsonValue, item: JsonValue, depth: int) -> JsonValue:
+        """Return the value of an entry, replaced if its name says that it is a secret."""
+        new = self._value(item, depth + 1)
+        if isinstance(name, str) and name.lower() == "value" and isinstance(title, str):
+            name = title
+        if not isinstance(name, str) or new is not item or isinstance(item, bool) or not isinstance(item, str | int):
+            return new
+        kind = kind_of_entry(name, str(item))
+        return new if kind is None else f"[redacted: {kind}]"
+
+    def _line(self, items: list[str]) -> list[JsonValue]:
+        """Return the words of a command without what only the words before them give away: `["--password", "…"]`."""
+        text = " ".join(items)
+        found = _joined(self._found(text, 0)) if len(text) <= _LONGEST_COMMAND else []
+        if not found:
+            return [*items]
+        at = 0
+        clean: list[JsonValue] = []
+        for item in items:
+            end = at + len(item)
+            for start, stop, kind in reversed(found):
+                if at <= start and stop <= end:
+                    item = f"{item[: start - at]}[redacted: {kind}]{item[stop - at :]}"  # noqa: PLW2901
+            clean.append(item)
+            at = end + 1
+        return clean
+
+    def _deep(self, value: JsonValue) -> JsonValue:
+        """Return what is nested too deeply to go into, as one text if there is a secret in it."""
+        try:
+            text = dumps(value)
+        except (TypeError, ValueError, RecursionError):
+            return value
+        clean = self.redact(text)
+        return value if clean == text else clean
+
+    def _found(self, text: str, layers: int) -> list[Found]:
+        found = [one for pattern in self.extra for one in _by_pattern(text, pattern)]
+        found += _blocks(text)
+        lower, data = _lowered(text), text.encode("utf-8", "replace")
+        words = _WORDS.intersection(lower_words(data))
+        found += keys_in(text, data)
+        found += keys_by_words(text, lower, words)
+        found += secrets_in_context(text, lower, words)
+        inner = _decoded(text) if layers else None
+        if inner is not None:
+            found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
+        return found
 
 
-_REFERENCE: Final = re.compile(r"\[redacted|<|&lt;|\$|%|\{|\*{3}|x{4}|\.{3}|…", re.IGNORECASE)
+def _by_pattern(text: str, given: SecretPattern) -> Iterator[Found]:
+    """Yield what a pattern finds that somebody added."""
+    group = "secret" if "secret" in given.pattern.groupindex else 0
+    for hit in given.pattern.finditer(text):
+        start, end = hit.span(group)
+        if start < end and not (group and is_reference(text[start:end])):
+            yield Found(start, end, given.kind)
 
 
-def _is_no_secret(value: str) -> bool:
-    """Return whether a value refers to a secret, or stands for one, instead of being one."""
-    return bool(_REFERENCE.match(value))
+def _lowered(text: str) -> str:
+    lower = text.lower()
+    # A few letters have no lower case of the same length; places must stay the same.
+    return lower if len(lower) == len(text) else "".join(low if len(low := one.lower()) == 1 else one for one in text)
+
+
+def _same(new: Sequence[JsonValue], old: Sequence[JsonValue]) -> bool:
+    return all(one is other for one, other in zip(new, old, strict=True))
+
+
+def _joined(found: list[Found]) -> list[Found]:
+    """Return the secrets in their order, those that overlap as one, which is of the kind that was found first."""
+    if len(found) < 2:  # noqa: PLR2004 - nothing to join
+        return found
+    ranked = sorted(enumerate(found), key=lambda item: (item[1].start, item[0]))
+    joined: list[tuple[int, Found]] = []
+    for rank, one in ranked:
+        if joined and one.start < joined[-1][1].end:
+            last_rank, last = joined[-1]
+            first = min((last_rank, last.kind), (rank, one.kind))
+            joined[-1] = (first[0], Found(last.start, max(last.end, one.end), first[1]))
+        else:
+            joined.append((rank, one))
+    return [one for _, one in joined]
+
+
+# ---------------------------------------------------------------- texts inside texts
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:[nrtbf\"'/\\`]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})"
+    r"|%(?:[0-7][0-9a-fA-F]|[89a-fA-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){0,3})"
+    r"|&(?:quot|apos|amp|lt|gt|nbsp|#[0-9]{2,5}|#x[0-9a-fA-F]{2,4});"
+    r"|\x1b\[[0-9;]{0,20}m"
+    r"|\+(?<=[\w%:;,.!?'\"=-]\+)(?=[\w%'\"./-])"
+)
+_LETTERS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " "}
+_ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", "nbsp": " "}
+
+
+class _Decoded(NamedTuple):
+    """Lines of a text with their escapes decoded, and where each piece of them stands."""
+
+    text: str
+    starts: list[int]
+    """Where each piece begins in the decoded text."""
+    places: list[tuple[int, int]]
+    """Where the same piece begins and ends in the text itself."""
+
+    def outside(self, found: Found) -> Found:
+        """Return where a secret of the decoded text stands in the text itself; an escape is never cut in two."""
+        first = bisect_right(self.starts, found.start) - 1
+        last = max(bisect_right(self.starts, found.end - 1) - 1, first)
+        start, end = self.places[first][0], self.places[last][1]
+        if self._is_plain(first):
+            start += found.start - self.starts[first]
+        if self._is_plain(last):
+            end = self.places[last][0] + found.end - self.starts[last]
+        return Found(start, end, found.kind)
+
+    def _is_plain(self, number: int) -> bool:
+        end = self.starts[number + 1] if number + 1 < len(self.starts) else len(self.text)
+        low, high = self.places[number]
+        return end - self.starts[number] == high - low
+
+
+def _decoded(text: str) -> _Decoded | None:
+    """Return the lines of a text that hold escapes, one layer decoded; nothing if there is none."""
+    if not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
+        return None
+    pieces: list[str] = []
+    starts: list[int] = []
+    places: list[tuple[int, int]] = []
+    length = at = line_end = 0
+
+    def add(piece: str, low: int, high: int) -> None:
+        nonlocal length
+        if piece:
+            pieces.append(piece)
+            starts.append(length)
+            places.append((low, high))
+            length += len(piece)
+
+    for hit in _ESCAPE.finditer(text):
+        if hit.start() >= line_end:
+            if pieces:
+                add(text[at:line_end], at, line_end)
+            at = text.rfind("\n", line_end, hit.start()) + 1 or line_end
+            line_end = (text.find("\n", hit.end()) + 1) or len(text)
+        add(text[at : hit.start()], at, hit.start())
+        add(_meaning(hit[0]), *hit.span())
+        at = hit.end()
+    if not pieces:
+        return None
+    add(text[at:line_end], at, line_end)
+    return _Decoded("".join(pieces), starts, places)
+
+
+def _meaning(escape: str) -> str:
+    """Return what an escape stands for."""
+    match escape[0]:
+        case "\\":
+            letter, digits = escape[1], escape[2:]
+            return chr(int(digits, 16)) if digits else _LETTERS.get(letter, letter)
+        case "%":
+            return bytes.fromhex(escape.replace("%", "")).decode(errors="replace")
+        case "&":
+            name, digits = escape[1:-1], escape.strip("&#x;")
+            return _ENTITIES.get(name) or chr(int(digits, 16 if "x" in name else 10))
+        case _:
+            return " "  # a colour, or the plus sign that stands for a space in a form
 
 
 # ---------------------------------------------------------------- blocks
@@ -106,25 +293,28 @@ def _is_no_secret(value: str) -> bool:
 _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY: Final = re.compile(r"[A-Za-z0-9+/=\s\\:,.-]*+")
+_PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
 # A key that was torn from its first line is still a key; no key has more text than this.
 _LONGEST_KEY: Final = 20_000
 
 
-def _without_key_blocks(text: str, replace: Callable[[str], str]) -> str:
-    """Replace blocks of private keys, also those whose end or beginning was cut off."""
-    pieces: list[str] = []
+def _blocks(text: str) -> Iterator[Found]:
+    """Yield blocks of private keys, also those whose end or beginning was cut off."""
+    if "PRIVATE KEY" not in text:
+        if "Private-Lines: " in text:
+            for hit in _PUTTY.finditer(text):
+                yield Found(*hit.span(1), "private key")
+        return
     at = 0
     while end := _END.search(text, at):
         begin = _BEGIN.search(text, at, end.start())
         start = begin.start() if begin else _start_of_base64(text, at, end.start())
-        pieces += [text[at:start], replace("private key")]
+        yield Found(start, end.end(), "private key")
         at = end.end()
     begin = _BEGIN.search(text, at)
     if begin:
         body = _KEY_BODY.match(text, begin.end())
-        pieces += [text[at : begin.start()], replace("private key")]
-        at = body.end() if body else begin.end()
-    return "".join([*pieces, text[at:]])
+        yield Found(begin.start(), body.end() if body else begin.end(), "private key")
 
 
 def _start_of_base64(text: str, low: int, end: int) -> int:
@@ -134,87 +324,6 @@ def _start_of_base64(text: str, low: int, end: int) -> int:
         start -= 1
     return start
 
-
-# ---------------------------------------------------------------- keys that can be told by their beginning
-
-# The kind, what every such key has somewhere in it, and the shape.
-_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
-    ("Anthropic key", "sk-", r"sk-ant-[A-Za-z0-9_-]{16,}"),
-    ("OpenRouter key", "sk-", r"sk-or-[A-Za-z0-9_-]{16,}"),
-    ("OpenAI key", "sk-", r"sk-[A-Za-z0-9_-]{20,}"),
-    ("Stripe key", "_live_ _test_ whsec_", r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{24,}"),
-    ("AWS key", "AKIA ASIA ABIA ACCA", r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}(?![0-9A-Z])"),
-    (
-        "GitHub token",
-        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-        r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}",
-    ),
-    ("GitLab token", "glpat- gldt- glrt- glptt- glsoat- glcbt-", r"gl(?:pat|dt|rt|ptt|soat|cbt)-[A-Za-z0-9_.-]{20,}"),
-    ("Slack token", "xox xapp-", r"xox[abceoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{20,}"),
-    ("Google key", "AIza GOCSPX- ya29.", r"AIza[0-9A-Za-z_-]{35}|GOCSPX-[0-9A-Za-z_-]{20,}|ya29\.[0-9A-Za-z_-]{20,}"),
-    ("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
-    ("Groq key", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
-    ("xAI key", "xai-", r"xai-[A-Za-z0-9]{40,}"),
-    ("Perplexity key", "pplx-", r"pplx-[A-Za-z0-9]{32,}"),
-    ("Replicate token", "r8_", r"r8_[A-Za-z0-9]{30,}"),
-    ("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
-    ("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_-]{40,}"),
-    ("SendGrid key", "SG.", r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}"),
-    ("DigitalOcean token", "_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
-    ("Databricks token", "dapi", r"dapi[a-f0-9]{32}"),
-    ("Shopify token", "shp", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
-    ("Vault token", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,}"),
-    ("Supabase token", "sbp_", r"sbp_[a-f0-9]{40}"),
-    ("Linear key", "lin_api_", r"lin_api_[A-Za-z0-9]{32,}"),
-    ("Notion token", "ntn_", r"ntn_[A-Za-z0-9]{40,}"),
-    ("Telegram token", ":AA", r"\d{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
-    ("Twilio key", "SK", r"SK[0-9a-f]{32}(?![0-9a-f])"),
-    ("age key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
-    ("JWT", "eyJ", r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?"),
-)
-_STARTS: Final = tuple(sorted({start for _, starts, _ in _SHAPES for start in starts.split()}))
-_KINDS: Final = {f"k{number}": kind for number, (kind, _, _) in enumerate(_SHAPES)}
-# A key begins where no word or key is going on: so no run of letters is looked at twice.
-_KEYS: Final = re.compile(
-    r"(?<![A-Za-z0-9_-])(?:" + "|".join(f"(?P<k{number}>{shape})" for number, (_, _, shape) in enumerate(_SHAPES)) + ")"
-)
-
-# ---------------------------------------------------------------- secrets that only their context gives away
-
-_PASS_WORDS: Final = ("pass", "pwd")
-_KEY_WORDS: Final = ("secret", "token", "credential", "key")
-_PASSWORD: Final = r"(?i:pass(?:word|wd|phrase|code)|pwd)"  # noqa: S105 - finds them, is none
-_KEY: Final = r"(?i:secret|token|credential|(?:api|access|account|auth|signing|encryption|private|shared)[ _-]?key)"
-# An assignment in code, in JSON (also inside a JSON string), in a settings file or in a command.
-_IS: Final = r"[\w-]{0,24}(?:\\?[\"'`])?[ \t]{0,4}(?::=|=>|[:=])[ \t]{0,4}"
-_LITERAL: Final = r"\\?(?P<quote>[\"'`])(?P<secret>%s[^\"'`\\\n]{%d,500})\\?(?P=quote)"
-_SCHEME: Final = r"(?i:\b(?:%s))[ \t]{1,4}(?P<secret>(?=[^\s\d]{0,200}\d)[A-Za-z0-9%s]{%d,8000}=*)"
-# Without quotes it may be a word of the language or a name in code: only what mixes letters and digits is taken.
-_MIXED: Final = r"(?P<secret>(?=[^\s\d]{0,100}\d)(?=[^\sA-Za-z]{0,100}[A-Za-z])%s[^\s\"'`,;(){}\[\]<>&]{6,500})"
-_BARE: Final = _MIXED % r"(?![A-Za-z_]\w{0,100}[.(\[])"
-
-_IN_CONTEXT: Final[tuple[tuple[tuple[str, ...], str, str], ...]] = (
-    (("hooks.slack",), "webhook", r"https://hooks\.slack\.com/(?P<secret>\w{4,12}/[A-Za-z0-9/_-]{20,200})"),
-    (("/webhooks/",), "webhook", r"discord(?:app)?\.com/api/webhooks/(?P<secret>\d{10,25}/[A-Za-z0-9_-]{30,100})"),
-    (("://",), "password", r"://[^\s:/@\"'<>]{0,200}:(?P<secret>[^\s/@\"'<>]{1,200})@"),
-    (("bearer",), "bearer token", _SCHEME % ("bearer", r"._~+/-", 12)),
-    (("basic", "token"), "credentials", _SCHEME % ("basic|token", r"_+/-", 16)),
-    (
-        ("sig", "security-token"),
-        "signature",
-        r"[?&;](?i:sig|[\w-]{0,7}signature|[\w-]{0,6}security-token)=(?P<secret>[\w%+/=-]{16,4000})",
-    ),
-    (_PASS_WORDS, "password", _PASSWORD + _IS + _LITERAL % ("", 4)),
-    (_KEY_WORDS, "secret", _KEY + _IS + _LITERAL % (r"(?=[^\s\d\"'`]{0,100}\d)", 6)),
-    (_PASS_WORDS, "password", _PASSWORD + _IS + _BARE),
-    (_KEY_WORDS, "secret", _KEY + _IS + _BARE),
-    (_PASS_WORDS, "password", rf"\b{_PASSWORD}(?i:[ \t](?:is|was|to))[ \t]{{1,4}}[\"'`]?" + _MIXED % ""),
-)
-"""What must be somewhere in the text in lower case, the kind, and the shape."""
-
-_CONTEXT: Final = tuple(
-    (words, SecretPattern(kind=kind, pattern=re.compile(shape))) for words, kind, shape in _IN_CONTEXT
-)
 
 REDACTION: Final = Redactor()
 """The patterns that ship."""

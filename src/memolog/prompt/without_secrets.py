@@ -4,15 +4,24 @@ Knows which texts a message has. Knows not what a secret looks like. What a prov
 encrypted reasoning and files that are no text stay as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final
 
-from memolog.domain.codec import JsonValue, dumps, loads
-from memolog.domain.message import FilePart, NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.codec import JsonValue
+from memolog.domain.message import (
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from memolog.prompt.redact import REDACTION, Redactor
 
-__all__ = ["parts_without_secrets", "without_secrets"]
+__all__ = ["messages_without_secrets", "parts_without_secrets", "without_secrets"]
 
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
@@ -20,10 +29,24 @@ _TEXTS: Final = ("text/", "application/json", "application/xml", "application/ya
 def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewMessage:
     """Return the message with every secret replaced by `[redacted: kind]`; the same one if it has none."""
     parts = parts_without_secrets(message.parts, redactor)
-    metadata = _Cleaning(redactor).value(message.metadata)
-    if parts == message.parts and metadata == message.metadata:
+    metadata = redactor.value(message.metadata)
+    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
+    if parts == message.parts and metadata == message.metadata and speaker == message.speaker:
         return message
-    return replace(message, parts=parts, metadata=metadata if isinstance(metadata, dict) else {})
+    return replace(message, parts=parts, metadata=metadata if isinstance(metadata, dict) else {}, speaker=speaker)
+
+
+def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:
+    """Return stored messages without their secrets, those without any as they are."""
+    return tuple(_message(message, redactor) for message in messages) if redactor.enabled else tuple(messages)
+
+
+def _message(message: Message, redactor: Redactor) -> Message:
+    parts = parts_without_secrets(message.parts, redactor)
+    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
+    if speaker == message.speaker and all(one is other for one, other in zip(parts, message.parts, strict=True)):
+        return message
+    return replace(message, parts=parts, speaker=speaker)
 
 
 def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION) -> tuple[Part, ...]:
@@ -35,33 +58,44 @@ class _Cleaning:
     """Takes what a redactor finds out of the values of a message."""
 
     def __init__(self, redactor: Redactor) -> None:
-        self._redact = redactor.redact
+        self._redact, self.value = redactor.redact, redactor.value
 
     def part(self, part: Part) -> Part:
-        """Return a part without its secrets."""
+        """Return a part without its secrets, the very same if it has none."""
         match part:
             case TextPart():
-                return replace(part, text=self._redact(part.text))
+                text = self._redact(part.text)
+                return part if text == part.text else replace(part, text=text)
             case ReasoningPart():
                 text = self._redact(part.text)
                 # A signature of other words is worth nothing, and a provider would refuse it.
                 return part if text == part.text else replace(part, text=text, signature=None)
             case ToolCallPart():
-                return replace(part, arguments=self.value(part.arguments))
+                name, arguments = self._redact(part.name), self.value(part.arguments)
+                if name == part.name and _is_same(arguments, part.arguments):
+                    return part
+                return replace(part, name=name, arguments=arguments)
             case ToolResultPart():
-                return replace(part, content=self.value(part.content), files=tuple(map(self.file, part.files)))
+                content, files = self.value(part.content), tuple(map(self.file, part.files))
+                name = part.name and self._redact(part.name)
+                if _is_same(content, part.content) and files == part.files and name == part.name:
+                    return part
+                return replace(part, name=name, content=content, files=files)
             case FilePart():
                 return self.file(part)
             case _:
-                return replace(part, data=self.value(part.data))
+                data = self.value(part.data)
+                return part if _is_same(data, part.data) else replace(part, data=data)
 
     def file(self, part: FilePart) -> FilePart:
         """Return a file without secrets in its text and its name."""
-        return replace(
-            part,
-            data=self.content(part),
-            url=None if part.url is None else self._redact(part.url),
-            name=None if part.name is None else self._redact(part.name),
+        data = self.content(part)
+        url = part.url and self._redact(part.url)
+        name = part.name and self._redact(part.name)
+        return (
+            part
+            if (data, url, name) == (part.data, part.url, part.name)
+            else replace(part, data=data, url=url, name=name)
         )
 
     def content(self, part: FilePart) -> bytes | None:
@@ -75,31 +109,6 @@ class _Cleaning:
         clean = self._redact(text)
         return part.data if clean == text else clean.encode()
 
-    def value(self, value: JsonValue) -> JsonValue:
-        """Return a JSON value without its secrets. As one text a name still stands beside what it names: `"password": "…"`."""
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        if isinstance(value, str):
-            return self._redact(value)
-        try:
-            text = dumps(value)
-        except (TypeError, ValueError, RecursionError):
-            # What is no JSON is refused when it is saved, in better words.
-            return value
-        clean = self._redact(text)
-        if clean == text:
-            return value
-        try:
-            return loads(clean)
-        except ValueError:
-            return self.inside(value)
 
-    def inside(self, value: Any) -> JsonValue:
-        """Return a JSON value with each of its texts cleaned by itself."""
-        if isinstance(value, str):
-            return self._redact(value)
-        if isinstance(value, dict):
-            return {name: self.inside(item) for name, item in cast("dict[str, Any]", value).items()}
-        if isinstance(value, list | tuple):
-            return [self.inside(item) for item in cast("Sequence[Any]", value)]
-        return value
+def _is_same(new: JsonValue, old: JsonValue) -> bool:
+    return new is old or (isinstance(new, str) and new == old)

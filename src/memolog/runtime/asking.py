@@ -14,6 +14,7 @@ from memolog.config import Config
 from memolog.domain.codec import dumps, encode
 from memolog.domain.errors import MemologError
 from memolog.domain.run import Usage
+from memolog.prompt.redact import REDACTION
 from memolog.runtime.model import Model, ModelReply, ModelRequest
 from memolog.runtime.models import BudgetedModel, BudgetSpent, CallableModel, Limit, cause_of
 from memolog.runtime.runner import RunFault
@@ -94,7 +95,7 @@ class Asking:
             "temperature": request.temperature,
             "max_tokens": request.max_tokens,
             "files": [file.name or file.media_type for file in request.files],
-            "error": None if error is None else f"{type(error).__name__}: {error}",
+            "error": None if error is None else REDACTION.redact(f"{type(error).__name__}: {error}"),
         }
         for run in self._runs:
             # A prompt that cannot be kept is no reason to lose what was answered.

@@ -4,6 +4,7 @@ Knows which messages make a batch and who writes its summary: what the log says 
 where the model fails. No lock is held while a summary is made; who loses a race changes nothing.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from memolog.domain.message import Message
 from memolog.domain.observation import Span
 from memolog.extractive import CompactTexts, Line, compact_texts
 from memolog.prompt.build import ObserveInput
+from memolog.prompt.without_secrets import messages_without_secrets
 from memolog.runtime.asking import Asking
 from memolog.runtime.core import Core
 from memolog.runtime.events import CompactionMade, Degraded
@@ -37,6 +39,10 @@ _LOOKED_AT: Final = 40
 _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
 _NAME_CHARACTERS: Final = 400
+# What weighs more than this is worked on by a thread.
+_LONG_TOKENS: Final = 10_000
+_TOKENS_A_MESSAGE: Final = 100
+_MANY_PARTS: Final = 1_000
 
 
 def choose_batch(
@@ -159,7 +165,10 @@ class Compacting:
         limit = size + _LOOKED_AT
         while True:
             rows = await self._store.compactions.candidates(resource, thread, after=after, again=again, limit=limit)
-            batch = choose_batch(rows, size, end, partly=partly)
+            if sum(len(row.message.parts) for row in rows) > _MANY_PARTS:
+                batch = await asyncio.to_thread(choose_batch, rows, size, end, partly=partly)
+            else:
+                batch = choose_batch(rows, size, end, partly=partly)
             if batch or len(rows) < limit or rows[-1].message.seq > end or limit >= _MOST_LOOKED_AT:
                 return batch
             limit *= 4
@@ -177,7 +186,10 @@ class Compacting:
         if not lines:
             # What the log covers was asked about already: no model is asked twice about the same messages.
             lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
-        texts = self._texts(live, lines, config)
+        if sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS:
+            texts = await asyncio.to_thread(self._texts, live, lines, config)
+        else:
+            texts = self._texts(live, lines, config)
         now = self._clock.now()
         rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
         made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)
@@ -197,14 +209,15 @@ class Compacting:
         return made, noted
 
     def _texts(self, live: Sequence[Message], lines: Sequence[Line], config: Config) -> CompactTexts:
-        return compact_texts(live, lines, self._counter, redactor_for(config))
+        redactor = redactor_for(config)
+        return compact_texts(messages_without_secrets(live, redactor), lines, self._counter, redactor)
 
     async def _lines(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, may_ask: bool
     ) -> list[Line]:
         """Ask the observer about messages that no log covers; the embedded one goes on where a model fails."""
         redactor = redactor_for(config)
-        given = ObserveInput(messages=tuple(live), mode=config.mode, alias=thread)
+        given = ObserveInput(messages=messages_without_secrets(live, redactor), mode=config.mode, alias=thread)
         ask = Asking(self._store, resource, thread, (), config)
         try:
             if may_ask and self._observer.name != ExtractiveMind.name:

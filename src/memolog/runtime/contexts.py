@@ -3,6 +3,7 @@
 Knows what a record must hold so that the context can be built again: numbers and ids, no copies of what was said.
 """
 
+import asyncio
 import logging
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,9 @@ from memolog.tokens import TokenCounter, count_message
 __all__ = ["Contexts", "Made", "Shown", "as_message"]
 
 _log = logging.getLogger("memolog")
+
+# A tail of more parts is put together on a thread.
+_MANY_PARTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +123,11 @@ class Contexts:
         view = self._view(
             shown, snapshot, groups, cursor, tail, before, repeated, others, snapshot.thread.hints, snapshot.facts
         )
-        context = build(view)
+        is_long = sum(len(message.parts) for message in tail) > _MANY_PARTS
+        context = await asyncio.to_thread(build, view) if is_long else build(view)
         if shown.window is not None and view.limit is None and context.tokens.total > shown.window:
             view = replace(view, limit=shown.window)
-            context = build(view)
+            context = await asyncio.to_thread(build, view) if is_long else build(view)
         record = _record(shown, snapshot, view, context, others)
         uncovered, unspanned = _uncovered(snapshot)
         return Made(context=context, record=record, uncovered=uncovered, unspanned=unspanned)

@@ -62,6 +62,7 @@ __all__ = ["Core", "Hold", "Outcome"]
 _log = logging.getLogger("memolog")
 
 # Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
+_MANY_PARTS = 1_000
 _MOST_ROUNDS = 64
 _POLL_SECONDS = 0.05
 # How long a process whose turn is open may be silent while it is watched, and how old its last beat may be if it was not: to
@@ -229,7 +230,11 @@ class Core:
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
             asked = replace(asked, silent=self._silent(snapshot), unseen=self.unseen(snapshot))
-            decision = decide(state_of(snapshot, config, asked), config, now)
+            if sum(len(message.parts) for message in snapshot.tail) > _MANY_PARTS:
+                # Which calls are answered where takes a while to tell: other turns of the loop go on meanwhile.
+                decision = await asyncio.to_thread(_decided, snapshot, config, asked, now)
+            else:
+                decision = _decided(snapshot, config, asked, now)
             if not hold.is_held and not _is_wait(decision):
                 decision = Wait(reason="another turn is at the log")
             name = type(decision).__name__
@@ -611,6 +616,10 @@ class Core:
     def retry_at(self, failures: int, now: datetime) -> datetime:
         """Return when a failed run may be tried again."""
         return now + timedelta(seconds=back_off(failures, self._chance()))
+
+
+def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:
+    return decide(state_of(snapshot, config, asked), config, now)
 
 
 def _is_wait(decision: Decision) -> bool:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from memolog.domain.codec import JsonObject, encode
 from memolog.domain.errors import InputError
 from memolog.domain.working_memory import Document
+from memolog.prompt.redact import REDACTION
 
 __all__ = [
     "Activated",
@@ -104,6 +105,10 @@ class RunFailed(Event):
     error: str
     retry_at: datetime | None
 
+    def __post_init__(self) -> None:
+        """Take secrets out of the error: a model may repeat the key it was called with."""
+        object.__setattr__(self, "error", REDACTION.redact(self.error))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(Event):
@@ -186,6 +191,10 @@ class Degraded(Event):
 
     what: str
     error: str
+
+    def __post_init__(self) -> None:
+        """Take secrets out of the error, whoever raised it."""
+        object.__setattr__(self, "error", REDACTION.redact(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

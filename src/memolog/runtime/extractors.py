@@ -128,7 +128,7 @@ class Extractors:
                 value = await _value(extractor, messages, said)
                 if value is None:
                     continue
-                value = _redacted(extractor.checked(value), redactor)
+                value = redactor.value(extractor.checked(value))
             except Exception as error:  # noqa: BLE001 - whatever one does, the others and the observations go on
                 what = f"extracting {extractor.key}"
                 result.troubles.append(Trouble(what=what, error=f"{type(error).__name__}: {error}"))
@@ -149,19 +149,6 @@ async def _value(extractor: Extractor, messages: Sequence[Message], said: Mappin
         # It may take its time, or wait for something: turns on this loop go on meanwhile.
         value = await asyncio.to_thread(extractor.function, messages)
         return await value if inspect.isawaitable(value) else value
-
-
-def _redacted(value: JsonValue, redactor: Redactor) -> JsonValue:
-    match value:
-        case str():
-            return redactor.redact(value)
-        case list():
-            return [_redacted(item, redactor) for item in cast("list[JsonValue]", value)]
-        case dict():
-            table = cast("dict[str, JsonValue]", value)
-            return {key: _redacted(item, redactor) for key, item in table.items()}
-        case _:
-            return value
 
 
 def latest(versions: Sequence[Extract]) -> dict[str, Extract]:

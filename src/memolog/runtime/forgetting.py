@@ -71,6 +71,8 @@ class Forgetting(ABC):
             kit.unsaved.forget(resource, thread)
             if thread is None:
                 kit.forget(resource)
+        if not dry_run:
+            kit.store.empty_caches()
         return await self._clean(kit, gone)
 
     async def apply_retention(self, resource: str, *, dry_run: bool = False) -> Forgotten:
@@ -86,6 +88,8 @@ class Forgetting(ABC):
             dry_run=dry_run,
         )
         is_empty = gone == Forgotten(resource=resource, dry_run=dry_run)
+        if not is_empty and not dry_run:
+            store.empty_caches()
         return gone if is_empty else await self._clean(kit, gone)
 
     def _days_ago(self, days: int | None) -> datetime | None:

@@ -4,6 +4,7 @@ Knows how conversations are saved and counted, and that a folder may hold export
 in `memolog.transfer`, and the exports' in `importing`.
 """
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -82,7 +83,7 @@ async def import_files(
     revive: bool = False,
 ) -> ImportReport:
     """Take in the conversations of a file, or what every JSON file in a folder holds."""
-    kinds, unknown = _kinds(_files(source), format_)
+    kinds, unknown = await asyncio.to_thread(lambda: _kinds(_files(source), format_))
     if resource is None and set(kinds.values()) != {FORMAT}:
         raise InputError(
             "The source does not say whose memory this is.", then='Name it: resource="alice", or --resource alice.'
@@ -93,7 +94,9 @@ async def import_files(
             made = await import_export(kit, file, resource=resource, dry_run=dry_run, progress=progress, revive=revive)
             tally.take(made)
             continue
-        for conversation in read_source(file, kind):
+        conversations = read_source(file, kind)
+        # A file may be long: it is read where nobody waits for it.
+        while conversation := await asyncio.to_thread(next, conversations, None):
             await save_conversation(kit.store, conversation, conversation.resource or resource or "", tally)
     return tally.report()
 

@@ -45,6 +45,7 @@ __all__ = [
     "ModelMind",
     "Observed",
     "Reflected",
+    "embedded_statements",
     "minds_of",
     "put_together",
     "readings_of",
@@ -159,6 +160,14 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
             for place in (places[number] for number in draft.cites if number in places):
                 found[place] = f"{found.get(place, '')}\n{draft.text}".strip()
     return found
+
+
+def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+    """Return the statements that the embedded observer finds in some messages of users; its lines say that they are its own."""
+    found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
+    stated = (draft for draft in found.parsed.observations if draft.priority in {"high", "done"})
+    drafts = tuple(replace(draft, observer=ExtractiveMind.name, parent=None) for draft in stated)
+    return replace(found, parsed=Parsed(observations=drafts))
 
 
 async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:

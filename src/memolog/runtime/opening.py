@@ -50,6 +50,7 @@ async def open_store(address: str = "memolog.db", config: Config | None = None) 
 
 def store_options(config: Config) -> StoreOptions:
     """Return the settings that concern the store."""
+    redactor = redactor_for(config)
     return StoreOptions(
         durability=config.durability,
         busy_timeout=config.busy_timeout,
@@ -57,7 +58,8 @@ def store_options(config: Config) -> StoreOptions:
         pool_size=config.pool_size,
         max_message_bytes=config.max_message_bytes,
         read_only=config.read_only,
-        clean=partial(without_secrets, redactor=redactor_for(config)) if config.redact_raw else None,
+        clean=partial(without_secrets, redactor=redactor) if config.redact_raw else None,
+        clean_value=redactor.value if config.redact_raw else None,
     )
 
 

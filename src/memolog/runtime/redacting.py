@@ -1,6 +1,8 @@
-"""Which secrets are taken out: the known shapes, and those that a configuration adds. Knows not where they are taken out."""
+"""Which secrets are taken out: the known shapes, and those that a configuration adds. Keeps them out of the logger, too."""
 
+import logging
 import re
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
@@ -10,7 +12,27 @@ from memolog.prompt.redact import NO_REDACTION, REDACTION, Redactor, secret_patt
 
 __all__ = ["for_the_index", "redactor_for"]
 
-_MARK: Final = re.compile(r"\[redacted: [^\]\n]*\]")
+# No kind is longer than this; without a limit, texts that only begin so would be gone through again and again.
+_MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
+
+
+class _Clean(logging.Filter):
+    """Takes secrets out of what is logged, tracebacks included."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        clean = REDACTION.redact(text)
+        if clean != text:
+            record.msg, record.args = clean, ()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+            clean = REDACTION.redact(text)
+            if clean != text:
+                record.exc_info, record.exc_text = None, clean
+        return True
+
+
+logging.getLogger("memolog").addFilter(_Clean())
 
 
 def redactor_for(config: Config) -> Redactor:

@@ -15,6 +15,7 @@ from memolog.config import Config
 from memolog.domain.clock import Clock
 from memolog.domain.errors import LeaseLost, MemologError, StoreError
 from memolog.domain.run import Usage
+from memolog.prompt.redact import REDACTION
 from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
 from memolog.runtime.heartbeat import Heartbeat
 from memolog.store import Store
@@ -39,7 +40,8 @@ class RunFault(Exception):
 
     The cause is an answer without use, a call that was refused, a call that is not allowed at all (a wrong key, an unknown
     model), a model that is not there, or a log of which nothing can be left out: that run is given up. `declines` says that the
-    model would not speak about these words: it refused them in its answer, or answered with nothing.
+    model would not speak about these words: it refused them in its answer, or answered with nothing. The reason is stored and
+    shown: it holds no secret, whatever a model says when it fails.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class RunFault(Exception):
         cause: Cause = "answer",
         declines: bool = False,
     ) -> None:
-        super().__init__(reason)
+        super().__init__(REDACTION.redact(reason))
         self.usage, self.is_final, self.declines = usage, is_final or cause == "incompressible", declines
         self.cause: Cause = cause
 
@@ -73,6 +75,10 @@ class Trouble:
 
     what: str
     error: str
+
+    def __post_init__(self) -> None:
+        """Take secrets out of the error: functions of an application raise what they like."""
+        object.__setattr__(self, "error", REDACTION.redact(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +312,7 @@ class Runner:
                 return
 
     async def _fail(self, job: Job, claims: Sequence[Claim], error: str, usage: Usage | None) -> None:
-        now = self._clock.now()
+        now, error = self._clock.now(), REDACTION.redact(error)
         for index, claim in enumerate(claims):
             run = await self._store.runs.get(job.resource, claim.run)
             attempt = run.attempt if run else 1

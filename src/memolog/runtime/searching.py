@@ -12,10 +12,11 @@ from typing import Literal
 from zlib import crc32
 
 from memolog.config import Config
-from memolog.domain.codec import unpack
+from memolog.domain.codec import loads, unpack
 from memolog.domain.errors import InputError, StoreError, ThreadNotFound
 from memolog.domain.message import Message
 from memolog.domain.moments import from_micros
+from memolog.domain.observation import UNVERIFIED, is_doubtful
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
 from memolog.runtime.redacting import for_the_index
 from memolog.search.keys import TASK, place_of
@@ -289,14 +290,15 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
     text = _other_text(one.key, row)
     is_task = place_of(one.key).kind == TASK
     snippet, exact = marker.both(text)
+    doubt = "" if is_task or not is_doubtful(grounded=bool(row[9]), metadata=loads(row[10])) else f"{UNVERIFIED} "
     return SearchResult(
         id=row[0],
         source="task" if is_task else row[1],
         rank=rank,
         score=score,
-        content=text,
-        snippet=snippet,
-        exact=exact,
+        content=f"{doubt}{text}",
+        snippet=f"{doubt}{snippet}",
+        exact=f"{doubt}{exact}" if exact else exact,
         at=from_micros(row[2]),
         zone=None if is_task else row[7],
         state=row[3],

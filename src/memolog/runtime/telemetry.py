@@ -3,8 +3,8 @@
 Knows the names. Without the API, or without a configured tracer, a span costs next to nothing.
 """
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -25,4 +25,19 @@ def span(name: str, attributes: Mapping[str, str | int]) -> AbstractContextManag
     tracer = _tracer()
     if tracer is None:
         return nullcontext()
-    return tracer.start_as_current_span(name, attributes=dict(attributes))
+    return _opened(tracer, name, attributes)
+
+
+@contextmanager
+def _opened(tracer: Any, name: str, attributes: Mapping[str, str | int]) -> Generator[object]:
+    # What an exception says may hold a secret or the words of a message: an exporter is told its kind and no more.
+    with tracer.start_as_current_span(
+        name, attributes=dict(attributes), record_exception=False, set_status_on_exception=False
+    ) as opened:
+        try:
+            yield opened
+        except Exception as error:
+            from opentelemetry.trace import StatusCode  # noqa: PLC0415 - it is installed where there is a tracer
+
+            opened.set_status(StatusCode.ERROR, type(error).__name__)
+            raise

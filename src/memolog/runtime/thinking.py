@@ -16,10 +16,10 @@ from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost, ThreadNotFound
 from memolog.domain.message import Message, Part, ToolResultPart, parts_to_json
 from memolog.domain.observation import Observation, Span
-from memolog.domain.pairs import part_at, results_of_calls
+from memolog.domain.pairs import Place, part_at, results_of_calls
 from memolog.domain.thread import Hints
 from memolog.domain.zones import zone_of
-from memolog.grounding import judge, judge_reflection
+from memolog.grounding import Judged, judge, judge_reflection
 from memolog.prompt.build import (
     ObserveInput,
     Prompt,
@@ -28,12 +28,13 @@ from memolog.prompt.build import (
 from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
+from memolog.prompt.without_secrets import messages_without_secrets
 from memolog.runtime.asking import Asking
 from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
-from memolog.runtime.minds import ExtractiveMind, Mind, Observed, Reflected, readings_of, stood_in
+from memolog.runtime.minds import ExtractiveMind, Mind, Observed, Reflected, embedded_statements, readings_of, stood_in
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.redacting import redactor_for
 from memolog.runtime.reflection import Guarded, archived, as_they_are, guarded
@@ -46,6 +47,8 @@ from memolog.tokens import TokenCounter
 __all__ = ["Thinking"]
 
 _LONG_TOKENS: Final = 20_000
+_TOKENS_A_MESSAGE: Final = 100
+_MANY_PARTS: Final = 500
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
@@ -159,8 +162,10 @@ class Thinking:
         run = work.run
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
+        redactor = redactor_for(config)
         rows = await self._store.messages.span(resource, run.thread, run.span)
-        messages = tuple(message for message in rows if message.state == "live")
+        # A name beside a value gives a secret away only as long as they stand together: it is taken out before anything else.
+        messages = messages_without_secrets((message for message in rows if message.state == "live"), redactor)
         inputs = run.inputs
         hints = (await self._store.threads.get(resource, run.thread)).hints
         if inputs.get("hinted", hints.last_seq) != hints.last_seq:
@@ -177,8 +182,11 @@ class Thinking:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
-            messages=(*await self._calls_before(resource, run.thread, run.span, messages), *messages),
-            before=await self._before(resource, run.thread, run.span),
+            messages=(
+                *messages_without_secrets(await self._calls_before(resource, run.thread, run.span, messages), redactor),
+                *messages,
+            ),
+            before=messages_without_secrets(await self._before(resource, run.thread, run.span), redactor),
             previous="\n".join(filter(None, (group.text for group in shown))),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
@@ -208,13 +216,8 @@ class Thinking:
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
         """Return the calls of an earlier span that this one answers late: a result says little without its question."""
-        answered = set(results_of_calls(messages).values())
-        missing = {
-            (number, place)
-            for number, message in enumerate(messages)
-            for place, part in enumerate(message.parts)
-            if isinstance(part, ToolResultPart) and (number, place) not in answered
-        }
+        has_many = sum(len(message.parts) for message in messages) > _MANY_PARTS
+        missing = await asyncio.to_thread(_unasked, messages) if has_many else _unasked(messages)
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
@@ -251,7 +254,7 @@ class Thinking:
     async def _checked(
         self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message]
     ) -> Thought:
-        if sum(message.tokens for message in task.messages) > _LONG_TOKENS:
+        if sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS:
             # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
             return await asyncio.to_thread(self._thought, task, answer, config, mind, foreign)
         return self._thought(task, answer, config, mind, foreign)
@@ -340,6 +343,7 @@ class Thinking:
                 line.id for line in drafted if ExtractiveMind.name in {mind.name, line.metadata.get("observer")}
             ],
         )
+        judged = self._with_statements(judged, task, group, mind, redactor)
         hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign, task.lines)
         proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
         made = Made(
@@ -354,6 +358,33 @@ class Thinking:
             last_seq=answer.last_seq,
         )
         return made, (*judged.faults, *wrong, *refused)
+
+    def _with_statements(self, judged: Judged, task: _Task, group: str, mind: Mind, redactor: Redactor) -> Judged:
+        """Return the lines with what users stated in messages whose lines were lowered: in their own words, found by code."""
+        places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
+        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
+        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
+        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
+        if not messages or mind is self._embedded:
+            return judged
+        found = embedded_statements(task.given, messages, self._counter)
+        drafted = observations_from(
+            found.parsed,
+            messages,
+            found.prompt,
+            group,
+            task.work.run,
+            self._store.new_id,
+            self._counter,
+            redactor,
+            task.given.mode,
+        )
+        more = judge(
+            drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
+        )
+        after = len(judged.observations)
+        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in _KEPT)
+        return replace(judged, observations=(*judged.observations, *added))
 
     # ------------------------------------------------------------ reflecting
 
@@ -447,10 +478,29 @@ class Thinking:
         return found
 
 
+def _unasked(messages: Sequence[Message]) -> set[Place]:
+    """Return where results stand whose call is in none of these messages."""
+    answered = set(results_of_calls(messages).values())
+    return {
+        (number, place)
+        for number, message in enumerate(messages)
+        for place, part in enumerate(message.parts)
+        if isinstance(part, ToolResultPart) and (number, place) not in answered
+    }
+
+
 def _messages_of(task: _Task, answer: Observed) -> tuple[Message, ...]:
     """Return the messages that an answer is about: those before its end, if it was cut off; the others stay in the tail."""
     last = answer.last_seq
     return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
+
+
+def _is_lowered(line: Observation) -> bool:
+    return line.metadata.get("lowered_from") in _KEPT and line.is_unverified
+
+
+def _cited(line: Observation) -> list[tuple[str, int]]:
+    return [(s.thread, seq) for s in line.sources for seq in range(s.span.first, s.span.last + 1)]
 
 
 def _is_alive(work: Work) -> bool:

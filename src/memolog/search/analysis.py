@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from memolog.domain.caches import remembered
 from memolog.search.english import NUMBERS, STOP_WORDS, TIMES
 from memolog.search.words import names_in, normal, plain_of, terms_of_word, words_of
 
@@ -32,6 +32,7 @@ _SENTENCE: Final = re.compile(r"(?<![.!?。!?…])[.!?。!?…]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
+_LONG_WORD = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,8 @@ def analyse(text: str) -> Analysed:
     get = counts.get
     # Every word of every message passes here: what follows from the word alone is remembered.
     for word, times in Counter(words_of(text)).items():
-        plain, terms, inside, is_empty = _known(word)
+        # A word that is a text of its own does not come again, and would be held for long.
+        plain, terms, inside, is_empty = _known(word) if len(word) <= _LONG_WORD else _looked_at(word)
         words.add(plain)
         names.update(inside)
         length += times
@@ -73,11 +75,13 @@ def analyse(text: str) -> Analysed:
     )
 
 
-@lru_cache(_REMEMBERED)
-def _known(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
+def _looked_at(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
     """Return a word folded, its terms, the names in it, and whether it is a function word: how often one occurs says nothing."""
     plain = plain_of(word)
     return plain, terms_of_word(word), tuple(names_in(word)), plain in STOP_WORDS
+
+
+_known = remembered(_REMEMBERED)(_looked_at)
 
 
 def _with_marks(counts: dict[str, int]) -> tuple[str, ...]:

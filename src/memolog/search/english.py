@@ -3,9 +3,9 @@
 Knows words in lower case. A text in another language passes through: its words simply are not in these tables.
 """
 
-from functools import lru_cache
 from typing import Final
 
+from memolog.domain.caches import remembered
 from memolog.domain.calendar_names import ENGLISH_MONTHS, ENGLISH_WEEKDAYS
 
 __all__ = ["IRREGULAR", "NUMBERS", "STOP_WORDS", "TIMES", "stem"]
@@ -95,7 +95,7 @@ _SHORTEST = 3
 _MOST_REMEMBERED = 100_000
 
 
-@lru_cache(_MOST_REMEMBERED)
+@remembered(_MOST_REMEMBERED)
 def stem(word: str) -> str:
     """Return what an English word shares with its other forms: `went` and `going` become `go`."""
     word = IRREGULAR.get(word, word)

@@ -5,9 +5,9 @@ Knows words in their order, and how to see quickly that they do not stand there.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
+from memolog.domain.caches import remembered
 from memolog.search.query import phrase_of
 from memolog.search.words import folded, normal
 
@@ -30,14 +30,14 @@ def stand_in(text: str, phrases: Sequence[str]) -> bool:
     return all(phrase in words for phrase in phrases)
 
 
-@lru_cache(_REMEMBERED)
+@remembered(_REMEMBERED)
 def among_ascii(phrase: str) -> re.Pattern[str]:
     """Return where a phrase stands in a plain text of ASCII: there only letters and digits make words."""
     words = r"[^a-z0-9]+".join(map(re.escape, phrase.split()))
     return re.compile(rf"(?<![a-z0-9]){words}(?![a-z0-9])")
 
 
-@lru_cache(_REMEMBERED)
+@remembered(_REMEMBERED)
 def _roughly(phrase: str) -> re.Pattern[str]:
     """Return where a phrase may stand in a plain text of any script, and does not stand elsewhere."""
     words = phrase.split()

@@ -4,7 +4,7 @@ Knows the values. Secrets are taken out by whoever calls: the text goes through 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from memolog.domain.message import (
     FilePart,
@@ -23,6 +23,7 @@ Redact = Callable[[str], str]
 """Returns a text without its secrets."""
 
 _DEEPEST = 50
+_SHORT = 200
 
 
 def kind_of(role: str, parts: Sequence[Part]) -> int:
@@ -68,11 +69,27 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
         yield str(value)
     elif isinstance(value, dict):
         for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
+            if _is_short(cast("object", inner)):
+                # A name gives away that what it names is a secret: they stay together.
+                yield f'{key}: "{inner}"'
+                continue
             yield str(key)  # pyright: ignore[reportUnknownArgumentType]
             yield from _strings(inner, depth + 1)
     elif isinstance(value, list | tuple):
-        for inner in value:  # pyright: ignore[reportUnknownVariableType]
+        items = cast("Sequence[object]", value)
+        if items and all(map(_is_short, items)):
+            # The words of a command: an option and what it is set to.
+            yield " ".join(map(str, items))
+            return
+        for inner in items:
             yield from _strings(inner, depth + 1)
+
+
+def _is_short(value: object) -> bool:
+    """Tell whether a value is a few words on one line."""
+    if isinstance(value, str):
+        return 0 < len(value) <= _SHORT and "\n" not in value and '"' not in value
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def text_of_task(title: str, description: str, summary: str | None, labels: Sequence[str]) -> str:

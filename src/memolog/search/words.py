@@ -12,9 +12,9 @@ Knows words, identifiers, paths and scripts without spaces. Knows nothing of mes
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
+from memolog.domain.caches import remembered
 from memolog.search.english import stem
 
 __all__ = [
@@ -94,7 +94,7 @@ def places_of(word: Word, text: str) -> Iterator[int]:
         at = text.find(word, at + length)
 
 
-@lru_cache(_REMEMBERED)
+@remembered(_REMEMBERED)
 def terms_of_word(word: Word) -> tuple[str, ...]:
     """Return the terms that a word is indexed as: the one that says most comes first."""
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()) and not is_unspaced(word):

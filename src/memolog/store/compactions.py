@@ -28,6 +28,8 @@ q = load_queries("compactions")
 threads = load_queries("threads")
 
 _AT_ONCE: Final = 500
+_ROW_CHARACTERS: Final = 100
+_FEW_CHARACTERS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +175,9 @@ class Compactions:
                 id=name, thread=thread, span=span, level=1, summary=summary, created_at=now, messages=len(rows)
             )
 
-        return await self._engine.write(script, name="compactions.compact")
+        # Every row gets the summary.
+        is_brief = len(rows) * (len(summary) + _ROW_CHARACTERS) <= _FEW_CHARACTERS
+        return await self._engine.write(script, name="compactions.compact", brief=is_brief)
 
     async def deepen(self, resource: str, thread: str, *, keep: int) -> int:
         """Take batches with so many newer messages to the second level; returns how many messages that were."""

@@ -33,20 +33,20 @@ class Engine(ABC):
         """Run a script on one consistent snapshot. `brief` promises that it touches few rows."""
 
     @abstractmethod
-    async def write(self, work: Work[T], *, name: str) -> T:
+    async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
         """Run a script in one transaction and commit it; on any error nothing of it stays.
 
         Writers of one thread wait for each other in the order in which they commit. A race that the database refuses is
-        run again with a fresh script. `name` is the commit point's name.
+        run again with a fresh script. `name` is the commit point's name; `brief` promises that it writes little.
         """
 
-    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str) -> tuple[T, R]:
+    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
         """Write, and read what is there after it at one moment.
 
         A transaction that writes sees what others commit meanwhile, from one statement to the next, unless an engine lets
         only one write at a time: so what must fit together is read in another.
         """
-        written = await self.write(writing, name=name)
+        written = await self.write(writing, name=name, brief=brief)
         return written, await self.read(reading)
 
     async def settled(self) -> None:  # noqa: B027 - most engines leave nothing behind

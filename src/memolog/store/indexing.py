@@ -6,12 +6,14 @@ whoever deletes it. Two processes that index the same at once do it once: a batc
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 from memolog.domain.codec import loads, unpack
-from memolog.domain.message import parts_from_json
+from memolog.domain.message import LONGEST_SPEAKER, parts_from_json
 from memolog.search.analysis import Analysed, analyse
 from memolog.search.keys import OBSERVATION, TASK, fits, key_of_message, key_of_other
 from memolog.search.texts import Redact, kind_of, text_of_parts, text_of_task
@@ -30,6 +32,9 @@ Values: TypeAlias = dict[str, Any]
 # So many rows are analysed between two commits: a writer never waits longer than for these.
 _BATCH = 128
 _WORDS_A_QUERY = 512
+_TERMS_A_QUERY = 20_000
+# What is longer takes some milliseconds to analyse and to write: a thread does it, so that others are served meanwhile.
+_LONG = 20_000
 _FOUND_OBSERVATIONS = frozenset({"active", "superseded", "dropped"})
 
 
@@ -67,14 +72,32 @@ class _Changed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Unread:
+    """The rows that wait to be indexed."""
+
+    threads: Sequence[tuple[int, int, int, Sequence[Row]]] = ()
+    """A thread, the last message that is indexed, up to which one these rows go, and the rows."""
+    messages: Sequence[Row] = ()
+    observations: Sequence[Row] = ()
+    tasks: Sequence[Row] = ()
+    labels: Sequence[Row] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.threads or self.messages or self.observations or self.tasks)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there is much text in them."""
+        rows = chain(*(rows for *_, rows in self.threads), self.messages, self.observations, self.tasks)
+        return sum(len(cell) for row in rows for cell in row if isinstance(cell, str)) > _LONG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
     """What was read to be indexed."""
 
     stretches: tuple[_Stretch, ...]
     changed: tuple[_Changed, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.stretches or self.changed)
 
 
 class Indexing:
@@ -88,10 +111,14 @@ class Indexing:
         check_id("resource", resource)
         batches = 0
         while most is None or batches < most:
-            waiting = await self._engine.read(lambda: _reading_waiting(resource, redact))
-            if not waiting:
+            rows = await self._engine.read(lambda: _reading_waiting(resource))
+            if not rows:
                 break
-            await self._engine.write(lambda found=waiting: _writing(resource, found), name="search.index")
+            is_long = rows.is_long
+            waiting = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
+            await self._engine.write(
+                lambda found=waiting: _writing(resource, found), name="search.index", brief=not is_long
+            )
             batches += 1
         return batches
 
@@ -105,26 +132,21 @@ def reading_scope(resource: str) -> Script[int | None]:
 # ---------------------------------------------------------------- what waits
 
 
-def _reading_waiting(resource: str, redact: Redact) -> Script[_Waiting]:
+def _reading_waiting(resource: str) -> Script[_Unread]:
     rows = yield q.any_behind(resource=resource)
     behind, queued = rows[0]
-    stretches: tuple[_Stretch, ...] = ()
-    changed: list[_Changed] = []
-    if behind:
-        stretches = yield from _reading_stretches(resource, redact)
-    if queued:
-        rows = yield q.messages_queued(resource=resource, limit=_BATCH)
-        changed += [_changed_message(row, redact) for row in rows]
-        rows = yield q.observations_queued(resource=resource, limit=_BATCH)
-        changed += [_changed_observation(row, redact) for row in rows]
-        tasks = yield q.tasks_queued(resource=resource, limit=_BATCH)
-        labels = yield q.labels_of(tasks=[row[0] for row in tasks])
-        changed += [_changed_task(row, labels, redact) for row in tasks]
-    return _Waiting(stretches=stretches, changed=tuple(changed))
+    threads = (yield from _reading_threads(resource)) if behind else ()
+    if not queued:
+        return _Unread(threads=threads)
+    messages = yield q.messages_queued(resource=resource, limit=_BATCH)
+    observations = yield q.observations_queued(resource=resource, limit=_BATCH)
+    tasks = yield q.tasks_queued(resource=resource, limit=_BATCH)
+    labels = yield q.labels_of(tasks=[row[0] for row in tasks])
+    return _Unread(threads=threads, messages=messages, observations=observations, tasks=tasks, labels=labels)
 
 
-def _reading_stretches(resource: str, redact: Redact) -> Script[tuple[_Stretch, ...]]:
-    found: list[_Stretch] = []
+def _reading_threads(resource: str) -> Script[Sequence[tuple[int, int, int, Sequence[Row]]]]:
+    found: list[tuple[int, int, int, Sequence[Row]]] = []
     left = _BATCH
     for thread_pk, indexed, last in (yield q.threads_behind(resource=resource, limit=_BATCH)):
         rows: Sequence[Row] = ()
@@ -135,9 +157,27 @@ def _reading_stretches(resource: str, redact: Redact) -> Script[tuple[_Stretch, 
         # Numbers may be missing at the end: a copy that ends early, a number that was given back.
         up_to = rows[-1][2] if len(rows) == left and rows else last
         left -= len(rows)
-        documents = tuple(document for row in rows if (document := _message(row, redact)))
-        found.append(_Stretch(thread_pk=thread_pk, from_seq=indexed, up_to=up_to, documents=documents))
-    return tuple(found)
+        found.append((thread_pk, indexed, up_to, rows))
+    return found
+
+
+def _analysed(unread: _Unread, redact: Redact) -> _Waiting:
+    """Return what rows are indexed as."""
+    stretches = tuple(
+        _Stretch(
+            thread_pk=thread_pk,
+            from_seq=indexed,
+            up_to=up_to,
+            documents=tuple(document for row in rows if (document := _message(row, redact))),
+        )
+        for thread_pk, indexed, up_to, rows in unread.threads
+    )
+    changed = (
+        *(_changed_message(row, redact) for row in unread.messages),
+        *(_changed_observation(row, redact) for row in unread.observations),
+        *(_changed_task(row, unread.labels, redact) for row in unread.tasks),
+    )
+    return _Waiting(stretches=stretches, changed=changed)
 
 
 def _message(row: Row, redact: Redact) -> _Document | None:
@@ -163,7 +203,7 @@ def _message(row: Row, redact: Redact) -> _Document | None:
 
 def _name(speaker: str) -> str | None:
     """Return a speaker's name as it is looked for; what no engine takes as text is left out of it."""
-    return folded(normal("".join(filter(str.isprintable, speaker)))) or None
+    return folded(normal("".join(filter(str.isprintable, speaker[:LONGEST_SPEAKER])))) or None
 
 
 def has_words(row: Row, redact: Redact) -> bool:
@@ -259,8 +299,23 @@ def _writing(resource: str, waiting: _Waiting) -> Script[None]:
         documents += [changed.document] if changed.document else []
     documents = yield from _still_so(documents)
     if documents:
-        yield q.add_doc.many([_scoped(document.values, scope_pk) for document in documents])
+        for some in _in_parts(documents):
+            yield q.add_doc.many([_scoped(document.values, scope_pk) for document in some])
         yield from _writing_words(scope_pk, documents)
+
+
+def _in_parts(documents: Sequence[_Document]) -> Iterator[Sequence[_Document]]:
+    """Yield documents in parts that have few terms each: an engine may serve others between two steps."""
+    part: list[_Document] = []
+    terms = 0
+    for document in documents:
+        part.append(document)
+        terms += len(document.values["terms"])
+        if terms > _TERMS_A_QUERY:
+            yield part
+            part, terms = [], 0
+    if part:
+        yield part
 
 
 def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Changed]]:
@@ -329,9 +384,10 @@ def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None
         new += [word for word in chunk if word not in known]
     # In one order, so that two writers cannot wait for each other.
     new.sort()
-    if new:
-        yield q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in new])
-        yield q.add_gram.many(list(_gram_values(scope_pk, new)))
+    for start in range(0, len(new), _WORDS_A_QUERY):
+        chunk = new[start : start + _WORDS_A_QUERY]
+        yield q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in chunk])
+        yield q.add_gram.many(list(_gram_values(scope_pk, chunk)))
     names = sorted({name for document in documents for name in _names(document.values)})
     if names:
         yield q.add_speaker.many([{"scope_pk": scope_pk, "name": name} for name in names])

@@ -87,7 +87,7 @@ def reading_plans(
 
 def _is_plan(line: Observation) -> bool:
     """Return whether a line speaks of a day that lay ahead when it was said, as of something to be done."""
-    if line.about is None or line.priority not in {"high", "medium"} or line.trust == "tool" or not line.grounded:
+    if line.about is None or line.priority not in {"high", "medium"} or line.trust == "tool" or line.is_unverified:
         return False
     if line.category in _NO_PLANS or line.text.startswith(_ASKED) or line.text.rstrip().endswith(("?", "？", "؟")):
         return False

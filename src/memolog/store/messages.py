@@ -7,19 +7,27 @@ id become a further row, other content is refused. Every call names its resource
 # Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import Any, TypeAlias, cast
 
 from memolog.domain.checking import check_message
 from memolog.domain.clock import Clock
 from memolog.domain.codec import dumps, object_text, pack
 from memolog.domain.errors import MessageNotFound, MessageTooLarge, ThreadNotFound
 from memolog.domain.message import (
+    FilePart,
     Message,
     NewMessage,
     Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
     pairs_of,
     parts_to_json,
 )
@@ -31,10 +39,10 @@ from memolog.store.places import taking_place
 from memolog.store.processes import appearing
 from memolog.store.rows import message_from_row
 from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
-from memolog.store.sql import Row, Script, load_queries
+from memolog.store.sql import Script, load_queries
 from memolog.store.tombstones import finding
 
-__all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh", "noting_unseen"]
+__all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh", "is_much", "noting_unseen"]
 
 q = load_queries("messages")
 threads = load_queries("threads")
@@ -48,6 +56,12 @@ Clean: TypeAlias = Callable[[NewMessage], NewMessage]
 Values: TypeAlias = dict[str, Any]
 
 _IDS_A_QUERY = 256
+# Roughly what a message takes to be checked, counted and written. What takes longer than some milliseconds is done on a thread.
+_BRIEF_MICROSECONDS = 8_000.0
+_PART_MICROSECONDS = 20.0
+_VALUE_MICROSECONDS = 2.0
+_CHARACTER_MICROSECONDS = 0.015
+_MOST_VALUES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +129,8 @@ class Messages:
         given = [messages] if isinstance(messages, NewMessage) else messages
         if owner is not None:
             check_id("owner", owner)
-        ready, now = self.ready(resource, thread, given, turn)
+        is_long = is_much(given)
+        ready, now = await self.ready_soon(resource, thread, given, turn, is_long=is_long)
 
         def script() -> Script[Saved]:
             left = (yield from finding(resource, thread, given)) if is_told_again else frozenset[int]()
@@ -129,7 +144,7 @@ class Messages:
                 yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
 
-        return await self._engine.write(script, name="messages.save")
+        return await self._engine.write(script, name="messages.save", brief=not is_long)
 
     async def end_turn(self, resource: str, thread: str, turn: str) -> None:
         """Let what a turn said count as seen, now that the turn is over: nobody waits for a reply any more."""
@@ -141,6 +156,14 @@ class Messages:
             yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)
 
         await self._engine.write(script, name="messages.end_turn")
+
+    async def ready_soon(
+        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None, *, is_long: bool
+    ) -> tuple[list[_Ready], int]:
+        """Do the same as `ready`, on a thread where that takes long."""
+        if is_long:
+            return await asyncio.to_thread(self.ready, resource, thread, messages, turn)
+        return self.ready(resource, thread, messages, turn)
 
     def ready(
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
@@ -249,17 +272,16 @@ class Messages:
         self, resource: str, thread: str, cursor: int = 0, *, limit: int | None = None
     ) -> tuple[Message, ...]:
         """Return the live messages after a sequence number, oldest first: a thread's tail."""
-        rows = await self._rows_between(resource, thread, cursor, LAST, limit)
-        return tuple(message for message in map(message_from_row, rows) if message.state == "live")
+        found = await self._between(resource, thread, cursor, LAST, limit)
+        return tuple(message for message in found if message.state == "live")
 
     async def span(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
         """Return every message of a span, tombstones too, so that none seems to be missing."""
-        rows = await self._rows_between(resource, thread, span.first - 1, span.last, None)
-        return tuple(map(message_from_row, rows))
+        return await self._between(resource, thread, span.first - 1, span.last, None)
 
-    async def _rows_between(
+    async def _between(
         self, resource: str, thread: str, after: int, up_to: int, limit: int | None
-    ) -> Sequence[Row]:
+    ) -> tuple[Message, ...]:
         check_id("resource", resource)
         check_id("thread", thread)
         bounds: Values = {
@@ -268,11 +290,11 @@ class Messages:
             "limit": LAST if limit is None else check_limit(limit),
         }
 
-        def script() -> Script[Sequence[Row]]:
+        def script() -> Script[tuple[Message, ...]]:
             rows = yield q.after(resource=resource, thread=thread, **bounds)
             if not rows:
                 yield from _expect_thread(resource, thread)
-            return rows
+            return tuple(map(message_from_row, rows))
 
         return await self._engine.read(script)
 
@@ -369,6 +391,40 @@ class Messages:
             return Totals(messages=rows[0][0], tokens=int(rows[0][1]))
 
         return await self._engine.read(script, brief=thread is not None)
+
+
+def is_much(messages: Sequence[NewMessage]) -> bool:
+    """Tell whether checking, counting and writing messages takes so long that a thread should do it.
+
+    Looks at no more than it takes to tell; whether the values are what they should be is checked elsewhere.
+    """
+    left = _BRIEF_MICROSECONDS
+    waiting: list[object] = [getattr(message, "parts", ()) for message in messages]
+    while waiting and left > 0:
+        value = waiting.pop()
+        left -= _VALUE_MICROSECONDS
+        match value:
+            case str() | bytes():
+                left -= len(value) * _CHARACTER_MICROSECONDS
+            case list() | tuple():
+                waiting += cast("Sequence[object]", value)[:_MOST_VALUES]
+            case dict():
+                waiting += islice(cast("dict[object, object]", value).values(), _MOST_VALUES)
+            case TextPart() | ReasoningPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.text)
+            case ToolCallPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.arguments)
+            case ToolResultPart():
+                left -= _PART_MICROSECONDS
+                waiting += (value.content, value.files)
+            case FilePart() | UnknownPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.data)
+            case _:
+                pass
+    return left <= 0
 
 
 # ---------------------------------------------------------------- pieces of scripts

@@ -27,7 +27,7 @@ from memolog.domain.errors import (
 from memolog.store.engine import Engine, Work
 from memolog.store.migrate import CREATE_RECORD, READ_RECORD, RECORD, TABLE, pending, refuse_foreign
 from memolog.store.postgres_address import PostgresOptions, safe_url, split_url
-from memolog.store.sql import Row, Script, Step
+from memolog.store.sql import MOST_INLINE, Row, Script, Step, weight_of
 
 try:
     import asyncpg
@@ -165,8 +165,9 @@ class PostgresEngine(Engine):
         del brief
         return await self._run(work, "REPEATABLE READ, READ ONLY", None)
 
-    async def write(self, work: Work[T], *, name: str) -> T:
+    async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
         """Run a script in one transaction and commit it."""
+        del brief
         return await self._run(work, "READ COMMITTED", name)
 
     async def _run(self, work: Work[T], isolation: str, name: str | None) -> T:
@@ -387,9 +388,24 @@ async def _drive(connection: Connection, script: Script[T]) -> T:
     try:
         step = next(script)
         while True:
-            step = script.send(await _execute(connection, step))
+            rows = await _execute(connection, step)
+            if weight_of(rows) > MOST_INLINE:
+                # What follows from so much is worked out on a thread; the loop serves others meanwhile.
+                step, end = await asyncio.to_thread(_advanced, script, rows)
+                if step is None:
+                    return cast("T", end)
+            else:
+                step = script.send(rows)
     except StopIteration as end:
         return cast("T", end.value)
+
+
+def _advanced(script: Script[T], rows: Sequence[Row]) -> tuple[Step | None, T | None]:
+    """Return the next step of a script, or what it came to."""
+    try:
+        return script.send(rows), None
+    except StopIteration as end:
+        return None, end.value
 
 
 async def _execute(connection: Connection, step: Step) -> Sequence[Row]:

@@ -15,7 +15,8 @@ _POOLERS = {"transaction": True, "none": False}
 # A path that was made of an address has one slash where the address has two.
 _LOGIN = re.compile(r"(:/{1,2}[^:/?#@]*):.+@", re.DOTALL)
 _PARAMETER = re.compile(r"([?&][^=&#]*)=[^&#]*")
-_SECRETS = frozenset({"password", "sslpassword"})
+# Those of PostgreSQL, and what servers of models call a key.
+_SECRETS = frozenset({"password", "sslpassword", "api_key", "api-key", "apikey", "key", "token", "access_token"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]
 
 
 def safe_url(url: str) -> str:
-    """Return the URL without its password, for people to read."""
+    """Return the URL, of a database or of a model, without its password or key, for people to read."""
     return _PARAMETER.sub(_hidden, _LOGIN.sub(r"\1:…@", url))
 
 

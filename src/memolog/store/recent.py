@@ -55,6 +55,10 @@ class _Latest(Generic[K, V]):
             if len(self._values) > self._most:
                 self._values.popitem(last=False)
 
+    def clear(self) -> None:
+        with self._gate:
+            self._values.clear()
+
 
 class _Groups(NamedTuple):
     """What a log consists of after so many changes to its groups."""
@@ -81,6 +85,13 @@ class Recent:
         self.plans = _Latest[str, Plans](_LOGS)
         self._groups = _Latest[str, _Groups](_LOGS)
         self._made = _Latest[str, Mapping[Row, GroupRow]](_LOGS)
+
+    def clear(self) -> None:
+        """Drop all of it: what was forgotten must not be left in memory."""
+        self.tails.clear()
+        self.plans.clear()
+        self._groups.clear()
+        self._made.clear()
 
     def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
         """Return the groups of a log, if they are known.

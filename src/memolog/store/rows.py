@@ -3,9 +3,9 @@
 Knows which column is which field. Knows no query.
 """
 
-from functools import lru_cache
 from typing import Any, cast
 
+from memolog.domain.caches import remembered
 from memolog.domain.codec import JsonObject, loads, unpack
 from memolog.domain.message import Message, parts_from_json
 from memolog.domain.moments import from_micros
@@ -62,7 +62,7 @@ def _message(row: Row) -> Message:
     )
 
 
-_remembered = lru_cache(_REMEMBERED_ROWS)(_message)
+_remembered = remembered(_REMEMBERED_ROWS)(_message)
 
 
 def thread_from_row(row: Row) -> Thread:

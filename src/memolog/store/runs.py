@@ -36,6 +36,8 @@ ledger = load_queries("usage")
 threads = load_queries("threads")
 
 _NANO = 1_000_000_000
+# More lines than these are written by a thread.
+_FEW_LINES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +225,8 @@ class Runs:
             if usage is not None:
                 yield _usage_step(resource, usage, claim.run, at)
 
-        await self._engine.write(script, name="runs.finish")
+        is_brief = len(made.observations) <= _FEW_LINES
+        await self._engine.write(script, name="runs.finish", brief=is_brief)
 
     async def fail(
         self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None

@@ -3,15 +3,17 @@
 Knows that ids are non-empty text that both engines can hold, that numbers are whole, and that a page token is opaque to callers.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
+from memolog.domain.codec import JsonValue
 from memolog.domain.errors import EmptyId, InputError
 
 __all__ = [
     "FIRST",
     "LAST",
+    "CleanValue",
     "Page",
     "check_choices",
     "check_id",
@@ -23,6 +25,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+CleanValue: TypeAlias = Callable[[JsonValue], JsonValue]
+"""Takes the secrets out of a text or a table before it is stored."""
 
 FIRST = -(2**63)
 LAST = 2**63 - 1

@@ -21,12 +21,24 @@ from importlib.resources import files
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar, cast
 
-__all__ = ["Queries", "Row", "Script", "Statement", "Step", "load_queries", "split_named"]
+__all__ = ["MOST_INLINE", "Queries", "Row", "Script", "Statement", "Step", "load_queries", "split_named", "weight_of"]
 
 T = TypeVar("T")
 
 Row: TypeAlias = Sequence[Any]
 Values: TypeAlias = Mapping[str, object]
+
+MOST_INLINE = 150_000
+"""Rows that weigh more are worked on by a thread, so that an event loop serves others meanwhile."""
+_ROW_CHARACTERS = 100
+_FEW_COLUMNS = 6
+
+
+def weight_of(rows: Sequence[Row]) -> int:
+    """Return about how many characters rows hold. Rows of a few columns are numbers and names: they count as nothing."""
+    if not rows or len(rows[0]) <= _FEW_COLUMNS:
+        return 0
+    return sum(_ROW_CHARACTERS + sum(len(cell) for cell in row if isinstance(cell, str)) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)

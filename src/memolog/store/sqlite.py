@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from memolog.domain.errors import MemologError, StoreClosed
 from memolog.store.engine import Engine, Work
-from memolog.store.sql import Row, Script, Step
+from memolog.store.sql import MOST_INLINE, Row, Script, Step, weight_of
 from memolog.store.sqlite_errors import (
     BUSY,
     cannot_open,
@@ -66,6 +66,10 @@ class SqliteOptions:
 
 class _Waiting(Exception):
     """The lock is taken: go where waiting is allowed."""
+
+
+class _TooMuch(Exception):
+    """So much was read that what follows from it is worked out on a thread, from the beginning."""
 
 
 class _GivenUp(Exception):
@@ -194,21 +198,24 @@ class SqliteEngine(Engine):
         if brief and self._read_gate.acquire(blocking=False):
             started = time.perf_counter()
             try:
-                result = self._on_snapshot(self._reader, work)
+                found = (self._on_snapshot(self._reader, work, most=MOST_INLINE),)
+            except _TooMuch:
+                found = ()
             finally:
                 self._read_gate.release()
             await self._breathe(started)
-            return result
+            if found:
+                return found[0]
         return await self._elsewhere(self._reading, lambda: self._read_on_thread(work))
 
-    async def write(self, work: Work[T], *, name: str) -> T:
+    async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
         """Run a script in one transaction and commit it."""
         self._check_open()
-        if self._inline and self._gate.acquire(blocking=False):
+        if brief and self._inline and self._gate.acquire(blocking=False):
             started = time.perf_counter()
             try:
                 done = (self._in_transaction(work, name, None),)
-            except _Waiting:
+            except (_Waiting, _TooMuch):
                 done = ()
             finally:
                 self._gate.release()
@@ -217,13 +224,13 @@ class SqliteEngine(Engine):
                 return done[0]
         return await self._write_elsewhere(work, name)
 
-    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str) -> tuple[T, R]:
+    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
         """Write and read in one transaction: nobody else writes meanwhile."""
 
         def script() -> Script[tuple[T, R]]:
             return (yield from writing()), (yield from reading())
 
-        return await self.write(script, name=name)
+        return await self.write(script, name=name, brief=brief)
 
     async def _elsewhere(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, call)
@@ -261,11 +268,11 @@ class SqliteEngine(Engine):
         with self._gate:
             return self._in_transaction(work, name, decided)
 
-    def _on_snapshot(self, connection: sqlite3.Connection, work: Work[T]) -> T:
+    def _on_snapshot(self, connection: sqlite3.Connection, work: Work[T], *, most: int | None = None) -> T:
         with mapped_errors(self.path):
             connection.execute("BEGIN")
             try:
-                return _drive(connection, work())
+                return _drive(connection, work(), most)
             finally:
                 # After some errors SQLite has rolled back already.
                 if connection.in_transaction:
@@ -277,7 +284,7 @@ class SqliteEngine(Engine):
         self._check_file()
         try:
             self._begin(connection, decided)
-            result = _drive(connection, work())
+            result = _drive(connection, work(), MOST_INLINE if decided is None else None)
             self.reached(name, "before")
             _claim(decided)
             connection.execute("COMMIT")
@@ -377,12 +384,15 @@ def _claim(decided: "threading.Lock | None") -> None:
 # ---------------------------------------------------------------- steps
 
 
-def _drive(connection: sqlite3.Connection, script: Script[T]) -> T:
-    """Run a script to its end; rows go in, its result comes out."""
+def _drive(connection: sqlite3.Connection, script: Script[T], most: int | None = None) -> T:
+    """Run a script to its end; rows go in, its result comes out. Gives up once they hold more than `most` characters."""
     try:
         step = next(script)
         while True:
-            step = script.send(_execute(connection, step))
+            rows = _execute(connection, step)
+            if most is not None and rows and (most := most - weight_of(rows)) < 0:
+                raise _TooMuch
+            step = script.send(rows)
     except StopIteration as end:
         return cast("T", end.value)
 

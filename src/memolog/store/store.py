@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from memolog.domain.caches import empty_caches
 from memolog.domain.clock import Clock
 from memolog.domain.errors import ConfigError, NotADatabase
 from memolog.domain.ids import IdMaker
@@ -28,14 +29,14 @@ from memolog.store.journal import Journal
 from memolog.store.leases import Leases
 from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
-from memolog.store.messages import Clean, Messages, Saved, Weigh, noting_unseen
+from memolog.store.messages import Clean, Messages, Saved, Weigh, is_much, noting_unseen
 from memolog.store.other_tails import OtherLimits
 from memolog.store.postgres_address import PostgresOptions
 from memolog.store.processes import Processes
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
-from memolog.store.scope import check_id
+from memolog.store.scope import CleanValue, check_id
 from memolog.store.searching import Searching
 from memolog.store.settings import ResourceSettings
 from memolog.store.snapshot import Snapshot, reading_snapshot
@@ -74,6 +75,8 @@ class StoreOptions:
     read_only: bool = False
     clean: Clean | None = None
     """What takes secrets out of messages before they are stored, where `redact_raw` is set."""
+    clean_value: CleanValue | None = None
+    """The same for the texts of tasks and of the working memory."""
 
 
 class Store:
@@ -103,15 +106,15 @@ class Store:
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
-        self.tasks = Tasks(engine, clock, new_id)
+        self.tasks = Tasks(engine, clock, new_id, options.clean_value)
         self.tombstones = Tombstones(engine)
         self.task_links = TaskLinks(engine, clock)
-        self.task_claims = TaskClaims(engine, clock)
+        self.task_claims = TaskClaims(engine, clock, options.clean_value)
         self.task_views = TaskViews(engine, clock)
         self.task_ready = TaskReady(engine, clock)
         self.task_messages = TaskMessages(engine, clock)
         self.task_decay = TaskDecay(engine, clock)
-        self.working_memory = WorkingMemories(engine, clock)
+        self.working_memory = WorkingMemories(engine, clock, options.clean_value)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
         self.extracts = Extracts(engine)
@@ -137,7 +140,8 @@ class Store:
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
         check_id("owner", owner)
-        ready, now = self.messages.ready(resource, thread, messages, turn)
+        is_long = is_much(messages)
+        ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
 
         def saving() -> Script[Saved]:
             saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
@@ -148,6 +152,7 @@ class Store:
             saving,
             lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others),
             name="store.save_and_snapshot",
+            brief=not is_long,
         )
         if not snapshot.is_complete:
             return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
@@ -167,7 +172,15 @@ class Store:
 
     async def close(self) -> None:
         """Finish what is running and let go of the database. Closing twice is harmless."""
-        await self.engine.close()
+        try:
+            await self.engine.close()
+        finally:
+            self.empty_caches()
+
+    def empty_caches(self) -> None:
+        """Drop what is kept in memory of messages, of the log and of their words; all of it can be read again."""
+        self._recent.clear()
+        empty_caches()
 
     async def __aenter__(self) -> Self:
         return self

@@ -20,7 +20,7 @@ from memolog.domain.errors import InputError, TaskBlocked, TaskHeld, TaskMoveRef
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Task
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id
+from memolog.store.scope import CleanValue, check_id
 from memolog.store.sql import Script, load_queries
 from memolog.store.task_blocking import reading_refs, settling_after_status, taking_book
 from memolog.store.task_decay import decaying, unpacking
@@ -41,8 +41,8 @@ _LONGEST_SUMMARY = 100_000
 class TaskClaims:
     """The claims on tasks of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+    def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
+        self._engine, self._clock, self._clean = engine, clock, clean
 
     async def claim(
         self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
@@ -144,6 +144,7 @@ class TaskClaims:
         """
         _check(resource, task, session, who)
         text = _checked_end(reason, summary)
+        text = text if self._clean is None else str(self._clean(text))
         now = to_micros(self._clock.now())
 
         def script() -> Script[Closed]:
@@ -168,6 +169,7 @@ class TaskClaims:
     async def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Task:
         """Open a closed task again; what it blocks is blocked again. A decayed one is whole again."""
         _check(resource, task, who, who)
+        why = why if self._clean is None or why is None else str(self._clean(why))
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:

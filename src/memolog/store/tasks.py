@@ -6,17 +6,17 @@ Knows the rows of tasks and which values they take. Who blocks whom is kept true
 # Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
 from memolog.domain.clock import Clock
-from memolog.domain.codec import JsonObject, encode, object_text, pack
+from memolog.domain.codec import JsonObject, JsonValue, encode, object_text, pack
 from memolog.domain.errors import InputError, TaskChanged, TaskMoveRefused
 from memolog.domain.moments import to_micros
 from memolog.domain.task import TASK_TYPES, LinkKind, NewTask, Task, TaskChange
 from memolog.store.engine import Engine
-from memolog.store.scope import FIRST, Page, check_id, check_limit, page_key, page_token
+from memolog.store.scope import FIRST, CleanValue, Page, check_id, check_limit, page_key, page_token
 from memolog.store.sql import Script, load_queries
 from memolog.store.task_blocking import linking, settling
 from memolog.store.task_messages import attaching
@@ -30,6 +30,7 @@ q = load_queries("tasks")
 EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
 """What `edit` can change. The rest follows from what is done with a task."""
 
+_TEXTS: Final = ("title", "description", "assignee", "metadata")
 _LONGEST_TITLE = 500
 _LONGEST_TEXT = 1_000_000
 _LOWEST_PRIORITY = 4
@@ -38,16 +39,18 @@ _LOWEST_PRIORITY = 4
 class Tasks:
     """The tasks of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
-        self._engine, self._clock, self._new_id = engine, clock, new_id
+    def __init__(
+        self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None = None
+    ) -> None:
+        self._engine, self._clock, self._new_id, self._clean = engine, clock, new_id, clean
 
     async def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Task:
         """Create a task with its labels, links and the messages it came from, all or nothing. A used id is refused."""
         check_id("resource", resource)
         check_id("who", who)
         task_id = self._new_id() if new.id is None else check_id("task", new.id)
-        values = {**_columns(_fields(new)), "resource": resource, "id": task_id}
-        labels = sorted(map(check_label, new.labels))
+        values = {**_columns(self._cleaned(_fields(new))), "resource": resource, "id": task_id}
+        labels = sorted(map(check_label, self._clean_labels(new.labels)))
         links = _links_of(new)
         now = to_micros(self._clock.now())
 
@@ -93,6 +96,7 @@ class Tasks:
                 then=f"Edit {', '.join(EDITABLE)}.",
             )
         _columns(changes)
+        changes = self._cleaned(changes)
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:
@@ -121,7 +125,7 @@ class Tasks:
         check_id("resource", resource)
         check_id("task", task)
         check_id("who", who)
-        adding, removing = sorted(set(map(check_label, add))), sorted(set(map(check_label, remove)))
+        adding, removing = sorted(set(map(check_label, self._clean_labels(add)))), sorted(set(map(check_label, remove)))
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:
@@ -141,6 +145,17 @@ class Tasks:
             return (yield from reading_task(found.pk))
 
         return await self._engine.write(script, name="tasks.label")
+
+    def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the fields of a task without secrets, where none may be stored."""
+        if self._clean is None:
+            return fields
+        texts = {name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}
+        return {**fields, **texts}
+
+    def _clean_labels(self, labels: Iterable[str]) -> Iterable[str]:
+        """Return the labels that are no secrets: without its secret there is nothing left of a label."""
+        return labels if self._clean is None else [label for label in labels if self._clean(label) == label]
 
     async def history(
         self, resource: str, task: str, *, limit: int = 100, after: str | None = None

@@ -7,7 +7,7 @@ and the other's change is made again on what the winner wrote, or refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,7 @@ from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Document, DocumentVersion, Proposal
 from memolog.store.engine import Engine
-from memolog.store.scope import LAST, check_id, check_limit, check_number
+from memolog.store.scope import LAST, CleanValue, check_id, check_limit, check_number
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = [
@@ -64,8 +64,8 @@ NO_FACTS = Facts()
 class WorkingMemories:
     """The working memory of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+    def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
+        self._engine, self._clock, self._clean = engine, clock, clean
 
     async def get(self, resource: str, thread: str | None = None) -> Document | None:
         """Return the document of a resource, or of one of its threads; None if there is none."""
@@ -94,11 +94,15 @@ class WorkingMemories:
         """
         _check(resource, thread)
         check_id("author", who)
-        now = to_micros(self._clock.now())
+        now, clean = to_micros(self._clock.now()), self._clean
+
+        def cleaned(document: Document | None) -> Wanted:
+            wanted = change(document)
+            return wanted if clean is None else replace(wanted, text=str(clean(wanted.text)))
 
         def script() -> Script[Document]:
             thread_pk = yield from _thread_pk(resource, thread)
-            return (yield from changing(resource, thread, thread_pk, change, who=who, most=most, read=read, now=now))
+            return (yield from changing(resource, thread, thread_pk, cleaned, who=who, most=most, read=read, now=now))
 
         for _ in range(_ATTEMPTS - 1):
             try:

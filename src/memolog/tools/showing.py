@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from memolog.domain.observation import MARKS, Observation
+from memolog.domain.observation import MARKS, UNVERIFIED, Observation
 from memolog.domain.task import LinkedMessage, Task, TaskRef, TaskView
 
 __all__ = [
@@ -139,4 +139,5 @@ def shown_message(linked: LinkedMessage) -> dict[str, Any]:
 def shown_observation(observation: Observation) -> str:
     """Return an observation as one line."""
     day = f"{observation.said_at.date().isoformat()} " if observation.said_at else ""
-    return f"{MARKS[observation.priority]} {day}{clip(observation.text, _SNIPPET)}"
+    doubt = f"{UNVERIFIED} " if observation.is_unverified else ""
+    return f"{MARKS[observation.priority]} {day}{doubt}{clip(observation.text, _SNIPPET)}"

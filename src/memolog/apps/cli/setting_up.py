@@ -57,15 +57,15 @@ async def demo(
 @verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")
 async def init(call: Call) -> Answer:
     """Make a database, or bring an older one up to date. What is in it stays."""
-    resources = await call.store.resources()
-    data = {"database": call.shown_address, "resources": len(resources), "model": call.config.model}
+    resources, model = await call.store.resources(), _shown(call.config.model)
+    data = {"database": call.shown_address, "resources": len(resources), "model": model}
 
     def show() -> "RenderableType":
         return fields(
             [
                 ("database", told(f"{call.shown_address} is ready", "green")),
                 ("holds", f"the memory of {len(resources)} resources" if resources else "nothing yet"),
-                ("model", "embedded: no key, no network" if call.config.model == "extractive" else call.config.model),
+                ("model", "embedded: no key, no network" if model == "extractive" else str(model)),
                 ("next", f'memolog import FILE --db {call.shown_address}, or Memory("{call.shown_address}") in Python'),
             ]
         )
@@ -117,8 +117,15 @@ def _values(config: "Config", known: "Mapping[str, Setting]") -> dict[str, objec
     values: dict[str, object] = {}
     for name in known:
         section, _, leaf = name.rpartition(".")
-        values[name] = nested[section][leaf] if section else nested[leaf]
+        values[name] = _shown(nested[section][leaf] if section else nested[leaf])
     return values
+
+
+def _shown(value: object) -> object:
+    """Return a setting as it may be shown: the address of a model without a password or key."""
+    from memolog.store.postgres_address import safe_url
+
+    return safe_url(value) if isinstance(value, str) and "://" in value else value
 
 
 def _default(setting: "Setting") -> object:

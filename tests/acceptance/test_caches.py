@@ -1,0 +1,71 @@
+"""What was forgotten is not left in memory: no cache of the process or of a memory holds a word of it."""
+
+import gc
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from memolog.domain.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.runtime.memory import Memory
+
+# Backwards, so that nothing but what is planted holds the word.
+DROW = "qakowozzuklib"
+
+
+def told() -> str:
+    """Return the word as it is told; made anew each time."""
+    return DROW[::-1]
+
+
+def holders() -> list[str]:
+    """Return what still holds the word: containers, modules and caches that the collector knows, by their kind."""
+    gc.collect()
+    word, found = told(), list[str]()
+    frames = {id(frame) for frame in sys._current_frames().values()}
+    for one in gc.get_objects():
+        if id(one) in frames or isinstance(one, types.FrameType):
+            continue
+        for inner in gc.get_referents(one):
+            if isinstance(inner, str | bytes) and word in (
+                inner.lower() if isinstance(inner, str) else repr(inner).lower()
+            ):
+                found.append(f"{type(one).__name__}: {repr(inner)[:80]}")
+    return found
+
+
+async def talk(memory: Memory, thread: str) -> None:
+    """Tell the word in every way that passes a cache: said, called, found, recalled, shown, in a phrase and in a name."""
+    word = told()
+    for step in range(3):
+        async with memory.turn(thread, "alice") as turn:
+            await turn.prepare(UserMessage(f"The {word} number {step} is stored in {word}_table_{step} since Monday."))
+            await turn.record(
+                AssistantMessage([ToolCallPart(id=f"c{step}", name="look", arguments={"where": f"{word}s/{step}"})]),
+                ToolMessage(f"c{step}", {"found": [f"{word}ing was seen"]}, name="look"),
+                AssistantMessage(f"Noted: the {word.upper()} is number {step}."),
+            )
+    await memory.observe(thread, "alice")
+    assert (await memory.search(word, "alice")).results
+    assert (await memory.search(f'"the {word} number"', "alice")).results
+    assert word in (await memory.recall("1-9", "alice", thread=thread, tokens=10_000)).text
+    async with memory.turn(thread, "alice") as turn:
+        assert word in (await turn.prepare(UserMessage("And now?"))).system
+
+
+@pytest.mark.parametrize("what", ["resource", "thread", "closed"])
+async def test_no_cache_holds_what_is_gone(tmp_path: Path, what: str) -> None:
+    """Neither after a resource or a thread was forgotten, nor after the memory was closed."""
+    assert holders() == []
+    memory = Memory(tmp_path / "memory.db")
+    async with memory:
+        await talk(memory, "t1")
+        assert holders()
+        if what == "resource":
+            await memory.forget("alice")
+        elif what == "thread":
+            await memory.forget("alice", thread="t1")
+        if what != "closed":
+            assert holders() == []
+    assert holders() == []
