@@ -366,7 +366,9 @@ async def _forget(name: str, store: Store) -> None:
         case "line_edits.reinstate":
             await lines.reinstate(RESOURCE, "back", render=_render)
         case "doctor.repair":
-            found = await store.doctor.examine(RESOURCE, count=len, redact=str, render=_render)
+            found = await store.doctor.examine(
+                RESOURCE, count=len, redact=str, render=lambda group, _lines, _aliases: (group.text, group.tokens)
+            )
             # The prologue's claim is of a task that is not there.
             assert [one.finding.kind for one in found if one.repair is not None] == ["lease"]
             await store.doctor.repair(found)
