@@ -178,7 +178,9 @@ class Pipeline:
         """Return the log as a prefix shows it, and its lines."""
         store = (await memory.open()).store
         snapshot = await store.logs.snapshot(resource, thread, "thread")
-        lines = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+        lines = await store.logs.observations(
+            snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups]
+        )
         text = "".join(f"{plain(group.text)}\n" for group in snapshot.groups if group.text)
         return text, tuple(line for line in lines if line.state == "active")
 

@@ -45,7 +45,7 @@ async def test_nothing_is_found_on_a_healthy_database(memory: Memory, clock: Fak
     store = (await memory.open()).store
     await memory.forget("alice", message=word("alice", "a", 4))
     snapshot = await store.logs.snapshot("alice", "a", memory.config.scope)
-    seen = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+    seen = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
     line = next(line for line in seen if line.state == "active")
     await memory.edit_observation("alice", line.id, "They spoke of a gryphon")
     await memory.reinstate("alice", line.id)

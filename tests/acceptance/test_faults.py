@@ -396,11 +396,11 @@ def fail(store: Store, *, times: int, error: Exception | None = None, only: str 
     failed: list[str] = []
     write = store.engine.write
 
-    async def failing(work: Any, *, name: str) -> Any:
+    async def failing(work: Any, *, name: str, brief: bool = True) -> Any:
         if len(failed) < times and only in {None, name}:
             failed.append(name)
             raise error or StoreUnavailable("The database is gone.", then="Try again.")
-        return await write(work, name=name)
+        return await write(work, name=name, brief=brief)
 
     store.engine.write = failing
     return failed
@@ -411,7 +411,7 @@ def unwritable(store: Store) -> Generator[None]:
     """Let every write fail; reading works."""
     write = store.engine.write
 
-    async def failing(work: Any, *, name: str) -> Any:
+    async def failing(work: Any, *, name: str, brief: bool = True) -> Any:
         raise StoreUnavailable("The database takes nothing.", then="Try again.")
 
     store.engine.write = failing
@@ -736,11 +736,11 @@ def _before(store: Store, name: str, call: Callable[[], Any]) -> list[str]:
     done: list[str] = []
     write = store.engine.write
 
-    async def interrupted(work: Any, *, name: str) -> Any:
+    async def interrupted(work: Any, *, name: str, brief: bool = True) -> Any:
         if name == wanted and not done:
             done.append(name)
             await call()
-        return await write(work, name=name)
+        return await write(work, name=name, brief=brief)
 
     wanted = name
     store.engine.write = interrupted

@@ -44,7 +44,7 @@ async def lines(memory: Memory, resource: str, thread: str) -> list[Observation]
     """Return the lines that the log shows now."""
     store = await store_of(memory)
     snapshot = await store.logs.snapshot(resource, thread, memory.config.scope)
-    found = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+    found = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
     return [line for line in found if line.state == "active"]
 
 

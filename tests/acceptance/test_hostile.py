@@ -190,8 +190,10 @@ async def collect(memory: Memory, story: Story, scope: str) -> None:
     for thread in ("bad", "good") if scope == "thread" else ("bad",):
         for generation in await memory.history(thread, "alice"):
             snapshot = await store.logs.snapshot("alice", thread, scope)  # pyright: ignore[reportArgumentType]
-            groups = await store.logs.groups_at(snapshot.log.pk, generation.number, entries=10_000)
-            story.lines += await store.logs.observations(snapshot.log.pk, [group.id for group in groups])
+            groups = await store.logs.groups_at(snapshot.resource, snapshot.log.pk, generation.number, entries=10_000)
+            story.lines += await store.logs.observations(
+                snapshot.resource, snapshot.log.pk, [group.id for group in groups]
+            )
 
 
 STORIES: dict[tuple[str, str], Story] = {}
@@ -306,7 +308,9 @@ async def test_no_secret_enters_the_log(redact: bool) -> None:
         story = Story(requests=[], events=[])
         store = (await memory.open()).store
         snapshot = await store.logs.snapshot("alice", "bad", "thread")
-        story.lines += await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+        story.lines += await store.logs.observations(
+            snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups]
+        )
         hints = (await store.threads.get("alice", "bad")).hints
     assert len(story.lines) == 1
     assert (key in str(story.lines), key in str(hints), key in model.requests[0].text) == (not redact,) * 3

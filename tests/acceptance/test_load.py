@@ -134,7 +134,7 @@ async def test_threads_are_taken_in_one_order(store: Store, clock: FakeClock, mo
     seen = await store.logs.snapshot("alice", "a", "resource")
     taken.clear()
     shown = [logs.Rendered(id=f"group-{run.id}", text="x", tokens=1) for run in new]
-    await store.logs.activate(seen.log.pk, seen.log.version, shown, now=clock.now())
+    await store.logs.activate(seen.resource, seen.log.pk, seen.log.version, shown, now=clock.now())
     assert len(taken) == 3
     assert taken == sorted(taken)
 

@@ -212,7 +212,9 @@ async def test_a_clone_has_its_own_copy_of_the_log(memory: Memory, clock: FakeCl
     assert two.observations.tokens == one.observations.tokens
     kit = await memory.open()
     snapshot = await kit.store.logs.snapshot("alice", "t2", "thread")
-    lines = await kit.store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+    lines = await kit.store.logs.observations(
+        snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups]
+    )
     assert {source.thread for line in lines for source in line.sources} == {"t2"}
     async with memory.turn("t2", "alice") as turn:
         context = await turn.prepare(UserMessage("and now?"))

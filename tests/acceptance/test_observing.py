@@ -182,7 +182,7 @@ async def test_many_messages_at_once(tell: Open) -> None:
     assert (status.cursor, status.groups, status.health) == (40, 1, "ok")
     store = (await story.memory.open()).store
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
-    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [snapshot.groups[0].id])
     # The script writes a line for two messages: each leads to the messages it was made of.
     assert len(lines) >= 20
     assert all(f"Message {line.sources[0].span.first} was said" == line.text for line in lines)
@@ -444,7 +444,9 @@ async def test_what_a_reflection_no_longer_names_is_listed_and_found(address: st
         await memory.reflect(THREAD, RESOURCE)
         store = (await memory.open()).store
         snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
-        lines = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+        lines = await store.logs.observations(
+            snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups]
+        )
         dropped = {name for generation in await memory.history(THREAD, RESOURCE) for name in generation.dropped}
         gone = [path for path in paths if not any(path.rpartition("/")[2] in line.text for line in lines)]
         for path in gone:

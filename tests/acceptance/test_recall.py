@@ -108,7 +108,7 @@ async def test_an_observation_leads_to_what_it_cites(memory: Memory) -> None:
     kit = await memory.open()
     snapshot = await kit.store.logs.snapshot("alice", "t1", "thread")
     handles = {group.id: group.handle for group in snapshot.groups}
-    for line in await kit.store.logs.observations(snapshot.log.pk, list(handles)):
+    for line in await kit.store.logs.observations(snapshot.resource, snapshot.log.pk, list(handles)):
         cited = [seq for source in line.sources for seq in range(source.span.first, source.span.last + 1)]
         assert seqs(*(await pages(memory, line.id))) == cited
         # The number of the line in its group is as good as its id, with the thread and, where one has it, without.
@@ -142,7 +142,7 @@ async def test_a_reflection_leads_through_what_it_merged(memory: Memory) -> None
     )
     by_group = seqs(*(await pages(memory, head.handle, thread="t1")))
     assert by_group
-    lines = await kit.store.logs.observations(snapshot.log.pk, [head.id])
+    lines = await kit.store.logs.observations(snapshot.resource, snapshot.log.pk, [head.id])
     assert seqs(*(await pages(memory, lines[0].id))) == by_group
     assert seqs(*(await pages(memory, head.id))) == by_group
 
@@ -204,7 +204,7 @@ async def test_what_is_foreign_looks_like_what_is_missing(memory: Memory) -> Non
     store = (await memory.open()).store
     snapshot = await store.logs.snapshot("alice", "t1", "thread")
     group = snapshot.groups[0]
-    line = (await store.logs.observations(snapshot.log.pk, [group.id]))[0]
+    line = (await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id]))[0]
     await say(memory, UserMessage("hello", id="mine"), resource="mallory", thread="own")
     for reference in (group.handle, group.id, line.id, "u0", "t1 1-3"):
         assert (await memory.recall(reference, "alice", thread="t1")).items

@@ -309,7 +309,9 @@ async def observations(memory: Memory, thread: str = "t1") -> list[Observation]:
     """Return the lines of a thread's log."""
     store = (await memory.open()).store
     snapshot = await store.logs.snapshot("alice", thread, "thread")
-    return list(await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups]))
+    return list(
+        await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
+    )
 
 
 async def test_observations_carry_their_mode(address: str, clock: FakeClock) -> None:

@@ -53,7 +53,9 @@ class Story:
         """Return the lines of the log."""
         store = (await self.memory.open()).store
         snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
-        return list(await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups]))
+        return list(
+            await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
+        )
 
     async def log(self) -> str:
         """Return the log as the agent's model is shown it."""

@@ -433,7 +433,7 @@ async def test_a_reflection_keeps_which_thread_a_line_is_of(memory: Memory, cloc
         "said everywhere",
     ]
     snapshot = await store.logs.snapshot(RESOURCE, "red", "resource")
-    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [snapshot.groups[0].id])
     assert [line.text for line in lines] == ["the words of one", "the words of one", "said everywhere"]
     after = {name: (await store.threads.get(RESOURCE, name)).hints for name in ("red", "green")}
     assert after["red"] == before["red"]

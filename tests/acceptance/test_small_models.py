@@ -99,7 +99,9 @@ async def lived(memory: Memory, clock: FakeClock) -> list[Observation]:
     store = (await memory.open()).store
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     assert (await memory.doctor()).is_healthy
-    return list(await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups]))
+    return list(
+        await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
+    )
 
 
 async def settle(memory: Memory, clock: FakeClock) -> None:

@@ -202,10 +202,10 @@ def fail(store: Store, names: set[str]) -> Callable[[], None]:
     """Let the engine fail these writes; returns what ends that."""
     write = store.engine.write
 
-    async def failing(work: Any, *, name: str) -> Any:
+    async def failing(work: Any, *, name: str, brief: bool = True) -> Any:
         if name in names:
             raise StoreUnavailable("The database is gone.", then="Try again.")
-        return await write(work, name=name)
+        return await write(work, name=name, brief=brief)
 
     store.engine.write = failing
     return names.clear

@@ -222,8 +222,16 @@ def test_an_address_without_a_password_is_installed(address: str, folder: Path) 
     assert address in (folder / ".codex" / "config.toml").read_text("utf-8")
 
 
-@pytest.mark.parametrize("address", [*PASSWORDS, "mysql://mira:s3cret@db.example/memory"])
-@pytest.mark.parametrize("line", ["status", "init", "demo", "mcp --describe", "restore backup.db", "proxy --seconds 0"])
+@pytest.mark.parametrize(
+    ("line", "address"),
+    [
+        *(("status", address) for address in (*PASSWORDS, "mysql://mira:s3cret@db.example/memory")),
+        *(
+            (line, PASSWORDS[0])
+            for line in ("init", "demo", "mcp --describe", "restore backup.db", "proxy --seconds 0")
+        ),
+    ],
+)
 def test_no_error_shows_a_password(line: str, address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is not there is named without the password, for people and for programs; so is a source of an import."""
     refused = OSError(111, "refused")

@@ -136,7 +136,7 @@ async def _retract(memory: Memory) -> None:
     """Take the second line of the first group of the notes back."""
     store = (await memory.open()).store
     snapshot = await store.logs.snapshot(RESOURCE, "notes", "thread")
-    lines = await store.logs.observations(snapshot.log.pk, [snapshot.groups[0].id])
+    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [snapshot.groups[0].id])
     await memory.retract(RESOURCE, lines[1].id)
 
 

@@ -92,7 +92,7 @@ class Scribe:
         """Let one line take the place of the whole log."""
         seen = await self.store.logs.snapshot(RESOURCE, thread, self.scope)
         covers = [group.id for group in seen.groups]
-        lines = await self.store.logs.observations(seen.log.pk, covers)
+        lines = await self.store.logs.observations(seen.resource, seen.log.pk, covers)
         sources = tuple(source for line in lines for source in line.sources)
         line = (text, sources, tuple(line.id for line in lines))
         group = await self._run("reflect", thread, None, {"groups": covers}, [line])
@@ -127,10 +127,10 @@ class Scribe:
         """Let the log take over what was observed."""
         seen = await self.store.logs.snapshot(RESOURCE, thread, self.scope)
         shown = [Rendered(id=group.id, text=f"text of {group.handle}", tokens=5) for group in seen.buffered]
-        await self.store.logs.activate(seen.log.pk, seen.log.version, shown, now=self.clock.now())
+        await self.store.logs.activate(seen.resource, seen.log.pk, seen.log.version, shown, now=self.clock.now())
 
     async def lines(self, thread: str) -> list[Observation]:
         """Return the lines of the log that are not gone."""
         seen = await self.store.logs.snapshot(RESOURCE, thread, self.scope)
-        lines = await self.store.logs.observations(seen.log.pk, [group.id for group in seen.groups])
+        lines = await self.store.logs.observations(seen.resource, seen.log.pk, [group.id for group in seen.groups])
         return [line for line in lines if line.state not in {"deleted", "retracted"}]

@@ -32,7 +32,9 @@ async def expect_whole(store: Store, thread: str, scope: Scope) -> None:
     seen = await store.logs.snapshot(RESOURCE, thread, scope)
     covered = max((g.span.last for g in seen.groups if g.span and g.thread_pk == seen.thread.pk), default=0)
     assert covered == seen.cursor
-    found = await store.doctor.examine(RESOURCE, count=lambda _: 5, redact=str)
+    found = await store.doctor.examine(
+        RESOURCE, count=lambda _: 5, redact=str, render=lambda group, _lines, _aliases: (group.text, group.tokens)
+    )
     assert not [(one.finding.kind, one.finding.explanation) for one in found if one.finding.kind != "tokens"]
 
 

@@ -83,7 +83,7 @@ class Author:
         if self.chance.random() < _FAILS:
             failed = await store.runs.fail(RESOURCE, claim, "no answer", now=now, retry_at=now)
             if failed is not None:
-                self.claim = await store.runs.take_over(claim.run, claim.fence, owner="o", now=now, lease=30)
+                self.claim = await store.runs.take_over(RESOURCE, claim.run, claim.fence, owner="o", now=now, lease=30)
             return
         self.claim = None
         line = Observation(
@@ -103,7 +103,7 @@ class Author:
             # What was withdrawn leaves a hole that nothing goes beyond.
             if group.span and group.span.first == seen.cursor + 1:
                 shown = Rendered(id=group.id, text=f"group {self.number}", tokens=5)
-                await store.logs.activate(seen.log.pk, seen.log.version, [shown], now=self.clock.now())
+                await store.logs.activate(seen.resource, seen.log.pk, seen.log.version, [shown], now=self.clock.now())
 
     async def observe(self, store: Store) -> None:
         """Do all three at once."""
@@ -113,7 +113,7 @@ class Author:
     async def edit(self, store: Store) -> None:
         """Take a line of the log out of sight, or bring it back."""
         seen = await store.logs.snapshot(RESOURCE, THREAD, "thread")
-        lines = await store.logs.observations(seen.log.pk, [group.id for group in seen.groups])
+        lines = await store.logs.observations(seen.resource, seen.log.pk, [group.id for group in seen.groups])
         if not lines:
             return
         line = self.chance.choice(lines)
@@ -209,7 +209,7 @@ async def test_groups_that_did_not_change_are_the_very_same(open_a_store: OpenSt
     activated = await one.logs.snapshot(RESOURCE, THREAD, "thread")
     assert len(activated.groups) == 3
     assert all(group is known for group, known in zip(activated.groups, before.groups, strict=False))
-    line = (await other.logs.observations(before.log.pk, [before.groups[1].id]))[0]
+    line = (await other.logs.observations(before.resource, before.log.pk, [before.groups[1].id]))[0]
     await other.line_edits.retract(RESOURCE, line.id, render=render)
     edited = await one.logs.snapshot(RESOURCE, THREAD, "thread")
     assert [group is known for group, known in zip(edited.groups, activated.groups, strict=True)] == [True, False, True]

@@ -16,6 +16,7 @@ import pytest
 
 import memolog.store
 from conftest import LONG, counts
+from contract.raw_sql import run_sql
 from crash import engine_child
 from crash.engine_child import RESOURCE, THREAD, Conversation
 from crash.survivors import check_sound, select
@@ -55,7 +56,7 @@ FORGETTING: Final = (
     *("forgetting.message", "forgetting.thread", "forgetting.resource", "forgetting.older"),
     *("line_edits.edit", "line_edits.retract", "line_edits.reinstate", "line_edits.delete", "doctor.repair"),
 )
-TRANSFERS: Final = ("transfers.put", "transfers.date", "transfers.hint")
+TRANSFERS: Final = ("transfers.put", "transfers.date", "transfers.hint", "transfers.render", "tombstones.lift")
 ALONE: Final = (
     *("copies.merge", "runs.abandon", "runs.give_back", "runs.keep_prompt", "search.index"),
     *(*COMPACTIONS, *FORGETTING, *TRANSFERS),
@@ -293,22 +294,28 @@ async def _prologue(store: Store) -> Claim:
     made = Made(group="group", observations=(line, back), hints=None, tokens=0, model="m", prompt_version="1")
     await store.runs.finish(RESOURCE, claim, made, now=store.clock.now())
     log = (await store.logs.snapshot(RESOURCE, THREAD, "thread")).log
-    await store.logs.activate(log.pk, log.version, [Rendered(id="group", text="", tokens=0)], now=store.clock.now())
+    await store.logs.activate(
+        RESOURCE, log.pk, log.version, [Rendered(id="group", text="", tokens=0)], now=store.clock.now()
+    )
     await store.line_edits.retract(RESOURCE, "back", render=_render)
     await store.leases.acquire(RESOURCE, "task:gone", "me", lasts=timedelta(minutes=1))
     rows = [RowTexts(seq=1, search="one", brief="1")]
     await store.compactions.compact(RESOURCE, THREAD, rows, summary="first", now=store.clock.now())
+    await store.messages.save(RESOURCE, "gone", UserMessage("lost", id="m9"))
+    await store.forgetting.thread(RESOURCE, "gone", render=_render)
+    # As an import leaves it until its lines are there.
+    await run_sql(store, "UPDATE groups SET text = '', tokens = 0 RETURNING pk")
     return await _start(store, Span(first=2, last=2))
 
 
 async def _alone(name: str, store: Store, claim: Claim) -> None:
     match name:
         case "runs.abandon":
-            await store.runs.abandon(claim, "given up", now=store.clock.now())
+            await store.runs.abandon(RESOURCE, claim, "given up", now=store.clock.now())
         case "runs.give_back":
-            await store.runs.give_back([claim])
+            await store.runs.give_back(RESOURCE, [claim])
         case "runs.keep_prompt":
-            await store.runs.keep_prompt(claim.run, "asked", "answered")
+            await store.runs.keep_prompt(RESOURCE, claim.run, "asked", "answered")
         case "compactions.compact":
             rows = [RowTexts(seq=2, search="two", brief="2")]
             await store.compactions.compact(RESOURCE, THREAD, rows, summary="second", now=store.clock.now())
@@ -329,6 +336,10 @@ async def _alone(name: str, store: Store, claim: Claim) -> None:
         case "transfers.date":
             long_ago = store.clock.now() - timedelta(days=9)
             await store.transfers.date(RESOURCE, THREAD, created_at=long_ago, updated_at=long_ago)
+        case "transfers.render":
+            await store.transfers.render(RESOURCE, {"group": "not what its lines say"}, render=_render, count=len)
+        case "tombstones.lift":
+            await store.tombstones.lift(RESOURCE, "gone", [UserMessage("lost", id="m9")])
         case "transfers.hint":
             await store.transfers.hint(RESOURCE, THREAD, Hints(current_task="imported", last_seq=1_000))
         case "search.index":
@@ -355,7 +366,9 @@ async def _forget(name: str, store: Store) -> None:
         case "line_edits.reinstate":
             await lines.reinstate(RESOURCE, "back", render=_render)
         case "doctor.repair":
-            found = await store.doctor.examine(RESOURCE, count=len, redact=str)
+            found = await store.doctor.examine(
+                RESOURCE, count=len, redact=str, render=lambda group, _lines, _aliases: (group.text, group.tokens)
+            )
             # The prologue's claim is of a task that is not there.
             assert [one.finding.kind for one in found if one.repair is not None] == ["lease"]
             await store.doctor.repair(found)
@@ -388,6 +401,8 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
             "SELECT indexed_seq, created_at, current_task FROM threads",
             "SELECT kind FROM events",
             "SELECT word FROM search_words",
+            "SELECT text FROM groups ORDER BY pk",
+            "SELECT kind, value FROM tombstones ORDER BY pk",
         ),
     ]
     async with await open_fixed(address) as store:

@@ -86,11 +86,11 @@ async def try_all(store: Store, clock: FakeClock, zombie: Claim) -> None:
         await store.runs.finish(RESOURCE, zombie, made("zombie"), now=now)
     assert await everything(store) == before
     with pytest.raises(LeaseLost):
-        await store.runs.heartbeat(zombie, now=now, lease=LEASE)
+        await store.runs.heartbeat(RESOURCE, zombie, now=now, lease=LEASE)
     assert await everything(store) == before
     assert await store.runs.fail(RESOURCE, zombie, "late", now=now, retry_at=now + timedelta(seconds=5)) is None
     assert await everything(store) == before
-    assert not await store.runs.abandon(zombie, "late", now=now)
+    assert not await store.runs.abandon(RESOURCE, zombie, "late", now=now)
     assert await everything(store) == before
 
 
@@ -101,7 +101,7 @@ async def test_a_zombie_is_refused(store: Store, clock: FakeClock) -> None:
     """Taken over, finished or activated by another: the first owner can neither finish, renew, fail nor give up the run."""
     first = await start(store, clock, "first")
     clock.advance(seconds=LEASE + 1)
-    second = await store.runs.take_over(first.run, first.fence, owner="second", now=clock.now(), lease=LEASE)
+    second = await store.runs.take_over(RESOURCE, first.run, first.fence, owner="second", now=clock.now(), lease=LEASE)
     assert second is not None
     assert second.fence == first.fence + 1
     await try_all(store, clock, first)
@@ -109,7 +109,9 @@ async def test_a_zombie_is_refused(store: Store, clock: FakeClock) -> None:
     await try_all(store, clock, first)
     await try_all(store, clock, second)
     log = (await store.logs.snapshot(RESOURCE, THREAD, "thread")).log
-    await store.logs.activate(log.pk, log.version, [Rendered(id="good", text="text", tokens=1)], now=clock.now())
+    await store.logs.activate(
+        RESOURCE, log.pk, log.version, [Rendered(id="good", text="text", tokens=1)], now=clock.now()
+    )
     await try_all(store, clock, first)
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     assert [group.id for group in snapshot.groups] == ["good"]
@@ -120,7 +122,7 @@ async def test_what_a_zombie_spent_is_known(store: Store, clock: FakeClock) -> N
     """A late failure changes nothing but the ledger: the money is gone all the same."""
     first = await start(store, clock, "first")
     clock.advance(seconds=LEASE + 1)
-    assert await store.runs.take_over(first.run, first.fence, owner="second", now=clock.now(), lease=LEASE)
+    assert await store.runs.take_over(RESOURCE, first.run, first.fence, owner="second", now=clock.now(), lease=LEASE)
     before = await everything(store)
     spent = Usage(model="m", cost=0.25, kind="observe")
     now = clock.now()
@@ -138,14 +140,14 @@ async def test_a_live_lease_cannot_be_taken(store: Store, clock: FakeClock) -> N
     """Before its end nobody gets the run, after a heartbeat neither; of many who try later exactly one does."""
     claim = await start(store, clock, "first")
     clock.advance(seconds=LEASE - 1)
-    assert await store.runs.take_over(claim.run, claim.fence, owner="x", now=clock.now(), lease=LEASE) is None
-    await store.runs.heartbeat(claim, now=clock.now(), lease=LEASE)
+    assert await store.runs.take_over(RESOURCE, claim.run, claim.fence, owner="x", now=clock.now(), lease=LEASE) is None
+    await store.runs.heartbeat(RESOURCE, claim, now=clock.now(), lease=LEASE)
     clock.advance(seconds=2)
-    assert await store.runs.take_over(claim.run, claim.fence, owner="x", now=clock.now(), lease=LEASE) is None
+    assert await store.runs.take_over(RESOURCE, claim.run, claim.fence, owner="x", now=clock.now(), lease=LEASE) is None
     clock.advance(seconds=LEASE)
     tries = await asyncio.gather(
         *(
-            store.runs.take_over(claim.run, claim.fence, owner=f"o{number}", now=clock.now(), lease=LEASE)
+            store.runs.take_over(RESOURCE, claim.run, claim.fence, owner=f"o{number}", now=clock.now(), lease=LEASE)
             for number in range(8)
         )
     )

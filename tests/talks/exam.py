@@ -331,7 +331,7 @@ async def _live(memory: Memory, clock: FakeClock, conversation: Conversation) ->
 async def _log(memory: Memory, thread: str) -> Log:
     store = (await memory.open()).store
     snapshot = await store.logs.snapshot(_RESOURCE, thread, "thread")
-    lines = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
     return Log(
         lines=tuple(line for line in lines if line.state == "active"),
         text="\n".join(group.text for group in snapshot.groups if group.text),

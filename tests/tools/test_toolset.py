@@ -140,7 +140,7 @@ async def test_errors_are_values(tmp_path: Path) -> None:
     gone = await tools.call("task-query", {"action": "ready"})
     assert gone == {
         "success": False,
-        "error": "The store is closed. Open it again before you use it.",
+        "error": "The memory is closed. Go on without it.",
         "retryable": False,
     }
     address = str(tmp_path / "memolog.db")

@@ -13,6 +13,7 @@ from memolog.context.others import render_others
 from memolog.context.value import Block
 from memolog.context.view import View
 from memolog.context.wording import PASSED, PASSED_DONE, RECALLED, WORKING_MEMORY_CHANGED, WORKING_MEMORY_EMPTIED
+from memolog.domain.lookalikes import quoted, visible
 from memolog.domain.pairs import is_question
 from memolog.domain.zones import zone_of
 from memolog.tokens.estimate import guarded
@@ -62,7 +63,9 @@ def _hints(view: View) -> str:
         given = {"earlier-task": hints.current_task, "earlier-suggestion": hints.suggested_response}
     else:
         given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
-    return "\n".join(element(tag, escape(text.strip()), said=said) for tag, text in given.items() if text)
+    return "\n".join(
+        element(tag, escape(quoted(visible(text.strip()))), said=said) for tag, text in given.items() if text
+    )
 
 
 def _working_memory(view: View) -> str:

@@ -384,7 +384,7 @@ class StoreFull(StoreError):
 class StoreReadOnly(StoreError):
     """The database cannot be written to."""
 
-    _outside = "This memory cannot be written to. Looking things up works."
+    _outside = "This memory is read-only here: nothing can be changed. Looking things up works."
 
 
 class StoreClosed(StoreError):

@@ -8,13 +8,15 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["imitates", "label", "quoted_label", "visible", "with_plain_tags"]
+__all__ = ["imitates", "label", "quoted", "quoted_label", "visible", "with_plain_tags"]
 
 # Marks that reorder what is displayed, and characters without width. The two joiners (U+200C, U+200D) stay: emoji and several
 # scripts are written with them.
-_HIDDEN: Final = re.compile(
-    "[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
+_UNSEEN: Final = (
+    "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
 )
+_HIDDEN: Final = re.compile(f"[{_UNSEEN}]")
 _JOINERS: Final = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
 
 _OPENING: Final = "＜﹤〈《⟨⟪〈❬❮❰‹˂ᐸ≺≪⋖⧼⪡"
@@ -28,8 +30,9 @@ _TAG_NAMES: Final = """
 """
 _TAGS: Final = frozenset(_TAG_NAMES.split())
 """The names of tags in prompts and contexts, and of roles, which templates of models write as tags."""
+_GAP: Final = rf"(?:[^\S\n]|[{_UNSEEN}\u200c\u200d]){{0,6}}"
 _TAG: Final = re.compile(
-    rf"[{_OPENING}]([^\S\n]{{0,3}}[{_SLASH}]?[^\S\n]{{0,3}})((?:\w[\u200c\u200d\ufe00-\ufe0f]?|[-‐‑‒–—−_－]){{2,60}})"
+    rf"[{_OPENING}]({_GAP}[{_SLASH}]?{_GAP})([\w{_UNSEEN}\u200c\u200d\ufe00-\ufe0f‐‑‒–—−_－-]{{2,80}})"
     rf"([^{_OPENING}{_CLOSING}<>\n]{{0,100}}[{_CLOSING}>])?"
 )
 _LETTERS: Final = str.maketrans(
@@ -74,12 +77,18 @@ _IMITATION: Final = re.compile(
     r"|o\d{1,6}\s+(?:t\d{1,6}\s+)?[🔴🟡🟢✅])"
 )
 _HEAD: Final = 60
+_QUOTE: Final = "› "
 
 
 def imitates(line: str) -> bool:
     """Tell whether a line begins like one of the log, a date of it or a header of a transcript, in whatever letters."""
     head = line[:_HEAD]
     return bool(_IMITATION.match(head.casefold() if head.isascii() else _plain(head)))
+
+
+def quoted(text: str) -> str:
+    """Return the text with a quotation mark before each line that imitates the log or a header of ours."""
+    return "\n".join(f"{_QUOTE}{line}" if imitates(line) else line for line in text.split("\n"))
 
 
 # ---------------------------------------------------------------- names
@@ -90,7 +99,7 @@ _ROLE_NAMES: Final = (
 _ROLES: Final = frozenset(_ROLE_NAMES.split())
 _IDENTIFIER: Final = re.compile(r"[\w.:/@+-]+")
 # Everything that could end a name, or make it look like a header, a mark or a remark of ours.
-_NOT_IN_LABELS: Final = re.compile(r"[^\w\s.,'’/@+&~#%=!?·-]+|_{3,}")
+_NOT_IN_LABELS: Final = re.compile(r"[^\w\s.,'’/@+~%=!?·-]+|_{3,}")
 _SPACES: Final = re.compile(r"\s+")
 _SCANNED: Final = 8
 
@@ -100,7 +109,7 @@ def label(name: str, most: int = 60) -> str:
 
     Line breaks, brackets, quotation marks, colons and hidden characters are taken out.
     """
-    text = _NOT_IN_LABELS.sub(" ", visible(name[: _SCANNED * most]))
+    text = _NOT_IN_LABELS.sub(" ", _JOINERS.sub("", visible(name[: _SCANNED * most])))
     text = _SPACES.sub(" ", text).strip(" ,")
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from memolog.domain.message import Message, pairs_of
-from memolog.domain.observation import Observation
+from memolog.domain.observation import Observation, Trust
 from memolog.grounding.check import ungrounded
-from memolog.grounding.evidence import Evidence
+from memolog.grounding.evidence import Evidence, is_word_of
 from memolog.grounding.folding import content_words
 from memolog.grounding.identifiers import Kind
 from memolog.grounding.sources import is_spoken_by_user, said_text, source_text
@@ -46,6 +46,7 @@ _MOST_CHARACTERS: Final = 200
 # How much of a line that cites everything one message alone must have said.
 _UNCITED_SHARE: Final = 0.5
 _FEW: Final = 2
+_MOST_COMPARED: Final = 3
 _CONFIRMED: Final = " confirmed: "
 
 
@@ -110,7 +111,7 @@ class _Case:
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
         # A message may have thousands of parts, and every line may cite it: what a line needs of it is worked out once.
-        self._trusts = {place: trust_of(message) for place, message in self._by_seq.items()}
+        self._trusts: dict[tuple[str, int], Trust] = {at: trust_of(message) for at, message in self._by_seq.items()}
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
@@ -131,7 +132,7 @@ class _Case:
         trust = lowest(self._trusts[_place(message)] for message in cited)
         if said and not backed:
             # It names a user's message, but the words are not a user's.
-            trust = lowest((trust, "tool" if _is_of_tool(observation, self._voices) else "assistant"))
+            trust = _less(trust, observation, self._voices)
         is_free = self._policy == "keep" or observation.id in self._extracted
         missing = () if is_free else self._missing(observation, cited)
         judged = replace(observation, trust=trust)
@@ -143,11 +144,11 @@ class _Case:
             return False
         # A line that cites everything cites nothing: then one message alone must say it.
         is_uncited = len(cited) > _FEW and len(cited) == len(self._by_seq)
-        groups = [(message,) for message in said] if is_uncited else [tuple(said)]
+        groups = [(message,) for message in self._nearest(observation, said)] if is_uncited else [tuple(said)]
         share = _UNCITED_SHARE if is_uncited else LEAST_SHARE
         for group in groups:
-            words = "\n".join(map(said_text, group))
-            if is_backed(observation.text, Evidence(words), self._voices, share=share):
+            words = self._said(group[0]) if len(group) == 1 else Evidence("\n".join(map(said_text, group)))
+            if is_backed(observation.text, words, self._voices, share=share):
                 return True
         for group in groups:
             read = "\n".join(self._readings().get((message.thread, message.seq), "") for message in group)
@@ -156,6 +157,19 @@ class _Case:
             if read and is_backed(observation.text, text, self._voices, confirms=confirms, share=share):
                 return True
         return False
+
+    def _nearest(self, observation: Observation, said: Sequence[Message]) -> list[Message]:
+        """Return the few messages that have most words of a line."""
+        words = content_words(observation.text)
+        shares = [sum(is_word_of(word, (self._said(message),)) for word in words) for message in said]
+        best = sorted(range(len(said)), key=lambda place: -shares[place])[:_MOST_COMPARED]
+        return [said[place] for place in best]
+
+    def _said(self, message: Message) -> Evidence:
+        key = f"{message.id}/{message.continuation}/said"
+        if key not in self._texts:
+            self._texts[key] = Evidence(said_text(message))
+        return self._texts[key]
 
     def _cited(self, observation: Observation) -> list[Message]:
         places = (
@@ -172,7 +186,7 @@ class _Case:
         texts = [self._text(key, message) for key, message in read.items()]
         text, about = line_text(observation), observation.about
         missing = ungrounded(text, texts, self._log, said_at=moments, about=about)
-        said = [(message.thread, message.seq) for message in cited if is_spoken_by_user(message)]
+        said = [place for place in map(_place, cited) if place in self._spoken]
         if missing and (more := evidence_of(self._readings().get(place, "") for place in said)):
             return ungrounded(text, [*texts, *more], self._log, said_at=moments, about=about)
         return missing
@@ -209,7 +223,7 @@ def judge_reflection(
             backed = False
         trust = lowest(root.trust for root in roots)
         if said and not backed:
-            trust = lowest((trust, "tool" if _is_of_tool(observation, voices) else "assistant"))
+            trust = _less(trust, observation, voices)
         missing: tuple[str, ...] = ()
         if policy != "keep":
             # The reflector read the whole slice: a line may name what stands in another.
@@ -246,6 +260,12 @@ def _seqs(first: int, last: int) -> range:
 def _claims(observation: Observation, is_for_user: bool) -> bool:
     """Tell whether a line claims the weight of a user's word."""
     return is_for_user or observation.priority in {"high", "done"}
+
+
+def _less(trust: Trust, observation: Observation, voices: Voices) -> Trust:
+    """Return the trust of a line that claims a user's word without having it."""
+    theirs: Trust = "tool" if _is_of_tool(observation, voices) else "assistant"
+    return lowest((trust, theirs))
 
 
 def _is_of_tool(observation: Observation, voices: Voices) -> bool:

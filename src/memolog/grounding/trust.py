@@ -209,7 +209,7 @@ def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
 # ---------------------------------------------------------------- whether a user said so
 
 _CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
-_ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool|page|result)\b|->|→)", re.IGNORECASE)
+_ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool)\b|->|→)", re.IGNORECASE)
 # Words with which a line says that somebody spoke, and not what was said.
 _SAYING_WORDS: Final = """
     agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
@@ -224,9 +224,13 @@ _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote",
 
 
 def claimed(text: str) -> list[str]:
-    """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did."""
-    clauses = [clause.strip() for clause in _CLAUSE.split(text)]
-    return [clause for clause in clauses if clause and not _ASSISTANTS.match(clause)]
+    """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did.
+
+    A line that says nothing else claims it for all of that.
+    """
+    clauses = [clause.strip() for clause in _CLAUSE.split(text) if clause.strip()]
+    theirs = [clause for clause in clauses if not _ASSISTANTS.match(clause) or speaks_for_user(clause)]
+    return theirs or clauses
 
 
 def is_backed(

@@ -6,7 +6,7 @@ Knows which characters are dangerous or meaningless to a model. Knows nothing of
 import re
 from typing import Final
 
-from memolog.domain.lookalikes import imitates, visible, with_plain_tags
+from memolog.domain.lookalikes import quoted, visible, with_plain_tags
 from memolog.tokens import cut
 
 __all__ = ["clean", "closed", "escape", "one_line", "quoted", "unescape"]
@@ -17,7 +17,6 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 # Invisible letters that models read and people do not; only the flags of regions use them rightly.
 _HIDDEN: Final = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]{1,7}\U000e007f)|[\U000e0000-\U000e007f]+")
 _SPACES: Final = re.compile(r"\s+")
-_QUOTE: Final = "› "
 
 
 def clean(text: str) -> str:
@@ -48,11 +47,6 @@ def unescape(text: str) -> str:
 def closed(text: str) -> str:
     """Return a text that may be escaped already with no tag left in it: a second time changes nothing."""
     return with_plain_tags(clean(text)).replace("<", "&lt;")
-
-
-def quoted(text: str) -> str:
-    """Return the text with a quotation mark before each line that imitates the log or a header of ours."""
-    return "\n".join(f"{_QUOTE}{line}" if imitates(line) else line for line in text.split("\n"))
 
 
 def one_line(text: str, most: int) -> str:

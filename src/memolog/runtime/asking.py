@@ -38,7 +38,7 @@ class Asking:
     """Asks for one call's runs, within their budget. Make one for each: it remembers what it has let through."""
 
     def __init__(self, store: Store, resource: str, thread: str | None, runs: Sequence[str], config: Config) -> None:
-        self._store, self._runs, self._config = store, runs, config
+        self._store, self._resource, self._runs, self._config = store, resource, runs, config
         self._guarded: BudgetedModel | None = None
         self._limits: tuple[Limit, ...] = ()
         if config.budget is not None:
@@ -100,7 +100,7 @@ class Asking:
         for run in self._runs:
             # A prompt that cannot be kept is no reason to lose what was answered.
             with contextlib.suppress(MemologError):
-                await self._store.runs.keep_prompt(run, dumps(encode(asked)), reply)
+                await self._store.runs.keep_prompt(self._resource, run, dumps(encode(asked)), reply)
 
 
 def _is_ours(error: BaseException) -> bool:

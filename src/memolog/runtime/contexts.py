@@ -266,7 +266,9 @@ class Contexts:
             )
         record = stored.record
         snapshot = await self._store.logs.snapshot(resource, thread, record["scope"], create=False, newest=1)
-        groups = await self._store.logs.groups_at(snapshot.log.pk, record["generation"], entries=record["entries"])
+        groups = await self._store.logs.groups_at(
+            snapshot.resource, snapshot.log.pk, record["generation"], entries=record["entries"]
+        )
         numbers = record.get("shown") or (record["first"], record["last"])
         tail = await self._span(resource, thread, numbers[0], numbers[-1])
         tail = tuple(message for message in tail if "shown" not in record or message.seq in record["shown"])
@@ -285,7 +287,7 @@ class Contexts:
         more = record.get("more_others", (0, 0))
         hints = Hints()
         if record["hinted"]:
-            where = snapshot.log.pk, snapshot.thread.pk, record["hinted"]
+            where = resource, snapshot.log.pk, snapshot.thread.pk, record["hinted"]
             hints = await self._store.logs.hints_of(*where, generation=record["generation"])
         facts = await self._facts(resource, thread, record.get("working_memory", {}))
         shown = Shown(
@@ -302,7 +304,7 @@ class Contexts:
             now=datetime.fromisoformat(record["now"]),
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
-            plans=await self._store.logs.lines_by_id(snapshot.log.pk, record.get("plans", ())),
+            plans=await self._store.logs.lines_by_id(snapshot.resource, snapshot.log.pk, record.get("plans", ())),
             passages=await read_passages(self._store, resource, record),
             repeated_tokens=record.get("repeated_tokens"),
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),

@@ -316,7 +316,7 @@ class Core:
     async def _activate(self, decision: Activate, snapshot: Snapshot) -> None:
         groups = await self._render(snapshot, decision.groups)
         now = self.clock.now()
-        done = await self.store.logs.activate(snapshot.log.pk, snapshot.log.version, groups, now=now)
+        done = await self.store.logs.activate(snapshot.resource, snapshot.log.pk, snapshot.log.version, groups, now=now)
         resource, thread = snapshot.resource, snapshot.thread.id
         tokens = sum(group.tokens for group in groups)
         last_seq = max((a.last_seq for a in done if a.thread_pk == snapshot.thread.pk), default=snapshot.cursor)
@@ -339,10 +339,10 @@ class Core:
         handles = {group.id: group for group in snapshot.buffered}
         aliases: dict[str, str] = {}
         if snapshot.scope == "resource" and any(handles[name].kind == "reflection" for name in ids):
-            observations = await self.store.logs.observations(snapshot.log.pk, ids)
+            observations = await self.store.logs.observations(snapshot.resource, snapshot.log.pk, ids)
             aliases = await self._aliases(snapshot, observations)
         else:
-            observations = await self.store.logs.lines(snapshot.log.pk, ids)
+            observations = await self.store.logs.lines(snapshot.resource, snapshot.log.pk, ids)
         previous = max((g.last_at for g in snapshot.groups if g.last_at), default=None)
         rendered: list[Rendered] = []
         for group_id in ids:
@@ -497,7 +497,13 @@ class Core:
         silent = row.owner_beat if row and row.id in self._silent(snapshot) else None
         await self.runner.heartbeat.now()
         claim = await self.store.runs.take_over(
-            decision.run, decision.fence, owner=self.owner, now=now, lease=config.lease, silent=silent
+            snapshot.resource,
+            decision.run,
+            decision.fence,
+            owner=self.owner,
+            now=now,
+            lease=config.lease,
+            silent=silent,
         )
         if claim is None:
             return
@@ -516,9 +522,9 @@ class Core:
         """Renew the lease of a run that is under way here: the clock jumped, and nobody else has taken it over."""
         job = self.runner.job(run)
         for claim in job.claims if job else ():
-            if claim.run == run:
+            if job is not None and claim.run == run:
                 with contextlib.suppress(LeaseLost):
-                    await self.store.runs.heartbeat(claim, now=now, lease=config.lease)
+                    await self.store.runs.heartbeat(job.resource, claim, now=now, lease=config.lease)
                     return True
         return False
 
@@ -545,7 +551,9 @@ class Core:
             if snapshot.scope == "thread":
                 inputs |= {"thread": snapshot.thread.id, "hinted": snapshot.thread.hints.last_seq}
             else:
-                inputs["hinted"] = await self.store.logs.hinted(snapshot.log.pk, decision.groups, most=_HINTED_THREADS)
+                inputs["hinted"] = await self.store.logs.hinted(
+                    snapshot.resource, snapshot.log.pk, decision.groups, most=_HINTED_THREADS
+                )
             new = NewRun(id=self.store.new_id(), kind="reflect", thread=None, span=None, inputs=inputs)
             job = await self._launch([new], snapshot, config)
             run = job.claims[0].run
@@ -598,7 +606,7 @@ class Core:
         now = self.clock.now()
         error = f"no answer within {config.observation.deadline:g} s"
         retry_at = self.retry_at(snapshot.log.failures + 1, now)
-        await self.store.runs.note_stall(snapshot.log.pk, run, error, now=now, retry_at=retry_at)
+        await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=retry_at)
         await self.tell(
             Degraded(
                 at=now, resource=snapshot.resource, thread=snapshot.thread.id, what="waiting for the model", error=error

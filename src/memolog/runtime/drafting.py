@@ -14,7 +14,7 @@ from typing import Final, TypeVar, cast
 from memolog.config.sizes import Mode
 from memolog.domain.codec import JsonObject
 from memolog.domain.message import Message
-from memolog.domain.observation import Observation, Priority, Source, Span
+from memolog.domain.observation import Observation, Priority, Source, Span, Trust
 from memolog.domain.run import Run
 from memolog.domain.thread import Hints
 from memolog.grounding import (
@@ -101,7 +101,7 @@ def observations_from(
         return ()
     by_seq = {message.seq: message for message in messages}
     # A message may have thousands of parts: whose word it is, is looked at once and not for each line.
-    trusts = {message.seq: trust_of(message) for message in messages}
+    trusts: dict[int, Trust] = {message.seq: trust_of(message) for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
     sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])

@@ -314,7 +314,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         spent = 0.0 if config.budget is None else await spent_of(kit.store, resource, thread, config)
         unsaved = self._unsaved.counts().get((resource, thread))
         trouble = self._bus.trouble(resource, thread)
-        dropped = await kit.store.logs.count_dropped(snapshot.log.pk)
+        dropped = await kit.store.logs.count_dropped(snapshot.resource, snapshot.log.pk)
         now = self.clock.now()
         return status_of(snapshot, config, usage, now, factor, spent, unsaved=unsaved, trouble=trouble, dropped=dropped)
 

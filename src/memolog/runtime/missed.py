@@ -60,6 +60,6 @@ class MissedContexts:
             new = (row.seq for row in rows if row.seq > one.record["cursor"])
             record = {**one.record, "shown": sorted({*one.record["shown"], *new})}
             await store.journal.add_context(
-                head.thread.pk, turn=one.turn, step=one.step, now=one.at, record=record, model=one.model
+                resource, head.thread.pk, turn=one.turn, step=one.step, now=one.at, record=record, model=one.model
             )
             self._waiting.pop(0)

@@ -147,7 +147,7 @@ async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
     """Return the log, and what will be added to it next: a pack is no prefix, so it need not wait for an activation."""
     ready = [group for group in snapshot.buffered if group.kind == "observer"]
     texts = [group.text for group in snapshot.groups if group.text]
-    lines = await store.logs.observations(snapshot.log.pk, [group.id for group in ready])
+    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in ready])
     for group in ready:
         alias = None
         if snapshot.scope == "resource" and group.thread is not None:

@@ -208,7 +208,7 @@ class Runner:
             # The memory is closed, or the loop ends without that: whoever comes next need not wait for the leases to end.
             with contextlib.suppress(MemologError, TimeoutError):
                 async with asyncio.timeout(_GIVE_BACK_SECONDS):
-                    await self._store.runs.give_back(job.claims)
+                    await self._store.runs.give_back(job.resource, job.claims)
             raise
         except Exception as error:  # noqa: BLE001 - nobody awaits a background task's error; the journal and the breaker hold it
             with contextlib.suppress(MemologError):
@@ -265,7 +265,7 @@ class Runner:
             await asyncio.sleep(job.config.heartbeat)
             for claim in tuple(claims):
                 try:
-                    await self._store.runs.heartbeat(claim, now=self._clock.now(), lease=job.config.lease)
+                    await self._store.runs.heartbeat(job.resource, claim, now=self._clock.now(), lease=job.config.lease)
                 except LeaseLost:
                     claims.remove(claim)
                     if not claims:
@@ -335,7 +335,9 @@ class Runner:
         """End runs for good: to try them again would only hold up the rest of the log."""
         is_full = fault.cause == "incompressible"
         for claim in job.claims:
-            await self._store.runs.abandon(claim, str(fault), now=self._clock.now(), incompressible=is_full)
+            await self._store.runs.abandon(
+                job.resource, claim, str(fault), now=self._clock.now(), incompressible=is_full
+            )
             await self._refused(job, claim, str(fault))
 
     async def _refused(self, job: Job, claim: Claim, why: str) -> None:

@@ -169,12 +169,14 @@ class Thinking:
         inputs = run.inputs
         hints = (await self._store.threads.get(resource, run.thread)).hints
         if inputs.get("hinted", hints.last_seq) != hints.last_seq:
-            hints = await self._store.logs.hints_of(work.log_pk, work.thread_pk, int(inputs["hinted"]))
+            hints = await self._store.logs.hints_of(resource, work.log_pk, work.thread_pk, int(inputs["hinted"]))
         groups = await self._store.logs.groups_at(
-            work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
+            resource, work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
         )
         shown = _log_end(groups, config.observation.previous_tokens)
-        lines = await self._store.logs.observations(work.log_pk, [group.id for group in shown]) if shown else ()
+        lines = (
+            await self._store.logs.observations(resource, work.log_pk, [group.id for group in shown]) if shown else ()
+        )
         known: dict[str, JsonValue] = {}
         if self._extractors:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
@@ -390,7 +392,7 @@ class Thinking:
         self, resource: str, claim: Claim, work: Work, config: Config, mind: Mind, ask: Asking
     ) -> Thought:
         names = [str(name) for name in work.run.inputs.get("groups", ())]
-        lines = await self._store.logs.observations(work.log_pk, names)
+        lines = await self._store.logs.observations(resource, work.log_pk, names)
         lines = tuple(line for line in lines if line.state == "active")
         if not lines:
             raise RunFault("nothing is left to condense", is_final=True)

@@ -70,7 +70,7 @@ class Transferring(ABC):
         config = await kit.config_for(resource)
         snapshot = await kit.store.logs.snapshot(resource, thread, config.scope, create=False)
         ids = [group.id for group in snapshot.groups]
-        lines = await kit.store.logs.observations(snapshot.log.pk, ids) if ids else ()
+        lines = await kit.store.logs.observations(snapshot.resource, snapshot.log.pk, ids) if ids else ()
         active = [line for line in lines if line.state == "active"]
         return log_as_markdown(snapshot.thread.title or thread, reading_order(active, ids))
 

@@ -396,6 +396,7 @@ class Turn:
             return
         await self._said.held.missed.record(kit.store, self.resource, self.thread)
         await kit.store.journal.add_context(
+            self.resource,
             self._snapshot.thread.pk,
             turn=self.id,
             step=self.step,

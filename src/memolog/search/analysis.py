@@ -59,7 +59,7 @@ def analyse(text: str) -> Analysed:
     # Every word of every message passes here: what follows from the word alone is remembered.
     for word, times in Counter(words_of(text)).items():
         # A word that is a text of its own does not come again, and would be held for long.
-        plain, terms, inside, is_empty = _known(word) if len(word) <= _LONG_WORD else _known.__wrapped__(word)
+        plain, terms, inside, is_empty = _known(word) if len(word) <= _LONG_WORD else _looked_at(word)
         words.add(plain)
         names.update(inside)
         length += times
@@ -75,11 +75,13 @@ def analyse(text: str) -> Analysed:
     )
 
 
-@remembered(_REMEMBERED)
-def _known(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
+def _looked_at(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
     """Return a word folded, its terms, the names in it, and whether it is a function word: how often one occurs says nothing."""
     plain = plain_of(word)
     return plain, terms_of_word(word), tuple(names_in(word)), plain in STOP_WORDS
+
+
+_known = remembered(_REMEMBERED)(_looked_at)
 
 
 def _with_marks(counts: dict[str, int]) -> tuple[str, ...]:

@@ -117,15 +117,27 @@ class Journal:
         return await self._engine.read(script)
 
     async def add_context(
-        self, thread_pk: int, *, turn: str, step: int, now: datetime, record: JsonObject, model: str | None
+        self,
+        resource: str,
+        thread_pk: int,
+        *,
+        turn: str,
+        step: int,
+        now: datetime,
+        record: JsonObject,
+        model: str | None,
     ) -> int:
         """Keep what a context held, and that a request was made; returns the context's number in its thread."""
+        check_id("resource", resource)
+        check_id("turn", turn)
         at = to_micros(now)
         text = dumps(dict(record))
 
         def script() -> Script[int]:
-            yield logs.set_last_request(thread_pk=thread_pk, now=at, model=model)
-            rows = yield logs.add_context(thread_pk=thread_pk, turn=turn, step=step, now=at, record=text)
+            yield logs.set_last_request(resource=resource, thread_pk=thread_pk, now=at, model=model)
+            rows = yield logs.add_context(
+                resource=resource, thread_pk=thread_pk, turn=turn, step=step, now=at, record=text
+            )
             if not rows:
                 raise NotFound("The thread of this context is gone.", then="Begin a new turn.")
             return rows[0][0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from memolog.domain.clock import Clock
 from memolog.domain.codec import JsonObject, decode, dumps, encode, loads, pack, unpack
@@ -21,7 +21,7 @@ from memolog.domain.observation import Generation, Observation, Scope
 from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Document
 from memolog.store.coverage import reading_leaves, reading_standing
-from memolog.store.engine import Engine
+from memolog.store.engine import Engine, Work
 from memolog.store.lines import reading_lines, reading_lines_by_id, reading_observations, reading_plans
 from memolog.store.other_tails import OtherLimits, OtherTail, OtherTails, reading_others
 from memolog.store.recent import Plans, Recent
@@ -38,6 +38,8 @@ from memolog.store.sql import Row, Script, load_queries
 from memolog.store.working_memory import applying, present_versions
 
 __all__ = ["Activated", "Logs", "OtherTail", "OtherTails", "Rendered"]
+
+T = TypeVar("T")
 
 q = load_queries("logs")
 threads = load_queries("threads")
@@ -103,15 +105,17 @@ class Logs:
         snapshot.keep(self._recent)
         return snapshot
 
-    async def observations(self, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
+    async def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
         """Return the observations of some groups, with their sources and what they merge."""
+        check_id("resource", resource)
         if not groups:
             return ()
-        return await self._engine.read(lambda: reading_observations(log_pk, groups))
+        return await self._engine.read(_owned(resource, log_pk, lambda: reading_observations(log_pk, groups), ()))
 
-    async def lines(self, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
+    async def lines(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
         """Return the observations of some groups as far as a text of them shows."""
-        return await self._engine.read(lambda: reading_lines(log_pk, groups))
+        check_id("resource", resource)
+        return await self._engine.read(_owned(resource, log_pk, lambda: reading_lines(log_pk, groups), ()))
 
     async def plans(self, snapshot: Snapshot, *, since: date, before: date) -> tuple[Observation, ...]:
         """Return what was planned for one of these days and of which no later line says how it went.
@@ -136,18 +140,24 @@ class Logs:
         self._recent.plans.put(log.id, Plans(log.version, log.generation, before, lines))
         return lines
 
-    async def lines_by_id(self, log_pk: int, ids: Sequence[str]) -> tuple[Observation, ...]:
+    async def lines_by_id(self, resource: str, log_pk: int, ids: Sequence[str]) -> tuple[Observation, ...]:
         """Return some lines of a log, in this order, without those that were deleted."""
-        return await self._engine.read(lambda: reading_lines_by_id(log_pk, ids)) if ids else ()
+        check_id("resource", resource)
+        return (
+            await self._engine.read(_owned(resource, log_pk, lambda: reading_lines_by_id(log_pk, ids), ()))
+            if ids
+            else ()
+        )
 
-    async def groups_at(self, log_pk: int, generation: int, *, entries: int) -> tuple[GroupRow, ...]:
+    async def groups_at(self, resource: str, log_pk: int, generation: int, *, entries: int) -> tuple[GroupRow, ...]:
         """Return the first groups of a generation, as many as a run or a context was shown."""
+        check_id("resource", resource)
 
         def script() -> Script[tuple[GroupRow, ...]]:
             rows = yield q.active_groups(log_pk=log_pk, generation=generation)
             return tuple(row for row in map(group_row, rows) if row.position <= entries)
 
-        return await self._engine.read(script)
+        return await self._engine.read(_owned(resource, log_pk, script, ()))
 
     async def history(self, resource: str, thread: str | None) -> tuple[Generation, ...]:
         """Return the generations of a thread's log, or of the shared one (None), oldest first."""
@@ -195,11 +205,14 @@ class Logs:
         check_id("resource", resource)
         return await self._engine.read(lambda: reading_others(resource, log_pk, thread_pk, ends, limits))
 
-    async def hints_of(self, log_pk: int, thread_pk: int, last_seq: int, *, generation: int | None = None) -> Hints:
+    async def hints_of(
+        self, resource: str, log_pk: int, thread_pk: int, last_seq: int, *, generation: int | None = None
+    ) -> Hints:
         """Return the hints that the group with this end brought to its thread.
 
         With a generation, as its reflections have changed them.
         """
+        check_id("resource", resource)
 
         def script() -> Script[Hints]:
             if generation is not None:
@@ -214,16 +227,17 @@ class Logs:
             at = hints.at if hints.at or rows[0][1] is None else from_micros(rows[0][1])
             return replace(hints, at=at, last_seq=last_seq)
 
-        return await self._engine.read(script)
+        return await self._engine.read(_owned(resource, log_pk, script, Hints()))
 
-    async def hinted(self, log_pk: int, groups: Sequence[str], *, most: int) -> dict[str, int]:
+    async def hinted(self, resource: str, log_pk: int, groups: Sequence[str], *, most: int) -> dict[str, int]:
         """Return the threads that some groups come from, and from which message the hints of each are; the latest ones."""
+        check_id("resource", resource)
 
         def script() -> Script[dict[str, int]]:
             rows = yield q.hinted_threads(log_pk=log_pk, groups=list(groups), limit=most)
             return {row[0]: row[1] for row in rows}
 
-        return await self._engine.read(script) if groups else {}
+        return await self._engine.read(_owned(resource, log_pk, script, {})) if groups else {}
 
     async def alias(self, resource: str, log_pk: int, thread: str) -> int:
         """Return the short number that a thread has in a log."""
@@ -250,24 +264,26 @@ class Logs:
 
         return await self._engine.read(script)
 
-    async def count_dropped(self, log_pk: int) -> int:
+    async def count_dropped(self, resource: str, log_pk: int) -> int:
         """Return how many lines no line of the log stands for any more; search finds them, restore brings them back."""
+        check_id("resource", resource)
 
         def script() -> Script[int]:
             return (yield q.count_dropped(log_pk=log_pk))[0][0]
 
-        return await self._engine.read(script)
+        return await self._engine.read(_owned(resource, log_pk, script, 0))
 
     # ------------------------------------------------------------ activating
 
     async def activate(
-        self, log_pk: int, version: int, groups: Sequence[Rendered], *, now: datetime
+        self, resource: str, log_pk: int, version: int, groups: Sequence[Rendered], *, now: datetime
     ) -> tuple[Activated, ...]:
         """Move buffered groups into the log, their cursors with them; raises Conflict if the log has changed."""
+        check_id("resource", resource)
         at = to_micros(now)
 
         def script() -> Script[tuple[Activated, ...]]:
-            yield from _lock_threads(log_pk, version, [group.id for group in groups])
+            yield from _lock_threads(resource, log_pk, version, [group.id for group in groups])
             generation = yield from _take(log_pk, version)
             return (yield from _activate_all(log_pk, generation, groups, at))
 
@@ -287,7 +303,7 @@ class Logs:
 
         def script() -> Script[Generation | None]:
             hinted = _hinted_threads((yield q.group_hints(group_pk=group_pk))[0][0])
-            yield from _lock_threads(log.pk, log.version, [rendered.id], resource=snapshot.resource, hinted=hinted)
+            yield from _lock_threads(snapshot.resource, log.pk, log.version, [rendered.id], hinted=hinted)
             yield from _take(log.pk, log.version)
             if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
                 yield q.set_group_state(group_pk=group_pk, state="void")
@@ -332,6 +348,7 @@ class Logs:
             )
 
         def script() -> Script[Generation]:
+            yield from checking_version(log.pk, log.version, snapshot.resource)
             yield from _take(log.pk, log.version)
             old = yield from reading_standing(log.pk, generation)
             covered = yield from reading_leaves(log.pk, old)
@@ -365,6 +382,17 @@ class Logs:
 # ---------------------------------------------------------------- pieces of scripts
 
 
+def _owned(resource: str, log_pk: int, reading: Work[T], nothing: T) -> Work[T]:
+    """Return a script that reads a log of the resource; of any other log there is nothing to read."""
+
+    def script() -> Script[T]:
+        if not (yield q.log_of(resource=resource, log_pk=log_pk)):
+            return nothing
+        return (yield from reading())
+
+    return script
+
+
 def _find_log(resource: str, thread: str | None) -> Script[int]:
     """Return the key of a thread's log, or of the shared one (None); 0, which no log has, where there is none yet."""
     thread_pk = 0
@@ -378,10 +406,10 @@ def _find_log(resource: str, thread: str | None) -> Script[int]:
 
 
 def _lock_threads(
-    log_pk: int, version: int, groups: Sequence[str], *, resource: str = "", hinted: Sequence[str] = ()
+    resource: str, log_pk: int, version: int, groups: Sequence[str], *, hinted: Sequence[str] = ()
 ) -> Script[None]:
     """Take the threads that groups are about, and those whose hints they change, in the order in which everybody takes them."""
-    yield from checking_version(log_pk, version)
+    yield from checking_version(log_pk, version, resource)
     keys = {row[0] for row in (yield q.threads_of_groups(log_pk=log_pk, groups=groups))}
     if hinted:
         keys |= {row[1] for row in (yield threads.thread_keys(resource=resource, threads=list(hinted)))}

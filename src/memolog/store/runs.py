@@ -150,27 +150,42 @@ class Runs:
         return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
 
     async def take_over(
-        self, run: str, fence: int, *, owner: str, now: datetime, lease: float, silent: Beat | None = None
+        self,
+        resource: str,
+        run: str,
+        fence: int,
+        *,
+        owner: str,
+        now: datetime,
+        lease: float,
+        silent: Beat | None = None,
     ) -> Claim | None:
         """Take over a run whose lease has ended, or that failed; None if somebody else was first.
 
         The lease of a process that is found to be silent has ended too, if `silent` still is its last beat.
         """
+        check_id("resource", resource)
+        check_id("run", run)
+        check_id("owner", owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
         beats = silent.number if silent else 0
 
         def script() -> Script[Claim | None]:
-            rows = yield q.take_over(id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats)
+            rows = yield q.take_over(
+                resource=resource, id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats
+            )
             return Claim(run=run, owner=owner, fence=rows[0][0]) if rows else None
 
         return await self._engine.write(script, name="runs.take_over")
 
-    async def heartbeat(self, claim: Claim, *, now: datetime, lease: float) -> None:
+    async def heartbeat(self, resource: str, claim: Claim, *, now: datetime, lease: float) -> None:
         """Prolong the lease; raises LeaseLost if the run has passed to another owner or was withdrawn."""
+        check_id("resource", resource)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[None]:
-            if not (yield q.heartbeat(id=claim.run, owner=claim.owner, fence=claim.fence, now=at, lease_until=until)):
+            held = {"id": claim.run, "owner": claim.owner, "fence": claim.fence}
+            if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **held)):
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
 
         await self._engine.write(script, name="runs.heartbeat")
@@ -240,26 +255,39 @@ class Runs:
 
         return await self._engine.write(script, name="runs.fail")
 
-    async def note_stall(self, log_pk: int, run: str, error: str, *, now: datetime, retry_at: datetime) -> None:
+    async def note_stall(
+        self, resource: str, log_pk: int, run: str, error: str, *, now: datetime, retry_at: datetime
+    ) -> None:
         """Note that a turn waited in vain for a run, so that the next one does not."""
+        check_id("resource", resource)
+        check_id("run", run)
 
         def script() -> Script[None]:
             # The run may have ended a moment ago: then all is well.
-            if (yield q.is_running(id=run)):
+            is_ours = yield logs.log_of(resource=resource, log_pk=log_pk)
+            if is_ours and (yield q.is_running(id=run, log_pk=log_pk)):
                 yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
 
         await self._engine.write(script, name="runs.note_stall")
 
-    async def abandon(self, claim: Claim, why: str, *, now: datetime, incompressible: bool = False) -> bool:
+    async def abandon(
+        self, resource: str, claim: Claim, why: str, *, now: datetime, incompressible: bool = False
+    ) -> bool:
         """Give a run up for good, so that its span is free again; False if it is no longer this owner's.
 
         `incompressible` marks a reflection that found nothing to leave out: the log must grow before the next one.
         """
+        check_id("resource", resource)
 
         def script() -> Script[bool]:
             yield q.take_log_of(id=claim.run)
             rows = yield q.abandon_run(
-                id=claim.run, owner=claim.owner, fence=claim.fence, now=to_micros(now), error=pack(why)
+                resource=resource,
+                id=claim.run,
+                owner=claim.owner,
+                fence=claim.fence,
+                now=to_micros(now),
+                error=pack(why),
             )
             for row in rows:
                 if incompressible:
@@ -269,12 +297,13 @@ class Runs:
 
         return await self._engine.write(script, name="runs.abandon")
 
-    async def give_back(self, claims: Sequence[Claim]) -> None:
+    async def give_back(self, resource: str, claims: Sequence[Claim]) -> None:
         """End the leases of runs that nobody carries out any more; the next to come need not wait for their end."""
+        check_id("resource", resource)
 
         def script() -> Script[None]:
             for claim in claims:
-                yield q.give_back_run(id=claim.run, owner=claim.owner, fence=claim.fence)
+                yield q.give_back_run(resource=resource, id=claim.run, owner=claim.owner, fence=claim.fence)
 
         await self._engine.write(script, name="runs.give_back")
 
@@ -315,11 +344,13 @@ class Runs:
 
         return await self._engine.read(script)
 
-    async def keep_prompt(self, run: str, prompt: str, reply: str | None) -> None:
+    async def keep_prompt(self, resource: str, run: str, prompt: str, reply: str | None) -> None:
         """Keep what was sent and answered, for inspection and replay."""
+        check_id("resource", resource)
+        check_id("run", run)
 
         def script() -> Script[None]:
-            yield q.keep_prompt(id=run, prompt=pack(prompt), reply=pack(reply))
+            yield q.keep_prompt(resource=resource, id=run, prompt=pack(prompt), reply=pack(reply))
 
         await self._engine.write(script, name="runs.keep_prompt")
 

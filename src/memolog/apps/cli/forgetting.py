@@ -119,7 +119,7 @@ async def _id_of(call: Call, name: str, state: str) -> str:
         return name
     snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
     groups = [group.id for group in snapshot.groups if group.handle == handle]
-    lines = await call.store.logs.observations(snapshot.log.pk, groups)
+    lines = await call.store.logs.observations(snapshot.resource, snapshot.log.pk, groups)
     found = [line.id for line in lines if line.ordinal == int(number) and line.state == state]
     if not found:
         raise NotFound(

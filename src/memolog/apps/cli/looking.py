@@ -126,7 +126,7 @@ async def log(
 
     scope, store = call.config.scope, call.store
     snapshot = await store.logs.snapshot(call.resource, call.thread, scope, create=False)
-    found = await store.logs.observations(snapshot.log.pk, [group.id for group in snapshot.groups])
+    found = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
     handles = {group.id: group.handle for group in snapshot.groups}
     wanted = _priorities(priority)
     active = [line for line in found if line.state == "active"]

@@ -59,8 +59,8 @@ async def diff(
     present = snapshot.log.generation
     new = present if new is None else new
     _refuse_unknown(max(old, new), present)
-    before = await call.store.logs.groups_at(snapshot.log.pk, old, entries=_ALL_ENTRIES)
-    after = await call.store.logs.groups_at(snapshot.log.pk, new, entries=_ALL_ENTRIES)
+    before = await call.store.logs.groups_at(snapshot.resource, snapshot.log.pk, old, entries=_ALL_ENTRIES)
+    after = await call.store.logs.groups_at(snapshot.resource, snapshot.log.pk, new, entries=_ALL_ENTRIES)
     names = f"generation {old}", f"generation {new}"
     lines = list(unified_diff(_lines(before), _lines(after), *names, lineterm=""))
     data = {

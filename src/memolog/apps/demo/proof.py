@@ -58,7 +58,7 @@ async def _behind(store: Store, snapshot: Snapshot) -> int:
     spans: set[tuple[int, int]] = set()
     for generation in range(log.generation + 1):
         # What a reflection covers was in the log of the generation before it.
-        groups = await store.logs.groups_at(log.pk, generation, entries=_ALL)
+        groups = await store.logs.groups_at(snapshot.resource, log.pk, generation, entries=_ALL)
         spans |= {(group.span.first, group.span.last) for group in groups if group.span is not None}
     end = 0
     for first, last in sorted(spans):

@@ -404,14 +404,14 @@ SELECT l.pk, l.resource, l.thread_pk FROM cursors c JOIN logs l ON l.pk = c.log_
 ORDER BY l.pk
 
 -- set_last_request --
-UPDATE threads SET last_request_at = :now, last_model = COALESCE(:model, last_model) WHERE pk = :thread_pk
+UPDATE threads SET last_request_at = :now, last_model = COALESCE(:model, last_model) WHERE pk = :thread_pk AND resource = :resource
 
 -- add_context --
 -- No row if the thread was deleted meanwhile.
 INSERT INTO contexts (thread_pk, number, turn, step, at, record)
 SELECT t.pk, COALESCE((SELECT MAX(c.number) FROM contexts c WHERE c.thread_pk = t.pk), 0) + 1, CAST(:turn AS TEXT),
   CAST(:step AS BIGINT), CAST(:now AS BIGINT), CAST(:record AS TEXT)
-FROM threads t WHERE t.pk = :thread_pk
+FROM threads t WHERE t.pk = :thread_pk AND t.resource = :resource
 RETURNING number
 
 -- get_context --

@@ -20,7 +20,7 @@ VALUES (:id, :log_pk, :kind, :thread_pk, :first_seq, :last_seq, :owner, :lease_u
 UPDATE runs SET status = 'running', owner = :owner, fence = fence + 1,
   attempt = attempt + CASE WHEN status = 'failed' THEN 1 ELSE 0 END, lease_until = :lease_until,
   heartbeat_at = :now, error = NULL, retry_at = NULL
-WHERE id = :id AND fence = :fence
+WHERE id = :id AND fence = :fence AND log_pk IN (SELECT l.pk FROM logs l WHERE l.resource = :resource)
   AND (status = 'failed' OR (status = 'running' AND (lease_until <= :now
     OR EXISTS (SELECT 1 FROM processes p WHERE p.owner = runs.owner AND p.beats = :beats))))
 RETURNING fence
@@ -28,6 +28,7 @@ RETURNING fence
 -- heartbeat --
 UPDATE runs SET lease_until = :lease_until, heartbeat_at = :now
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+  AND log_pk IN (SELECT l.pk FROM logs l WHERE l.resource = :resource)
 RETURNING fence
 
 -- end_run --
@@ -49,6 +50,7 @@ RETURNING log_pk
 -- abandon_run --
 UPDATE runs SET status = 'abandoned', finished_at = :now, error = :error
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+  AND log_pk IN (SELECT l.pk FROM logs l WHERE l.resource = :resource)
 RETURNING log_pk, inputs
 
 -- set_run_inputs --
@@ -58,6 +60,7 @@ UPDATE runs SET inputs = :inputs WHERE id = :id
 -- Over by any clock.
 UPDATE runs SET lease_until = 0
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
+  AND log_pk IN (SELECT l.pk FROM logs l WHERE l.resource = :resource)
 
 -- note_failure --
 UPDATE logs SET failures = failures + 1, retry_at = :retry_at, last_error = :error, last_error_at = :now, version = version + 1,
@@ -66,7 +69,7 @@ WHERE pk = :log_pk
 RETURNING failures
 
 -- is_running --
-SELECT r.pk, r.owner, r.fence FROM runs r WHERE r.id = :id AND r.status = 'running'
+SELECT r.pk, r.owner, r.fence FROM runs r WHERE r.id = :id AND r.log_pk = :log_pk AND r.status = 'running'
 
 -- get_run --
 SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
@@ -87,7 +90,7 @@ LIMIT :limit
 -- A run that was given up, because what it read was forgotten, keeps nothing of it.
 INSERT INTO run_prompts (run_pk, call, prompt, reply)
 SELECT r.pk, COALESCE((SELECT MAX(p.call) FROM run_prompts p WHERE p.run_pk = r.pk), 0) + 1, :prompt, :reply
-FROM runs r WHERE r.id = :id AND r.status = 'running'
+FROM runs r JOIN logs l ON l.pk = r.log_pk WHERE l.resource = :resource AND r.id = :id AND r.status = 'running'
 
 -- list_prompts --
 SELECT p.call, p.prompt, p.reply
