@@ -75,7 +75,11 @@ class Holds:
 def watched(holds: Holds) -> Generator[None]:
     """Take the time of every callback of the loop."""
     kept: Callable[[Any], None] = vars(events.Handle)["_run"]
-    setattr(events.Handle, "_run", lambda handle: holds.run(kept, handle))  # noqa: B010 - a private name
+
+    def run(handle: Any) -> None:
+        holds.run(kept, handle)
+
+    setattr(events.Handle, "_run", run)  # noqa: B010 - a private name
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ _SPELT: Final = {name.replace("-", ""): name for name in OWN_TOOLS}
 # The server of another has another name there.
 _OURS: Final = re.compile(r"(?:functions[.:/])?(?:mcp(?:__?|[.:/]))?(?:memolog(?:__?|[.:/]))?")
 # Any server or namespace.
-_PREFIX: Final = re.compile(r".*(?:__|[.:/])", re.DOTALL)
+_PREFIX: Final = re.compile(r"\A.*(?:__|[.:/])", re.DOTALL)
 _MARKS: Final = re.compile(r"[-_\s]")
 
 

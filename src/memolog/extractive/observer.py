@@ -345,8 +345,10 @@ def _referents(text: str, said: _Said, talk: _Talk, *, is_first: bool) -> tuple[
     chosen = _chosen(text, talk)
     if chosen:
         return f" ({'; '.join(words for _, words in chosen)})", _cited(*(number for number, _ in chosen))
-    first = next((one for one in _sentences(said.message.text) if not is_filler(one)), "")
-    if not is_first or len(text) > _SHORT or not first.casefold().endswith(_first_sentence(text).casefold()):
+    if not is_first or len(text) > _SHORT:
+        return "", ()
+    first = next((one for one in _sentences(said.message.text[:_LONGEST]) if not is_filler(one)), "")
+    if not first.casefold().endswith(_first_sentence(text).casefold()):
         return "", ()
     number, sentences = talk.answered()
     about = ""

@@ -40,7 +40,7 @@ _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
 _NAME_CHARACTERS: Final = 400
 # What weighs more than this is worked on by a thread.
-_LONG_TOKENS: Final = 10_000
+_LONG_TOKENS: Final = 4_000
 _TOKENS_A_MESSAGE: Final = 100
 _MANY_PARTS: Final = 1_000
 
@@ -217,7 +217,11 @@ class Compacting:
     ) -> list[Line]:
         """Ask the observer about messages that no log covers; the embedded one goes on where a model fails."""
         redactor = redactor_for(config)
-        given = ObserveInput(messages=messages_without_secrets(live, redactor), mode=config.mode, alias=thread)
+        if sum(message.tokens for message in live) > _LONG_TOKENS:
+            cleaned = await asyncio.to_thread(messages_without_secrets, live, redactor)
+        else:
+            cleaned = messages_without_secrets(live, redactor)
+        given = ObserveInput(messages=cleaned, mode=config.mode, alias=thread)
         ask = Asking(self._store, resource, thread, (), config)
         try:
             if may_ask and self._observer.name != ExtractiveMind.name:

@@ -3,6 +3,7 @@
 Knows the steps and the shape of the answer. The index is the store's, the ranking is `search/`'s.
 """
 
+import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from memolog.store import Store
 from memolog.store.rows import message_from_row
 from memolog.store.scope import check_id, check_limit, page_key
 from memolog.store.searching import Found
-from memolog.store.sql import Row
+from memolog.store.sql import Row, weight_of
 
 __all__ = ["Wanted", "index_more", "search_memory"]
 
@@ -39,6 +40,7 @@ _log = logging.getLogger("memolog")
 # So many hits are read to see whether a phrase stands in them: about a second of reading.
 _MOST_CHECKED = 4_096
 _MOST_READ = 512
+_LONG_CHARACTERS = 20_000
 _READ_AT_ONCE = 64
 # Somebody may change something while the index is brought up to date; who never rests is not waited for.
 _MOST_TRIES = 4
@@ -209,12 +211,20 @@ async def _with_phrases(
     for start in range(0, len(looked_at), _MOST_READ):
         some = looked_at[start : start + _MOST_READ]
         rows = await store.searching.rows(resource, [one.key for one in some])
-        texts = {key: _searched(key, row) for key, row in rows.items()}
-        kept += [one for one in some if one.key in texts and _fits(texts[one.key], query, redact)]
+        if weight_of(list(rows.values())) > _LONG_CHARACTERS:
+            # Long texts are looked through on a thread: the loop serves others meanwhile.
+            kept += await asyncio.to_thread(_fitting, some, rows, query, redact)
+        else:
+            kept += _fitting(some, rows, query, redact)
     if len(looked_at) == len(scored):
         return kept, ()
     wanted = (f'"{phrase.strip()}"' for phrase in query.phrases)
     return kept, (*wanted, *(f'-"{phrase.strip()}"' for phrase in query.without_phrases))
+
+
+def _fitting(some: Sequence[Scored], rows: Mapping[int, Row], query: Query, redact: Redact) -> list[Scored]:
+    texts = {key: _searched(key, row) for key, row in rows.items()}
+    return [one for one in some if one.key in texts and _fits(texts[one.key], query, redact)]
 
 
 def _fits(text: str, query: Query, redact: Redact) -> bool:

@@ -49,6 +49,7 @@ __all__ = ["Thinking"]
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
 _MANY_PARTS: Final = 500
+_CLEANED_TOKENS: Final = 2_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
@@ -165,7 +166,7 @@ class Thinking:
         redactor = redactor_for(config)
         rows = await self._store.messages.span(resource, run.thread, run.span)
         # A name beside a value gives a secret away only as long as they stand together: it is taken out before anything else.
-        messages = messages_without_secrets((message for message in rows if message.state == "live"), redactor)
+        messages = await _cleaned([message for message in rows if message.state == "live"], redactor)
         inputs = run.inputs
         hints = (await self._store.threads.get(resource, run.thread)).hints
         if inputs.get("hinted", hints.last_seq) != hints.last_seq:
@@ -183,10 +184,10 @@ class Thinking:
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
             messages=(
-                *messages_without_secrets(await self._calls_before(resource, run.thread, run.span, messages), redactor),
+                *await _cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
                 *messages,
             ),
-            before=messages_without_secrets(await self._before(resource, run.thread, run.span), redactor),
+            before=await _cleaned(await self._before(resource, run.thread, run.span), redactor),
             previous="\n".join(filter(None, (group.text for group in shown))),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
@@ -476,6 +477,13 @@ class Thinking:
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
         return found
+
+
+async def _cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
+    """Return messages without their secrets; long ones are looked through on a thread."""
+    if sum(message.tokens for message in messages) > _CLEANED_TOKENS:
+        return await asyncio.to_thread(messages_without_secrets, messages, redactor)
+    return messages_without_secrets(messages, redactor)
 
 
 def _unasked(messages: Sequence[Message]) -> set[Place]:

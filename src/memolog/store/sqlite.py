@@ -52,6 +52,7 @@ _READER_THREADS = 2
 _CACHE_KIB = 16 * 1024
 _MMAP_BYTES = 1 << 30
 _HEADER_BYTES = 100
+_ROWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,19 +386,16 @@ def _claim(decided: "threading.Lock | None") -> None:
 
 
 def _drive(connection: sqlite3.Connection, script: Script[T], most: int | None = None) -> T:
-    """Run a script to its end; rows go in, its result comes out. Gives up once they hold more than `most` characters."""
+    """Run a script to its end; rows go in, its result comes out. Gives up on rows of more than `most` characters."""
     try:
         step = next(script)
         while True:
-            rows = _execute(connection, step)
-            if most is not None and rows and (most := most - weight_of(rows)) < 0:
-                raise _TooMuch
-            step = script.send(rows)
+            step = script.send(_execute(connection, step, most))
     except StopIteration as end:
         return cast("T", end.value)
 
 
-def _execute(connection: sqlite3.Connection, step: Step) -> list[Row]:
+def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> list[Row]:
     statement = step.statement
     if step.many is not None:
         connection.executemany(statement.text, step.many)
@@ -405,5 +403,21 @@ def _execute(connection: sqlite3.Connection, step: Step) -> list[Row]:
     if statement.lists:
         # By number: names are looked up one by one, which takes as long as reading a row.
         lengths, values = step.flat()
-        return connection.execute(statement.numbered("?", lengths), values).fetchall()
-    return connection.execute(statement.text, cast("Any", step.values)).fetchall()
+        return _fetched(connection.execute(statement.numbered("?", lengths), values), most)
+    return _fetched(connection.execute(statement.text, cast("Any", step.values)), most)
+
+
+def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
+    """Return the rows of a statement; raises _TooMuch once they weigh more than `most`, before all of them are read."""
+    if most is None:
+        return cursor.fetchall()
+    rows: list[Row] = []
+    while some := cursor.fetchmany(_ROWS_AT_ONCE):
+        rows += some
+        most -= weight_of(some)
+        if most < 0:
+            cursor.close()
+            raise _TooMuch
+        if len(some) < _ROWS_AT_ONCE:
+            break
+    return rows
