@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tomllib
 import unicodedata
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -65,10 +66,14 @@ def test_times_are_those_of_whoever_spoke_or_utc(folder: Path) -> None:
     assert (first["at"][11:16], first["zone"]) == ("09:07", "Europe/Berlin")
     assert "(2026-03-14 10:07) user" in run("recall", "1-1", "--thread", "atlas").out
     assert "atlas 1 · 2026-03-14 10:07 +01:00" in run("search", "refresh tokens hashed", "--limit", "20").out
+    lines = run("log", "--json").document["observations"]
+    line = next(one for one in lines if "We prefer argon2id" in one["text"])
+    said = datetime.fromisoformat(line["said_at"]).astimezone(ZoneInfo("Europe/Berlin"))
+    assert said.utcoffset() == timedelta(hours=1)
     found = run("search", "argon2id", "--limit", "50").out
-    assert re.search(r"observation · active · atlas g\d+\.\d+ · 2026-03-16 11:17 \+01:00", found)
-    assert "(11:17) User: We prefer argon2id" in run("export", "-", "--markdown").out
-    assert "🔴 11:17 User: We prefer argon2id" in run("log").out
+    assert re.search(rf"(?:observation|reflection) · active · .* · {said:%Y-%m-%d %H:%M} \+01:00", found)
+    assert f"({said:%H:%M}) User: We prefer argon2id" in run("export", "-", "--markdown").out
+    assert f"🔴 {said:%H:%M} User: We prefer argon2id" in run("log").out
     assert re.search(r"0 +start +2026-03-14 09:07 UTC", run("history").out)
     assert re.search(r"made 2026-03-18 \d\d:\d\d UTC", run("tasks", "show", "T-3").out)
     assert re.search(r"\d\d:\d\d:\d\d UTC ", run("watch", "--seconds", "0").out)

@@ -286,6 +286,15 @@ def test_what_the_log_says_is_not_repeated() -> None:
     assert "Braga" in text_of(again)
 
 
+def test_what_holds_again_is_said_again() -> None:
+    """A statement that something else was stated after is news, although the log has it."""
+    previous = "* 🔴 (09:00) User: We always deploy on Fridays.\n* 🔴 (10:00) User: From now on Tuesday is the day."
+    again = observe(
+        ObserveInput(messages=(row(1, "user", "We always deploy on Fridays."),), previous=previous), COUNTER
+    )
+    assert "Fridays" in text_of(again)
+
+
 ASKED = "Which port does the staging database listen on?"
 
 

@@ -204,9 +204,11 @@ class _Said(NamedTuple):
 
 
 def _read(speech: Speech, previous: str) -> list[tuple[int, str, Act]]:
-    """Return the sentences of a user's message that the log does not have, with their place and what they do."""
+    """Return the sentences of a user's message that the log does not end with, with their place and what they do."""
     return [
-        (order, text, act_of(text)) for order, text in enumerate(_sentences(speech.text)) if _is_fresh(text, previous)
+        (order, text, act_of(text))
+        for order, text in enumerate(_sentences(speech.text))
+        if not _is_settled(text, previous)
     ]
 
 
@@ -285,6 +287,11 @@ def _bounded(text: str) -> str:
 
 def _is_fresh(text: str, previous: str) -> bool:
     return not previous or len(text) < _REPEATED or escape(text) not in previous
+
+
+def _is_settled(text: str, previous: str) -> bool:
+    """Tell whether the log has this as the last of what users stated: after another statement it may be news again."""
+    return not _is_fresh(text, previous) and "🔴" not in previous[previous.rfind(escape(text)) :]
 
 
 def _user_offers(speech: Speech, kept: Kept, read: Sequence[tuple[int, str, Act]]) -> Iterator[_Offer]:

@@ -109,12 +109,9 @@ _SET_BEFORE: Final = re.compile(
     r"(?:\b(?:ENV|ARG|set|setx|setenv|export|set -x|set -gx|set -Ux)[ \t]{1,9}|(?<![^\s\"'`(])--?)[\w.-]{0,40}\Z"
 )
 _LOGIN_BEFORE: Final = re.compile(r"(?i:machine|login|user|username|identified|with|user\s+\S{1,40})[^\n]{0,80}\s\Z")
-_BACKWARDS: Final = re.compile(
-    r"(?:\"(?P<double>[^\"\n]{4,80})\"|'(?P<single>[^'\n]{4,80})'|`(?P<tick>[^`\n]{4,80})`|(?<!\S)(?P<bare>[!-~]{6,80}))"
-    r" (?:as|is|for|was) (?:(?:the|my|our|your|a|an|his|her|their) )?(?:[\w-]{1,20} ){0,3}\Z"
-)
+_BETWEEN: Final = re.compile(r"(?:(?:the|my|our|your|a|an|his|her|their) )?(?:[\w-]{1,20} ){0,3}\Z")
+_LONGEST_BETWEEN: Final = 70
 _LOOKED_BACK: Final = 130
-_TOLD_BEFORE: Final = re.compile(r" (?:as|is|for|was) ")
 
 
 def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Found]:
@@ -226,11 +223,24 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
     hit = _TOLD.match(text, end)
     if hit:
         yield from _secret_in(hit, "password", lambda value, quoted: _is_password(value, "is", quoted=quoted))
-    low = max(0, at - _LOOKED_BACK)
-    hit = _BACKWARDS.search(text[low:at]) if _TOLD_BEFORE.search(text, low, at) else None
-    if hit:
-        for one in _secret_in(hit, "password", lambda value, _: _is_mixed(value)):
-            yield Found(low + one.start, low + one.end, one.kind)
+    yield from _told_before(text, at)
+
+
+def _told_before(text: str, at: int) -> Iterator[Found]:
+    """Yield what is said to be the password before that is named: `use hunter2 as the password`."""
+    places = [
+        (text.rfind(word, max(0, at - _LONGEST_BETWEEN), at), len(word)) for word in (" as ", " is ", " for ", " was ")
+    ]
+    place, length = max(places)
+    if place < 0 or not _BETWEEN.match(text, place + length, at):
+        return
+    piece = text[max(0, place - _LOOKED_BACK) : place]
+    quote = piece[-1:]
+    is_quoted = quote in {'"', "'", "`"}
+    value = piece[piece.rfind(quote, 0, -1) + 1 : -1] if is_quoted else (piece.split() or [""])[-1]
+    end = place - 1 if is_quoted else place
+    if len(value) >= _PLAIN and " " not in value and not is_reference(value) and _is_mixed(value):
+        yield Found(end - len(value), end, "password")
 
 
 def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Found]:

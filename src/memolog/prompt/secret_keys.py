@@ -392,10 +392,12 @@ def keys_by_words(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Fo
 
 
 _CHANGES: Final = re.compile(r"(?<=[a-z])(?![a-z])|(?<=[A-Z])(?![A-Z])|(?<=[0-9])(?![0-9])")
+_LOOKED_AT: Final = 64
 _DIGITS: Final = re.compile(r"[0-9]+")
 
 
 def is_random(word: str) -> bool:
     """Return whether letters and digits change as often as they do by chance, and in no name."""
+    word = word[:_LOOKED_AT]
     changes, groups = len(_CHANGES.findall(word)) - 1, len(_DIGITS.findall(word))
     return (groups >= 2 and changes >= len(word) * 0.25) or (groups >= 1 and changes >= len(word) * 0.42)  # noqa: PLR2004
