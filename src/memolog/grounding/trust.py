@@ -217,6 +217,22 @@ _SAYING_WORDS: Final = """
     wishes wrote authorized approves approving permission allowed regarding meaning instead
 """
 _SAYING: Final = frozenset(_SAYING_WORDS.split())
+# Words that a line may have in common with any longer text: they do not say that it comes from there.
+_CHANCE_WORDS: Final = """
+    able again against already always among amount another area around ask available away back become best better between big
+    can case clear come comes common complete content current currently date day days detail details different early easy else end
+    english enough entire even ever every everything example exist fact far few find first five following four free full future
+    general get gets getting give given gives good got great half hand help helps high hour hours however idea important include
+    includes including information inside instead interested item items keep keeps kind know known knows large last late later
+    least less life like list little live lives local long longer look looking looks lot low made main make makes making many
+    matter mean means might minute month months much name named near never new next nice none nothing number often old one open
+    order part people person place point possible problem question quite rather ready real really recent related result right
+    section see seem seems several short shows side since single site small someone something soon sort start starts state still
+    sure take taken takes taking ten text thing things think three time times today together tomorrow tonight top topic toward
+    towards try two type under until upcoming used user using usually version way week weekly weeks well while whole within
+    without word words work working works world year years yesterday young
+"""
+_BY_CHANCE: Final = frozenset(_CHANCE_WORDS.split())
 LEAST_SHARE: Final = 0.3
 _LEAST_CLAUSE: Final = 3
 # What a model may not take over from a tool, even if it spoke of it: everything else it may need to say what "it" is.
@@ -238,9 +254,9 @@ def is_backed(
 ) -> bool:
     """Tell whether what a line claims comes from what users said in the messages that it cites.
 
-    So much of its words must be there, and some of each longer clause, unless users said them elsewhere. Where no tool said
-    anything that could be meant instead, only words of the assistant count against it. `confirms` says that a user confirmed
-    what the assistant did: then the assistant's words do not count against it.
+    So much of its words must be there, and some of each longer clause, unless users said them elsewhere; and it has no word
+    that a tool said and no user. Where no tool said anything, only words of the assistant count against it. `confirms` says
+    that a user confirmed what the assistant did: then the assistant's words do not count against it.
     """
     claims = claimed(text)
     clauses = [_clause_words(clause) for clause in claims]
@@ -263,16 +279,16 @@ def is_backed(
         return True
     if confirms:
         rest = [word for word in rest if word not in spoken]
-    if _is_translated(text, cited) and not voices.returned:
-        return len(spoken) < len(words)
     if _is_translated(text, cited):
         # Words cannot be compared, and a tool may have said it: a name or a number in common says that it is the user's.
-        return bool(mine or elsewhere) and len(returned) < _FEW
+        is_theirs = bool(mine or elsewhere) and len(returned) < _FEW
+        return is_theirs if voices.returned else len(spoken) < len(words)
     if not voices.returned:
         return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
     longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
     is_known = mine.union(elsewhere, spoken if confirms else ())
-    if not all(is_known.intersection(clause) for clause in longer):
+    # A user's own words beside them do not make a tool's words the user's, however many there are.
+    if returned - _BY_CHANCE or not all(is_known.intersection(clause) for clause in longer):
         return False
     return len(mine) >= share * (len(mine) + len(rest)) and bool(mine or elsewhere or confirms)
 
