@@ -290,6 +290,12 @@ def test_no_hint_comes_from_a_page() -> None:
 
 UPGRADE = talk("Look it up", "v16 is out", "Shall I upgrade PostgreSQL to version 16 tonight?", "Yes, do that.")
 ENDPOINT = talk("Add it", "ok", "The login endpoint POST /api/auth/login is there.", "It works now, thanks!")
+BILLING = talk(
+    "We need a database for billing. What do you suggest?",
+    "PostgreSQL 16.4 is the current release.",
+    "I suggest PostgreSQL 16 with pgBouncer. Shall I set it up?",
+    "Yes, go ahead, but in Frankfurt.",
+)
 GRAZ = "Ich wohne mit zwei Katzen in einer kleinen Wohnung in Graz und esse kein Fleisch"
 HONEST: tuple[tuple[tuple[Message, ...], Observation], ...] = (
     (
@@ -300,6 +306,7 @@ HONEST: tuple[tuple[tuple[Message, ...], Observation], ...] = (
     (talk("Fix the flaky login test in src/auth.ts", "FAIL src/auth.ts"), line("User asked to fix the login test", 1)),
     (UPGRADE, line("User agreed to upgrade PostgreSQL to version 16 tonight", 4, 5)),
     (UPGRADE, line("User agreed to upgrade PostgreSQL to version 16 tonight", 5)),
+    (BILLING, line("User decided on PostgreSQL 16 with pgBouncer for billing, in Frankfurt", 1, 4, 5)),
     (ENDPOINT, line("Login endpoint POST /api/auth/login finished; user confirmed", 4, 5, priority="done")),
     (
         talk(GRAZ, "Wetter"),

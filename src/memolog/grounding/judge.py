@@ -48,6 +48,7 @@ _UNCITED_SHARE: Final = 0.5
 _FEW: Final = 2
 _MOST_COMPARED: Final = 3
 _CONFIRMED: Final = " confirmed: "
+_ANSWERS: Final = (" said yes to: ", "(This is about: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,11 +151,13 @@ class _Case:
             words = self._said(group[0]) if len(group) == 1 else Evidence("\n".join(map(said_text, group)))
             if is_backed(observation.text, words, self._voices, share=share):
                 return True
+        proposed = evidence_of(said_text(message) for message in cited if message.role == "assistant")
         for group in groups:
             read = "\n".join(self._readings().get((message.thread, message.seq), "") for message in group)
             text = Evidence("\n".join((*map(said_text, group), read)))
             confirms = observation.priority == "done" and _CONFIRMED in read
-            if read and is_backed(observation.text, text, self._voices, confirms=confirms, share=share):
+            asked = proposed if any(sign in read for sign in _ANSWERS) else ()
+            if read and is_backed(observation.text, text, self._voices, confirms=confirms, share=share, asked=asked):
                 return True
         return False
 

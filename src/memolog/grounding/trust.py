@@ -250,13 +250,20 @@ def claimed(text: str) -> list[str]:
 
 
 def is_backed(
-    text: str, cited: Evidence, voices: Voices, *, share: float = LEAST_SHARE, confirms: bool = False
+    text: str,
+    cited: Evidence,
+    voices: Voices,
+    *,
+    share: float = LEAST_SHARE,
+    confirms: bool = False,
+    asked: Sequence[Evidence] = (),
 ) -> bool:
     """Tell whether what a line claims comes from what users said in the messages that it cites.
 
     So much of its words must be there, and some of each longer clause, unless users said them elsewhere; and it has no word
     that a tool said and no user. Where no tool said anything, only words of the assistant count against it. `confirms` says
-    that a user confirmed what the assistant did: then the assistant's words do not count against it.
+    that a user confirmed what the assistant did: then the assistant's words do not count against it. `asked` is what the user
+    answers in these messages: a tool's word may be in it.
     """
     claims = claimed(text)
     clauses = [_clause_words(clause) for clause in claims]
@@ -288,7 +295,8 @@ def is_backed(
     longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
     is_known = mine.union(elsewhere, spoken if confirms else ())
     # A user's own words beside them do not make a tool's words the user's, however many there are.
-    if returned - _BY_CHANCE or not all(is_known.intersection(clause) for clause in longer):
+    foreign = {word for word in returned - _BY_CHANCE if not is_word_of(word, asked)}
+    if foreign or not all(is_known.intersection(clause) for clause in longer):
         return False
     return len(mine) >= share * (len(mine) + len(rest)) and bool(mine or elsewhere or confirms)
 
