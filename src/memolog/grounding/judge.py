@@ -116,6 +116,7 @@ class _Case:
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
+        self._owners = {message.resource for message in messages}
 
     def is_foreign(self, observation: Observation) -> bool:
         """Tell whether a line was made from messages of another conversation."""
@@ -126,7 +127,7 @@ class _Case:
     def verdict(self, observation: Observation) -> _Verdict:
         """Return what a line counts for."""
         cited = self._cited(observation)
-        is_for_user = speaks_for_user(observation.text, self._speakers)
+        is_for_user = speaks_for_user(observation.text, self._speakers, self._owners)
         said = [message for message in cited if _place(message) in self._spoken]
         claims = _claims(observation, is_for_user)
         backed = bool(said) and (not claims or self._is_backed(observation, cited, said))

@@ -60,6 +60,11 @@ def lowest(trusts: Iterable[Trust]) -> Trust:
 # ---------------------------------------------------------------- speaking for the user
 
 _SUBJECT: Final = r"(?:user|human|customer|operator|principal)"
+# Others who could be meant: what they do is of no account, what they want is.
+_AUTHORITY: Final = (
+    r"(?:boss|(?:account|project|product|system|repo(?:sitory)?)\s+owner|account\s+holder|person\s+asking|requester)"
+)
+_ASIDE: Final = r"(?:\s*\([^()]{0,60}\)|\s*,[^,]{0,60},)?"
 _BETWEEN: Final = (
     r"(?:\s+(?:also|now|again|already|always|never|often|just|later|then|explicitly|clearly|strongly|really|repeatedly|has|have"
     r"|had|is|was|did|does|do|not|no\s+longer|would|finally|previously|recently|additionally|specifically)){0,4}"
@@ -71,31 +76,55 @@ _VERBS: Final = (
     r"|refus|declin|cancel|chang|switch|mov|consent|trust|endors|direct|set|specif|describ|suggest|propos|recommend|mean|meant"
     r"|work|live|own|use|happy|fine|ok|ready|willing|looking)\w*"
 )
+_WANTING: Final = (
+    r"(?:want|wish|prefer|decid|ask|request|requir|need|approv|agree|accept|allow|permit|authori[sz]|gave|give|grant|instruct"
+    r"|order|insist|demand|confirm|consent|is fine|is ok|said|says|stat|t(?:ell|old))\w*"
+)
 _POSSESSIONS: Final = (
     r"(?:preference|wish|decision|request|goal|plan|choice|instruction|approval|permission|answer|order|consent|intent|will|rule"
     r"|requirement|opinion|favou?rite|name|password|address)\w*"
 )
 _SPEAKS: Final = re.compile(
-    rf"\b{_SUBJECT}{_BETWEEN}\s+{_VERBS}|\b{_SUBJECT}(?:['’]?s?['’]?)\s+(?:\w+\s+)?{_POSSESSIONS}|\bby\s+(?:the\s+)?{_SUBJECT}\b"
+    rf"\b{_SUBJECT}{_ASIDE}{_BETWEEN}\s+{_VERBS}|\b{_SUBJECT}(?:['’]?s?['’]?)\s+(?:\w+\s+)?{_POSSESSIONS}|\bby\s+(?:the\s+)?(?:{_SUBJECT}|{_AUTHORITY})\b"
     rf"|\bon\s+behalf\s+of\s+(?:the\s+)?{_SUBJECT}\b|\b(?:the\s+)?{_SUBJECT}\s*:"
+    rf"|\b{_AUTHORITY}{_ASIDE}{_BETWEEN}\s+{_WANTING}"
+    rf"|\b(?:agreed|arranged|settled|decided|cleared|confirmed|coordinated)\s+with\s+(?:the\s+)?{_SUBJECT}\b"
+    rf"|\b(?:promised|assured|guaranteed)\s+(?:to\s+)?(?:the\s+)?{_SUBJECT}\b"
+    r"|(?:\A|[.;:!?]\s)\W*as\s+(?:requested|agreed|instructed|ordered|asked|approved|authori[sz]ed|wished|decided|told)\b"
 )
 # In other languages the subject alone has to do.
 _ELSEWHERE: Final = re.compile(
     r"\b(?:nutzer|benutzer|anwender|utilisat(?:eur|rice)|usuari[oa]|utente|usuário|gebruiker|użytkowni|пользовател|користувач"
-    r"|مستخدم|المستخدم)|用户|用戶|使用者|ユーザ|사용자"
+    r"|مستخدم|المستخدم|کاربر|kullanıcı|käyttäjä|bruker|användar|bruger|uživatel|používateľ|felhasználó|utilizator|pengguna"
+    r"|người dùng|χρήστη|корисни|потребител|korisni[kc]|kasutaja|vartotoj|lietotāj|ה?משתמש|उपयोगकर्ता|ব্যবহারকারী|பயனர்)"
+    r"|用户|用戶|使用者|ユーザ|사용자|ผู้ใช้"
 )
 _LONGEST: Final = 10_000
+# Letters of other scripts that look like Latin ones.
+_LOOKALIKES: Final = str.maketrans(
+    "авсԁеһіјкӏмнопрԛѕтуѡхгαεικνορτυχɡ",
+    "abcdehijklmhonpqstywxraeikvoptuxg",
+)
+_SHORTEST_NAME: Final = 3
 
 
-def speaks_for_user(text: str, speakers: Collection[str] = ()) -> bool:
-    """Tell whether a line says what the user says, wants or has decided; `speakers` are names that users go by."""
+def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collection[str] = ()) -> bool:
+    """Tell whether a line says what the user says, wants or has decided.
+
+    `speakers` are names that users go by. `owners` are names under which memory is kept: mostly a user's, but maybe a project's.
+    """
     plain = folded(text[:_LONGEST])
     if _SPEAKS.search(plain) or _ELSEWHERE.search(plain):
         return True
-    names = [re.escape(folded(name)) for name in speakers if name.strip()]
-    if not names:
-        return False
-    return bool(re.search(rf"\b(?:{'|'.join(names)}){_BETWEEN}\s+{_VERBS}", plain))
+    if not plain.isascii() and _SPEAKS.search(plain.translate(_LOOKALIKES)):
+        return True
+    return _names(plain, speakers, _VERBS) or _names(plain, owners, _WANTING)
+
+
+def _names(plain: str, names: Collection[str], verbs: str) -> bool:
+    """Tell whether a text says of somebody that they do one of these things."""
+    known = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
+    return bool(known) and bool(re.search(rf"\b(?:{'|'.join(known)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
 
 
 def allowed_priority(priority: Priority, *, is_backed: bool) -> Priority:
