@@ -124,8 +124,58 @@ def test_secrets_are_found_by_their_context(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "frame",
+    [
+        "DB_PASSWORD={}\nX=1",
+        "password: {}\n",
+        "The password is {} and so on",
+        "postgres://bob:{}@h/db",
+        "curl -u bob:{} https://x.test",
+        "mysql -u root -p{} shop",
+        "run --password {} --now",
+        "user bob, password {}",
+    ],
+)
+@pytest.mark.parametrize("sign", "&,;#@!$%^*()<>|{}[]=+~?/:.'\"`\\")
+def test_a_password_goes_on_to_the_end_of_the_word(frame: str, sign: str) -> None:
+    """Whatever sign stands in a password without quotes, nothing of it is left, and what follows the word stays."""
+    text = frame.format(f"Tr0ub4dor{sign}zQ9xyW7")
+    clean = REDACTION.redact(text)
+    assert "Tr0ub4" not in clean
+    assert "zQ9xyW7" not in clean
+    before, after = frame.split("{}")
+    assert clean == f"{before}[redacted: password]{after}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f(password=hunter22).run()", "f(password=[redacted: password]).run()"),
+        ("f(user=a, password=hunter22, b=c)", "f(user=a, password=[redacted: password], b=c)"),
+        ("Pwd=hunter22;Integrated Security=no;", "Pwd=[redacted: password];Integrated Security=no;"),
+        ("/a?password=hunter22&b=1", "/a?password=[redacted: password]&b=1"),
+        ("password=hunter22&amp;b=1", "password=[redacted: password]&amp;b=1"),
+        ("<p>password: hunter22<br>next</p>", "<p>password: [redacted: password]<br>next</p>"),
+        ("(password: hunter22)", "(password: [redacted: password])"),
+        ("{password: hunter22,user: bob}", "{password: [redacted: password],user: bob}"),
+        ("`password=hunter22`, then", "`password=[redacted: password]`, then"),
+        ('["password=hunter22","b"]', '["password=[redacted: password]","b"]'),
+    ],
+)
+def test_what_follows_a_password_stays(text: str, expected: str) -> None:
+    """The next pair, the brackets and the tags around it, and the signs of the sentence are no part of a password."""
+    assert REDACTION.redact(text) == expected
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "PublicKeyToken=b77a5c561934e089",
+        "My password manager is 1Password",
+        "password=get_pw2(user)",
+        "password = hashes2[name]",
+        "http://localhost:8080/user:list@latest",
+        "password: required|string|min:12|confirmed",
         "token: str = None",
         "max_tokens=4096, tokens: 12000",
         "password: str = Field(min_length=8)",

@@ -87,6 +87,17 @@ _QUOTED: Final = (
 )
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>{_BARE}{{2,500}}+)(?P<after>[(\[]?))"
 _GROUPS: Final = ("double", "single", "tick", "curly", "corner", "bare")
+# The rest of a word in which signs stand that may end a value: they do not if the word goes on behind them. What begins like the
+# next pair, like a tag, an entity or an escape is no part of the value.
+_TAIL: Final = re.compile(
+    rf"(?:{_BARE}"
+    r"|[,&;](?=[\w!@#$%^*~+-])(?![\w.-]{1,40}[\"']?[=:])(?!(?:amp|quot|lt|gt|apos|nbsp|#\w{1,6});)"
+    r"(?![A-Za-z]{1,30}(?: [A-Za-z]{1,20}){1,3} ?=)"
+    r"|<(?=[A-Za-z0-9])(?![A-Za-z]\w{0,12}(?:[ \t]{0,2}/?>|[ \t]{1,4}[\w-]{1,20}=))"
+    r"|[)\]}>|({\[\"'`](?=[A-Za-z0-9])"
+    r"|\\(?=\w)(?![nrtbfux0-9])){1,200}+"
+)
+_STRIPPED: Final = ".:?…*,;"
 _COPULA: Final = (
     r"(?:[ \t]{1,2}(?:is|are|was|be|to|as|now|es|est|ist|lautet|é|è|jest|je|är|er|on|это|of|este|là|adalah|yra|bude)"
     r"[ \t\n:]{1,4}|['’]s[ \t]{1,2}"
@@ -155,14 +166,30 @@ def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], b
         start = hit.start(group)
         if group == "bare":
             value = value.rstrip(".:?…*") or value
-            if "after" in hit.re.groupindex and hit["after"] and _CODE_NAME.fullmatch(value):
+            if "after" in hit.re.groupindex and hit["after"] and _is_call(hit, value):
                 return
         if not is_reference(value) and is_secret(value, group != "bare"):
-            yield Found(start, start + len(value), kind)
+            end = start + len(value)
+            yield Found(start, _end_of_word(hit.string, hit.end(group), end) if group == "bare" else end, kind)
         return
 
 
+def _end_of_word(text: str, at: int, end: int) -> int:
+    """Return where a value ends that has signs in it; the end given if nothing of it follows."""
+    hit = _TAIL.match(text, at)
+    return max(end, at + len(hit[0].rstrip(_STRIPPED))) if hit else end
+
+
+def _is_call(hit: re.Match[str], value: str) -> bool:
+    """Return whether a name before a bracket is that of a function or a list, and not a password with a bracket in it."""
+    if not _CODE_NAME.fullmatch(value):
+        return False
+    tail = _IN_BRACKETS.match(hit.string, hit.end("after"))
+    return tail is None or not _is_varied(value) or not any(map(str.isdigit, tail[0]))
+
+
 _CODE_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,500}")
+_IN_BRACKETS: Final = re.compile(r"[^\s()\[\],=\"']{1,100}+(?=\s|\Z)")
 
 
 def _before(text: str, at: int) -> str:
@@ -221,9 +248,23 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
         yield from found
         return
     hit = _TOLD.match(text, end)
-    if hit:
+    if hit and not hit["sep"].lower().split(maxsplit=1)[0].startswith(_NOT_TOLD):
         yield from _secret_in(hit, "password", lambda value, quoted: _is_password(value, "is", quoted=quoted))
     yield from _told_before(text, at)
+
+
+# What is told of these is no password: `the password manager is 1Password`.
+_NOT_TOLD: Final = (
+    "manager",
+    "policy",
+    "provider",
+    "service",
+    "generator",
+    "library",
+    "algorithm",
+    "hashing",
+    "storage",
+)
 
 
 def _told_before(text: str, at: int) -> Iterator[Found]:
@@ -316,7 +357,7 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
         return
     name = _before(text, at)
     is_inside = name[-1:].isalpha() and name[-1:].islower() == text[at].islower()
-    if anchor.encode() in _NAME_WORDS and is_inside:
+    if (anchor.encode() in _NAME_WORDS and is_inside) or (anchor == "token" and name.lower().endswith("publickey")):
         return
     hit = _ASSIGNED.match(text, end)
     if anchor == "key" and not _is_owned(text, at, name):
@@ -473,6 +514,12 @@ class _Rule(NamedTuple):
 
 _RULES: Final = (
     _Rule("://", "password", r"://[^\s:/@\"'<>]{0,200}+:(?P<bare>[^\s/\"'<>]{1,200})@(?=[\w\[.-])"),
+    _Rule(
+        "://",
+        "password",
+        r"://[^\s:/@\"'<>]{0,60}+:(?!\d{1,5}[/\"'<>?#])(?P<bare>[^\s/\"'<>@]{4,100}+(?:[^\s/\"'<>]|[/\"'<>](?=\w)){1,100})@(?=[\w\[.-])",
+        _is_mixed,
+    ),
     _Rule("://", "token", r"://(?P<bare>[^\s:/@\"'<>]{16,200}+)@", _is_strong),
     # ---- headers
     _Rule("bearer", "bearer token", r"bearer[ \t:]{1,4}(?P<bare>(?=[^\s\d]{0,200}\d)[A-Za-z0-9._~+/-]{12,8000}+=*)"),
@@ -661,4 +708,6 @@ def _by_rules(text: str, lower: str, word: str) -> Iterator[Found]:
                 continue
             value = hit["bare"].rstrip(".,;:?)")
             if value and not is_reference(value) and is_secret(value):
-                yield Found(hit.start("bare"), hit.start("bare") + len(value), kind)
+                end = hit.start("bare") + len(value)
+                is_last = kind == "password" and hit.end("bare") == hit.end()
+                yield Found(hit.start("bare"), _end_of_word(text, hit.end(), end) if is_last else end, kind)
