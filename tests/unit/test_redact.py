@@ -168,8 +168,54 @@ def test_what_follows_a_password_stays(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "frame",
+    [
+        "**Password:** {}",
+        "**Password**: {}",
+        "**API key:** {}",
+        "**API key:** `{}`",
+        "__Password:__ {}",
+        "*password:* {}",
+        "- **Password:** {}\n- more",
+        "<b>Password:</b> {}",
+        "<b>Password</b>: {}",
+        "<tr><td>password</td><td>{}</td></tr>",
+        '<dt>API key</dt>\n<dd class="x"><code>{}</code></dd>',
+        "| Password | {} |",
+        "| API key | `{}` |",
+        "| **Password** | {} | x |",
+        "Password:\n```\n{}\n```",
+        "**API key:**\n```text\n{}\n```\nmore",
+        "Password:\n\n    {}",
+        "### Password\n{}\n",
+        "### API key\n\n`{}`\n",
+        "PASSWORD\n{}\n",
+        "password: >-\n  {}\nuser: bob",
+        "password: |\n  {}\n",
+        "| user | password |\n|---|---|\n| bob | {} |\n",
+        "| user | API key | on |\n| :-- | --- | - |\n| ann |  | yes |\n| bob | `{}` | no |",
+        "user,password\nann,\nbob,{}\n",
+        '"user";"password"\n"bob";"{}"',
+        "user\ttoken\tdate\nbob\t{}\t2026-11-16\n",
+    ],
+)
+def test_secrets_are_found_in_markup(frame: str) -> None:
+    """Emphasis, tables, fences and headings stand around a name and its value; nothing else is replaced."""
+    secret = "hR7kQ2mZ9pLx4TvB"
+    kind = "password" if "password" in frame.lower() else "secret"
+    assert REDACTION.redact(frame.format(secret)) == frame.format(f"[redacted: {kind}]")
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "| password | varchar2 |\n| token | `int32` |",
+        "| Column | password |\n|---|---|\n| type | varchar(64) |",
+        "def check(password):\n    run2(Password1)\n",
+        "if token:\n    V2Result\n",
+        "cat password | base64 | md5sum",
+        "from a import user, password\nfrom b import x, token2",
+        "**Password:** required",
         "PublicKeyToken=b77a5c561934e089",
         "My password manager is 1Password",
         "password=get_pw2(user)",

@@ -103,14 +103,26 @@ _COPULA: Final = (
     r"[ \t\n:]{1,4}|['’]s[ \t]{1,2}"
     r"|[ \t]{0,2}(?:是|为|為|は|が|는|은|이|=|:|：|-|–|—|→|->|=>)[ \t\n]{0,4})"
 )
-# An assignment in code, in JSON, in a settings file, in XML, in a list of names and values, or in a command.
+# Emphasis that ends between a name and its value, in Markdown and in HTML.
+_EMPHASIS: Final = r"(?:\*{1,3}(?=[ \t`])|_{1,3}(?=[ \t])|</[A-Za-z]{1,8}>)?"
+# An assignment in code, in JSON, in a settings file, in XML, in a list of names and values, in a table, or in a command.
 _ASSIGNED: Final = re.compile(
     r"(?P<rest>[A-Za-z0-9_.À-ӿ-]{0,30}+)(?P<sep>"
-    r"(?:[\"'`\])*]{0,3}+[ \t]{0,4}(?::=|=>|->|→|\?=|[:=：＝]{1,2})[ \t]{0,4}(?:[A-Za-z_|]{1,20}[ \t]{0,2}=[ \t]{0,2})?"
-    r"(?:[brfu@](?=[\"'`]))?(?=[^\s=])"
+    r"(?:[\"'`\])*]{0,3}+(?:</[A-Za-z]{1,8}>)?[ \t]{0,4}(?::=|=>|->|→|\?=|[:=：＝]{1,2})"
+    + _EMPHASIS
+    + r"[ \t]{0,4}(?:[A-Za-z_|]{1,20}[ \t]{0,2}=[ \t]{0,2})?"
+    r"(?:[brfu@](?=[\"'`]))?(?=[^\s=])(?!\*{1,3}\s)"
     r"|[\"']?[ \t]{0,2}[,(][ \t]{0,4}(?=[\"'`])|[\"']?,?\s{1,40}[\"']?(?i:value)[\"']?[ \t]{0,2}[:=][ \t]{0,2}"
-    r"|(?<=[\w])>(?=[^\s<>=]))"
+    r"|(?<=[\w])>(?=[^\s<>=])"
+    r"|[ \t*`]{0,4}\|[ \t]{0,4}|</[A-Za-z]{1,8}>\s{0,20}<[A-Za-z]{1,8}(?:\s[^<>\n]{0,40})?>(?:<(?:code|b|i|tt|strong|em)>)?)"
     r")" + _VALUE
+)
+_CELL: Final = re.compile(r"[ \t*`]{0,4}(?:\||</\w{1,8}>\s{0,20}<)")
+# A value on a line of its own, below its name: under a heading, in a fence, or as YAML folds it.
+_BELOW: Final = re.compile(
+    r"[\"'`*_\])]{0,3}(?:</[A-Za-z]{1,8}>)?(?:[ \t]{1,2}(?:is|are))?[ \t]{0,3}(?P<colon>[:：]?)(?:[*_]{1,3}|</[A-Za-z]{1,8}>)?"
+    r"(?P<folded>[ \t]{0,3}[>|][+-]?\d?)?[ \t]{0,3}\r?\n\s{0,20}(?P<fence>(?:```|~~~)[\w-]{0,12}[ \t]{0,3}\r?\n)?[ \t>]{0,12}`?"
+    r"(?P<bare>[^\s`]{4,200}+)`?(?=[ \t]{0,9}(?:[\r\n]|\Z))"
 )
 _SPACED: Final = re.compile(r"(?P<rest>[\w.-]{0,30}+)(?P<sep>[ \t]{1,4}(?=[^\s]))" + _VALUE)
 _TOLD: Final = re.compile(
@@ -139,6 +151,8 @@ def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterat
     for name in names:
         for at in _places(lower, name):
             yield from _after_name(text, at, name)
+    if (passwords or names) and "\n" in text:
+        yield from _in_columns(text, sorted({at for name in passwords + names for at in _places(lower, name)}))
     if "://" in lower:
         yield from _by_rules(text, lower, "://")
     for word in sorted(words & _RULE_WORDS, key=_RULE_ORDER.__getitem__):
@@ -247,6 +261,7 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
     if found or is_verb:
         yield from found
         return
+    yield from _below(text, end, "password", _is_mixed)
     hit = _TOLD.match(text, end)
     if hit and not hit["sep"].lower().split(maxsplit=1)[0].startswith(_NOT_TOLD):
         yield from _secret_in(hit, "password", lambda value, quoted: _is_password(value, "is", quoted=quoted))
@@ -284,8 +299,43 @@ def _told_before(text: str, at: int) -> Iterator[Found]:
         yield Found(end - len(value), end, "password")
 
 
+def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> Iterator[Found]:
+    """Yield what stands alone on the line below a name. Below a colon code may stand as well, and prose below other names."""
+    hit = _BELOW.match(text, end)
+    if not hit or is_reference(hit["bare"]) or not is_secret(hit["bare"]):
+        return
+    value = hit["bare"]
+    is_alone = bool(hit["fence"] or hit["folded"]) or (
+        _BRACKETS.isdisjoint(value) and (_is_varied(value) if hit["colon"] else _is_strong(value))
+    )
+    if is_alone and not value.endswith((":", ",", ";")):
+        yield Found(*hit.span("bare"), kind)
+
+
+_BRACKETS: Final = frozenset("()[]{}=\"',;|")
+
+
+def _is_in_cell(hit: re.Match[str]) -> bool:
+    """Return whether a value stands in the cell of a table beside its name, which is less than an assignment."""
+    return _CELL.match(hit["sep"]) is not None
+
+
+def _ends_cell(text: str, hit: re.Match[str]) -> bool:
+    return text[hit.end() : hit.end() + 12].lstrip(" \t`*").startswith(("|", "</"))
+
+
+def _is_in_table(value: str) -> bool:
+    is_other = _CODE.match(value.lower()) or _SIMPLE_NAME.match(value) or _TYPE.match(value)
+    return _is_mixed(value) and not is_other
+
+
+_TYPE: Final = re.compile(r"[A-Za-z_]{2,40}\([^()]{0,40}\)")
+
+
 def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Found]:
     sep = hit["sep"]
+    if _is_in_cell(hit):
+        return _secret_in(hit, "password", lambda value, _: _ends_cell(text, hit) and _is_in_table(value))
     is_tight = sep == "=" and _ENV_NAME.match(name) is not None and _ENV_REST.match(hit["rest"]) is not None
     is_line = sep.strip() in {":", "=", ">"} and _ends_line(text, hit.end())
     return _secret_in(
@@ -346,7 +396,8 @@ def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, lin
 
 # What may stand between a name and its value: most names are followed by something else.
 _GOES_ON: Final = re.compile(
-    r"[\w.-]{0,30}+[\"'`\])*]{0,3}(?:[ \t]{0,4}[:=：＝>,?-]|[ \t]{1,4}[^\s(){}\[\]]|\s{1,40}[\"']?value|[はがは是为為는은이→])"
+    r"[\w.-]{0,30}+[\"'`\])*]{0,3}"
+    r"(?:[ \t]{0,4}[:=：＝>,?|<\n-]|[ \t]{1,4}[^\s(){}\[\]]|\s{1,40}[\"']?value|[はがは是为為는은이→])"
 )
 
 
@@ -383,6 +434,7 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
         if found:
             yield from found
             return
+    yield from _below(text, end, "secret", _is_strong)
     hit = _TOLD.match(text, end)
     if hit and not _NO_SECRET_NAME.search(hit["rest"]):
         yield from _secret_in(
@@ -401,7 +453,7 @@ def _is_owned(text: str, at: int, name: str) -> bool:
 
 def _assigned_secret(hit: re.Match[str], name: str) -> Iterator[Found]:
     is_env = hit["sep"] == "=" and _ENV_NAME.match(name + hit["rest"]) is not None
-    is_listed = hit["sep"].strip(" \t\"'") in {",", "("}
+    is_listed = hit["sep"].strip(" \t\"'") in {",", "("} or _is_in_cell(hit)
     return _secret_in(
         hit,
         "secret",
@@ -451,6 +503,15 @@ _SECRET_ENTRY: Final = re.compile(
 )
 
 
+def _kind_of_name(name: str) -> str | None:
+    """Return what kind of secret has a name, whatever its value is."""
+    for kind, pattern in (("password", _PASSWORD_ENTRY), ("secret", _SECRET_ENTRY)):
+        hit = pattern.search(name)
+        if hit and not _NO_SECRET_NAME.search(name[hit.end() :]):
+            return kind
+    return None
+
+
 def kind_of_entry(name: str, value: str) -> str | None:
     """Return what kind of secret an entry of a table is by its name; nothing if it is none."""
     if len(value) < _LEAST or is_reference(value):
@@ -462,6 +523,64 @@ def kind_of_entry(name: str, value: str) -> str | None:
     if hit and not _NO_SECRET_NAME.search(name[hit.end() :]) and _is_secret(value, quoted=True):
         return "secret"
     return None
+
+
+# ---------------------------------------------------------------- columns
+
+_ENDS_COLUMN: Final = re.compile(r"[\w.-]{0,20}+[\"'*`]{0,3}[ \t]{0,20}(?:[|,;\t]|\r?\n)")
+_COLUMN: Final = re.compile(r"[A-Za-z][\w.-]{0,30}(?: [\w.-]{1,30}){0,2}\Z")
+_LONGEST_HEADER: Final = 400
+_LONGEST_ROW: Final = 2_000
+
+
+def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
+    """Yield what stands in a column whose head is the name of a secret, in a table of Markdown or a file of values.
+
+    No line is looked at twice.
+    """
+    done = -1
+    for at in places:
+        if at < done or not _ENDS_COLUMN.match(text, at):
+            continue
+        start = text.rfind("\n", max(0, at - _LONGEST_HEADER), at) + 1
+        end = text.find("\n", at, at + _LONGEST_HEADER)
+        if end < 0 or (not start and at > _LONGEST_HEADER):
+            continue
+        done = end
+        sign = next((sign for sign in "|\t,;" if sign in text[start:end]), "")
+        heads = [head for head, _ in _cells(text, start, end, sign)] if sign else []
+        if len(heads) < 2 or not all(map(_COLUMN.match, heads)):  # noqa: PLR2004 - one column is a list
+            continue
+        kinds = [_kind_of_name(head) for head in heads]
+        while any(kinds) and (begin := end + 1) < len(text):
+            end = text.find("\n", begin, begin + _LONGEST_ROW)
+            end = min(len(text), begin + _LONGEST_ROW) if end < 0 else end
+            cells = _cells(text, begin, end, sign)
+            if len(cells) != len(heads):
+                break
+            for kind, (value, place) in zip(kinds, cells, strict=True):
+                if (
+                    kind
+                    and not is_reference(value)
+                    and (_is_in_table(value) if kind == "password" else _is_strong(value))
+                ):
+                    yield Found(place, place + len(value), kind)
+            done = end
+
+
+def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
+    """Return the cells of a row, without the signs around them, and where each begins."""
+    row = text[start:end].rstrip()
+    if sign == "|":
+        row = row.removesuffix("|")
+        start += len(row) - len(row.lstrip(" \t|"))
+        row = row.lstrip(" \t|")
+    cells: list[tuple[str, int]] = []
+    for cell in row.split(sign):
+        bare = cell.strip(" \t\r*`\"'")
+        cells.append((bare, start + cell.find(bare)))
+        start += len(cell) + 1
+    return cells
 
 
 # ---------------------------------------------------------------- headers, addresses and commands
