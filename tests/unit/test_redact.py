@@ -337,6 +337,52 @@ def test_every_text_of_a_value_is_redacted() -> None:
     assert NO_REDACTION.value(value) is value
 
 
+NAMED: tuple[JsonValue, ...] = (
+    {"name": "DB_PASSWORD", "value": "{}"},
+    {"env": [{"name": "A", "value": "1"}, {"name": "DB_PASSWORD", "value": "{}"}]},
+    {"Parameter": {"Name": "/prod/db/password", "Type": "SecureString", "Value": "{}"}},
+    {"Value": "{}", "Version": 3, "Name": "/prod/db/password"},
+    {"passwords": ["{}"]},
+    {"password": {"current": "{}", "type": "text", "minLength": 12}},
+    {"credentials": {"user": "bob", "value": "{}"}},
+    {"Key": "password", "Val": "{}"},
+    {"Tags": [{"Key": "Password", "Value": "{}"}]},
+    {"headers": [{"name": "Authorization", "value": "Basic {}"}]},
+    {"headers": {"Authorization": ["Basic {}"]}},
+    {"cookies": [{"name": "sessionid", "value": "{}"}, {"name": "theme", "value": "dark"}]},
+    [["user", "password"], ["bob", "{}"]],
+    {"columns": [["id", "api_token", "on"], [1, "{}", True]]},
+)
+
+
+@pytest.mark.parametrize("named", NAMED, ids=[str(number) for number in range(len(NAMED))])
+@pytest.mark.parametrize("secret", ["Tr0ub4dorZq9xyz", "hR7kQ2mZ9pLx4TvB"])
+def test_names_give_away_values(named: JsonValue, secret: str) -> None:
+    """The name may stand beside the value, above it or over its column; in an object, in its text, and in a text inside it."""
+    text = json.dumps(named).replace("{}", secret)
+    for clean in (REDACTION.value(json.loads(text)), text, json.dumps({"result": text})):
+        shown = REDACTION.redact(clean) if isinstance(clean, str) else json.dumps(clean)
+        assert secret not in shown
+        assert shown.count("[redacted: ") == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": {"type": "string", "minLength": 8, "format": "password", "pattern": "[A-Z][a-z0-9]+"}},
+        {"tokens": ["The", "cat2", "sat3"], "token_type": "bearer"},
+        {"name": "v2Release", "value": "x86_64"},
+        {"secrets": [{"name": "web-tls", "key": "tls.crt"}]},
+        {"session_id": "018f2f5e7b1a7c3d9e4f"},
+        [["user", "password"], ["bob", "required"]],
+    ],
+)
+def test_values_that_are_no_secrets_stay(value: JsonValue) -> None:
+    """Schemas, counts and names are left alone, as objects and as texts."""
+    assert REDACTION.value(value) is value
+    assert REDACTION.redact(json.dumps(value)) == json.dumps(value)
+
+
 def test_a_value_that_is_deeply_nested_is_redacted() -> None:
     """However deep a secret lies, it is found."""
     key = f"ghp_{some(36)}"

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from memolog.prompt.secret_keys import Found, is_random
 
-__all__ = ["CONTEXT_WORDS", "is_reference", "kind_of_entry", "secrets_in_context"]
+__all__ = ["CONTEXT_WORDS", "is_reference", "kind_of_entry", "kind_of_name", "secrets_in_context", "stands_for_secret"]
 
 
 # Names of passwords, in the languages that people write in: inside words, as words, and in other scripts.
@@ -112,7 +112,9 @@ _ASSIGNED: Final = re.compile(
     + _EMPHASIS
     + r"[ \t]{0,4}(?:[A-Za-z_|]{1,20}[ \t]{0,2}=[ \t]{0,2})?"
     r"(?:[brfu@](?=[\"'`]))?(?=[^\s=])(?!\*{1,3}\s)"
-    r"|[\"']?[ \t]{0,2}[,(][ \t]{0,4}(?=[\"'`])|[\"']?,?\s{1,40}[\"']?(?i:value)[\"']?[ \t]{0,2}[:=][ \t]{0,2}"
+    r"|[\"']?,?\s{0,40}(?:[\"']\w{1,20}[\"']\s{0,2}:\s{0,2}[\"'][\w .-]{0,40}[\"'],\s{0,40}){0,2}"
+    r"[\"']?(?i:value|val)[\"']?[ \t]{0,2}[:=][ \t]{0,2}"
+    r"|[\"']?[ \t]{0,2}[,(][ \t]{0,4}(?=[\"'`])"
     r"|(?<=[\w])>(?=[^\s<>=])"
     r"|[ \t*`]{0,4}\|[ \t]{0,4}|</[A-Za-z]{1,8}>\s{0,20}<[A-Za-z]{1,8}(?:\s[^<>\n]{0,40})?>(?:<(?:code|b|i|tt|strong|em)>)?)"
     r")" + _VALUE
@@ -503,7 +505,7 @@ _SECRET_ENTRY: Final = re.compile(
 )
 
 
-def _kind_of_name(name: str) -> str | None:
+def kind_of_name(name: str) -> str | None:
     """Return what kind of secret has a name, whatever its value is."""
     for kind, pattern in (("password", _PASSWORD_ENTRY), ("secret", _SECRET_ENTRY)):
         hit = pattern.search(name)
@@ -512,8 +514,29 @@ def _kind_of_name(name: str) -> str | None:
     return None
 
 
+def stands_for_secret(kind: str, name: str, value: str) -> bool:
+    """Return whether an entry without a name of its own holds the secret that the table around it is named after."""
+    value = _without_scheme(value)
+    if is_reference(value) or _NOT_THE_SECRET.match(name) or _NO_SECRET_NAME.match(name):
+        return False
+    return _is_strong(value) or (kind == "password" and " " not in value and _is_in_table(value))
+
+
+_NOT_THE_SECRET: Final = re.compile(
+    r"(?i:user|username|login|e?mail|host|hostname|domain|server|port|realm|region|date|time|created\w{0,10}|updated\w{0,10}"
+    r"|default|minlength|maxlength|min|max|hash|salt|public\w{0,10}|\$\w{1,20})\Z"
+)
+_SCHEME: Final = re.compile(r"(?i:basic|bearer|token|apikey|digest|negotiate)[ \t]{1,4}")
+
+
+def _without_scheme(value: str) -> str:
+    scheme = _SCHEME.match(value)
+    return value[scheme.end() :] if scheme else value
+
+
 def kind_of_entry(name: str, value: str) -> str | None:
     """Return what kind of secret an entry of a table is by its name; nothing if it is none."""
+    value = _without_scheme(value)
     if len(value) < _LEAST or is_reference(value):
         return None
     hit = _PASSWORD_ENTRY.search(name)
@@ -551,7 +574,7 @@ def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
         heads = [head for head, _ in _cells(text, start, end, sign)] if sign else []
         if len(heads) < 2 or not all(map(_COLUMN.match, heads)):  # noqa: PLR2004 - one column is a list
             continue
-        kinds = [_kind_of_name(head) for head in heads]
+        kinds = [kind_of_name(head) for head in heads]
         while any(kinds) and (begin := end + 1) < len(text):
             end = text.find("\n", begin, begin + _LONGEST_ROW)
             end = min(len(text), begin + _LONGEST_ROW) if end < 0 else end
