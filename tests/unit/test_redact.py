@@ -314,6 +314,38 @@ def test_escapes_are_boundaries(before: str, after: str) -> None:
     assert REDACTION.redact(f"see{before}{key}{after}more") == f"see{before}[redacted: GitHub token]{after}more"
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "Password:\u00a0{}",
+        "Password\u202f:\u00a0{}",
+        "pass\u00adword: {}",
+        "p\u200bassword: {}",
+        "\ufeffpassword:\u200b {}",
+        "ｐａｓｓｗｏｒｄ：{}",
+        "ＡＰＩ　ｋｅｙ＝{}",
+        "api\u00a0key\u00a0is\u00a0{}",
+        "Passwort:\u2009{}",
+        "看，ｐａｓｓｗｏｒｄ：{}",
+    ],
+)
+@pytest.mark.parametrize("channel", ["plain", "tool JSON", "URL-encoded"])
+def test_characters_that_look_like_others_hide_nothing(frame: str, channel: str) -> None:
+    """Invisible characters, spaces that do not break and letters of full width are read as people see them."""
+    secret = "hR7kQ2mZ9pLx4TvB"
+    assert secret not in REDACTION.redact(CHANNELS[channel](frame.format(secret)))
+
+
+def test_nothing_of_a_key_with_an_invisible_character_stays() -> None:
+    """Wherever it stands in the key; the text around the key stays as it is, with all of its characters."""
+    key = f"ghp_{some(36)}"
+    for at in (4, 10, 39):
+        text = f"a\u00a0b {key[:at]}\u200b{key[at:]} c\u00a0d"
+        assert REDACTION.redact(text) == "a\u00a0b [redacted: GitHub token] c\u00a0d"
+    plain = "１２３　ＡＢＣ：a\u00adb c\u00a0d\u200b"
+    assert REDACTION.report(plain) == (plain, {})
+
+
 def test_every_text_of_a_value_is_redacted() -> None:
     """Names, values, lists, commands in pieces, environments and numbers; what is no secret is the very same value."""
     key = f"sk-ant-api03-{some(40)}"

@@ -6,6 +6,7 @@ queries, HTML entities, colours of a terminal) are decoded for the search, layer
 
 import json
 import re
+import string
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -116,8 +117,7 @@ class Redactor:
         found += secrets_in_context(text, lower, words)
         if found or any(name in lower for name in _NAMES):
             found += _in_json(text, layers)
-        inner = _decoded(text) if layers else None
-        if inner is not None:
+        for inner in _layers(text) if layers else ():
             found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
         return found
 
@@ -312,6 +312,13 @@ _ESCAPE: Final = re.compile(
     r"|\x1b\[[0-9;]{0,20}m"
     r"|\+(?<=[\w%:;,.!?'\"=-]\+)(?=[\w%'\"./-])"
 )
+# Characters that cannot be seen, spaces of other widths, and letters and digits of full width.
+_DISGUISES: Final = {
+    **dict.fromkeys((0xAD, 0x34F, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF), ""),
+    **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+    **{ord(letter) + 0xFEE0: letter for letter in string.ascii_letters + string.digits},
+}
+_DISGUISED: Final = re.compile(f"[{''.join(map(chr, _DISGUISES))}]+")
 _LETTERS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " "}
 _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", "nbsp": " "}
 
@@ -342,9 +349,20 @@ class _Decoded(NamedTuple):
         return end - self.starts[number] == high - low
 
 
-def _decoded(text: str) -> _Decoded | None:
+def _layers(text: str) -> Iterator[_Decoded]:
+    """Yield what is found below a text: without its escapes, and with plain characters for those that only look like them."""
+    if not text.isascii():
+        plain = _decoded(text, _DISGUISED)
+        if plain is not None:
+            yield plain
+    inner = _decoded(text)
+    if inner is not None:
+        yield inner
+
+
+def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
     """Return the lines of a text that hold escapes, one layer decoded; nothing if there is none."""
-    if not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
+    if escapes is _ESCAPE and not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
         return None
     pieces: list[str] = []
     starts: list[int] = []
@@ -359,7 +377,7 @@ def _decoded(text: str) -> _Decoded | None:
             places.append((low, high))
             length += len(piece)
 
-    for hit in _ESCAPE.finditer(text):
+    for hit in escapes.finditer(text):
         if hit.start() >= line_end:
             if pieces:
                 add(text[at:line_end], at, line_end)
@@ -385,6 +403,8 @@ def _meaning(escape: str) -> str:
         case "&":
             name, digits = escape[1:-1], escape.strip("&#x;")
             return _ENTITIES.get(name) or chr(int(digits, 16 if "x" in name else 10))
+        case sign if not sign.isascii():
+            return escape.translate(_DISGUISES)
         case _:
             return " "  # a colour, or the plus sign that stands for a space in a form
 
