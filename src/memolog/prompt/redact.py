@@ -115,9 +115,9 @@ class Redactor:
         found += keys_in(text, data)
         found += keys_by_words(text, lower, words)
         found += secrets_in_context(text, lower, words)
-        if found or any(name in lower for name in _NAMES):
+        if text[:1] in {"{", "["} and any(name in lower for name in _NAMES):
             found += _in_json(text, layers)
-        for inner in _layers(text) if layers else ():
+        for inner in _layers(text, data) if layers else ():
             found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
         return found
 
@@ -319,6 +319,7 @@ _DISGUISES: Final = {
     **{ord(letter) + 0xFEE0: letter for letter in string.ascii_letters + string.digits},
 }
 _DISGUISED: Final = re.compile(f"[{''.join(map(chr, _DISGUISES))}]+")
+_ASCII: Final = bytes(range(128))
 _LETTERS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " "}
 _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", "nbsp": " "}
 
@@ -349,9 +350,9 @@ class _Decoded(NamedTuple):
         return end - self.starts[number] == high - low
 
 
-def _layers(text: str) -> Iterator[_Decoded]:
+def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
     """Yield what is found below a text: without its escapes, and with plain characters for those that only look like them."""
-    if not text.isascii():
+    if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
         plain = _decoded(text, _DISGUISED)
         if plain is not None:
             yield plain

@@ -145,16 +145,18 @@ def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterat
     passwords += [word.decode() for word in sorted(words & _PASSWORD_WORDS)]
     if not text.isascii():
         passwords += [name for sign, name in _PASSWORD_SIGNS if sign in lower and name in lower]
+    places: list[int] = []
     for name in passwords:
         for at in _places(lower, name):
+            places.append(at)
             yield from _after_password(text, at, name)
     names = [name for name in _NAMES_INSIDE if name in lower]
     names += [word.decode() for word in sorted(words & _NAME_WORDS)]
     for name in names:
         for at in _places(lower, name):
+            places.append(at)
             yield from _after_name(text, at, name)
-    if (passwords or names) and "\n" in text:
-        yield from _in_columns(text, sorted({at for name in passwords + names for at in _places(lower, name)}))
+    yield from _in_columns(text, places)
     if "://" in lower:
         yield from _by_rules(text, lower, "://")
     for word in sorted(words & _RULE_WORDS, key=_RULE_ORDER.__getitem__):
@@ -562,8 +564,8 @@ def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
     No line is looked at twice.
     """
     done = -1
-    for at in places:
-        if at < done or not _ENDS_COLUMN.match(text, at):
+    for at in sorted(at for at in places if _ENDS_COLUMN.match(text, at)):
+        if at < done:
             continue
         start = text.rfind("\n", max(0, at - _LONGEST_HEADER), at) + 1
         end = text.find("\n", at, at + _LONGEST_HEADER)
