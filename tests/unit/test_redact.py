@@ -170,6 +170,46 @@ def test_what_follows_a_password_stays(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
+        "My API key (the production one) is {0}.",
+        "My password used to be {1} but I changed it to {0}.",
+        "Our passwords are {0} and {1}, as ever",
+        "The passwords are {0}, {1} and that is it",
+        'the password was "{0}". Now it is {1}',
+        "My PIN for the vault: {0}",
+        "the wifi key at the office is {0}",
+        "Error 401: key {0} is not valid",
+        "The key '{0}' has been revoked",
+        'invalid credentials ("{0}")',
+        "Incorrect API key provided ({0})",
+        "the tokens are {0} and {1}",
+    ],
+)
+def test_secrets_are_found_in_sentences(frame: str) -> None:
+    """A sentence may say more between a name and its secret, and it may tell several; errors of providers repeat them."""
+    secrets = ("hR7kQ2mZ9pLx4TvB", "Tr0ub4dorZq9xyz")
+    clean = REDACTION.redact(frame.format(*secrets))
+    assert [secret for secret in secrets if secret in clean] == []
+    assert clean.startswith(frame[: frame.index("{")])
+    assert clean.endswith(frame[frame.rindex("}") + 1 :].strip("."))
+
+
+def test_the_private_parts_of_a_web_key_are_replaced() -> None:
+    """As an object, as its text, and inside another text; the public parts stay."""
+    private = some(43)
+    key = {"kty": "EC", "crv": "P-256", "x": "public-x", "d": private, "use": "sig"}
+    for shown in (
+        json.dumps(REDACTION.value(key)),
+        REDACTION.redact(json.dumps(key)),
+        REDACTION.redact(f"see {json.dumps(key)}!"),
+    ):
+        assert shown.endswith(
+            json.dumps(key | {"d": "[redacted: private key]"}).lstrip("{") + "!" * shown.startswith("see")
+        )
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
         "**Password:** {}",
         "**Password**: {}",
         "**API key:** {}",
@@ -216,6 +256,10 @@ def test_secrets_are_found_in_markup(frame: str) -> None:
         "cat password | base64 | md5sum",
         "from a import user, password\nfrom b import x, token2",
         "**Password:** required",
+        "My password is hashed and it is now python3",
+        "the key release-2024-11 is not valid",
+        "our pin for the map is next to v2 of it",
+        "the cache key (user2profile) is wrong",
         "PublicKeyToken=b77a5c561934e089",
         "My password manager is 1Password",
         "password=get_pw2(user)",

@@ -63,7 +63,7 @@ _LAYERS: Final = 6
 _DEEPEST: Final = 100
 _SHORTEST: Final = 5
 _LONGEST_COMMAND: Final = 20_000
-_NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd")
+_NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +165,8 @@ class _Walk:
         # Environments are often written as a list of tables, each with a name and a value.
         title = next((item for name, item in table.items() if isinstance(name, str) and name.lower() in _TITLES), "")  # pyright: ignore[reportUnnecessaryIsInstance]
         entries = {name: self._entry(name, title, item, depth, owner) for name, item in table.items()}
+        if "kty" in table:
+            entries |= {name: self._part_of_key(item) for name, item in entries.items() if name in _PARTS_OF_KEYS}
         names = {name: self.value(name) if isinstance(name, str) else name for name in table}  # pyright: ignore[reportUnnecessaryIsInstance]
         if _same(list(entries.values()), list(table.values())) and all(names[name] == name for name in names):
             return table
@@ -189,6 +191,9 @@ class _Walk:
         if owner and new is item and isinstance(item, str) and stands_for_secret(owner, name, item):
             return self._replaced(item, owner)
         return new
+
+    def _part_of_key(self, item: JsonValue) -> JsonValue:
+        return self._replaced(item, "private key") if isinstance(item, str) and not is_reference(item) else item
 
     def _replaced(self, item: str | int, kind: str) -> str:
         if isinstance(item, str):
@@ -225,6 +230,8 @@ class _Walk:
 
 _TITLES: Final = frozenset({"name", "key", "k", "field", "variable", "header"})
 _VALUES: Final = frozenset({"value", "val", "v"})
+# What is private of a JSON Web Key.
+_PARTS_OF_KEYS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
 
 
 def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:

@@ -63,7 +63,7 @@ _KEY_OWNERS: Final = (
     "subscription", "function", "functions", "host", "project",
     "integration", "rest", "role", "anon", "bot", "merchant", "publishable", "server", "cookie", "django", "flask", "rails",
     "openai", "anthropic", "stripe", "datadog", "dd", "algolia", "mailgun", "sendgrid", "pinecone", "twilio", "azure", "aws",
-    "gcp", "google", "maps", "weather",
+    "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
 )  # fmt: skip
 _PUBLIC_KEYS: Final = (
     "public",
@@ -99,7 +99,7 @@ _TAIL: Final = re.compile(
 )
 _STRIPPED: Final = ".:?…*,;"
 _COPULA: Final = (
-    r"(?:[ \t]{1,2}(?:is|are|was|be|to|as|now|es|est|ist|lautet|é|è|jest|je|är|er|on|это|of|este|là|adalah|yra|bude)"
+    r"(?:[ \t]{1,2}(?:is|are|was|to[ \t]be|be|to|as|now|es|est|ist|lautet|é|è|jest|je|är|er|on|это|of|este|là|adalah|yra|bude)"
     r"[ \t\n:]{1,4}|['’]s[ \t]{1,2}"
     r"|[ \t]{0,2}(?:是|为|為|は|が|는|은|이|=|:|：|-|–|—|→|->|=>)[ \t\n]{0,4})"
 )
@@ -130,6 +130,12 @@ _SPACED: Final = re.compile(r"(?P<rest>[\w.-]{0,30}+)(?P<sep>[ \t]{1,4}(?=[^\s])
 _TOLD: Final = re.compile(
     rf"(?P<rest>[A-Za-z_À-ӿ]{{0,10}}+)(?P<sep>(?:[ \t]{{1,2}}[^\s:=：.\"'`]{{1,20}}+){{0,7}}?{_COPULA})" + _VALUE
 )
+# What goes on after a secret was told: `… and …`, `… but I changed it to …`.
+_AND: Final = re.compile(
+    r"[.!?]{0,2}(?:,?[ \t]{1,2}(?:and|or|und|oder|et|ou|y|e)[ \t]{1,2}|,[ \t]{1,2}"
+    r"|[^\n:=]{0,50}?[ \t](?:it|them|that|one)(?:['’]s|[ \t](?:to|is|was|into))[ \t]{1,2}(?:now[ \t])?)" + _VALUE
+)
+_MOST_TOLD: Final = 10
 _SET_BEFORE: Final = re.compile(
     r"(?:\b(?:ENV|ARG|set|setx|setenv|export|set -x|set -gx|set -Ux)[ \t]{1,9}|(?<![^\s\"'`(])--?)[\w.-]{0,40}\Z"
 )
@@ -268,10 +274,27 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
     yield from _below(text, end, "password", _is_mixed)
     hit = _TOLD.match(text, end)
     if hit and not hit["sep"].lower().split(maxsplit=1)[0].startswith(_NOT_TOLD):
-        yield from _secret_in(hit, "password", lambda value, quoted: _is_password(value, "is", quoted=quoted))
+        yield from _and_more(
+            text,
+            _secret_in(hit, "password", lambda value, quoted: _is_password(value, "is", quoted=quoted)),
+            _is_in_table,
+        )
     yield from _told_before(text, at)
 
 
+def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
+    """Yield the secret that a sentence tells, if any, and then those that it goes on to."""
+    found = next(told, None)
+    for _ in range(_MOST_TOLD):
+        if found is None:
+            return
+        yield found
+        at = found.end + (text[found.end : found.end + 1] in _QUOTES)
+        hit = _AND.match(text, at)
+        found = next(_secret_in(hit, found.kind, lambda value, _: is_secret(value)), None) if hit else None
+
+
+_QUOTES: Final = frozenset("\"'`”“»」")
 # What is told of these is no password: `the password manager is 1Password`.
 _NOT_TOLD: Final = (
     "manager",
@@ -401,7 +424,7 @@ def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, lin
 # What may stand between a name and its value: most names are followed by something else.
 _GOES_ON: Final = re.compile(
     r"[\w.-]{0,30}+[\"'`\])*]{0,3}"
-    r"(?:[ \t]{0,4}[:=：＝>,?|<\n-]|[ \t]{1,4}[^\s(){}\[\]]|\s{1,40}[\"']?value|[はがは是为為는은이→])"
+    r"(?:[ \t]{0,4}[:=：＝>,?|<\n-]|[ \t]{1,4}[^\s(){}\[\]]|[ \t]\([A-Za-z]|\s{1,40}[\"']?value|[はがは是为為는은이→])"
 )
 
 
@@ -440,11 +463,15 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
             return
     yield from _below(text, end, "secret", _is_strong)
     hit = _TOLD.match(text, end)
-    if hit and not _NO_SECRET_NAME.search(hit["rest"]):
-        yield from _secret_in(
-            hit,
-            "secret",
-            lambda value, quoted: _is_strong(value) or (quoted and len(value) > _PLAIN and is_random(value)),
+    if hit and (hit["rest"] == "s" or not _NO_SECRET_NAME.search(hit["rest"])):
+        yield from _and_more(
+            text,
+            _secret_in(
+                hit,
+                "secret",
+                lambda value, quoted: _is_strong(value) or (quoted and len(value) > _PLAIN and is_random(value)),
+            ),
+            _is_strong,
         )
 
 
@@ -623,6 +650,13 @@ def _is_varied(value: str) -> bool:
     """Return whether a word has small and capital letters and digits, as hardly any word but a password does."""
     has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and any(map(str.isdigit, value))
     return has_all and "/" not in value and not _CODE.match(value)
+
+
+def _is_pin(value: str) -> bool:
+    return (value.isdigit() and len(value) <= _LONGEST_PIN) or _is_strong(value)
+
+
+_LONGEST_PIN: Final = 8
 
 
 def _is_long_and_varied(value: str) -> bool:
@@ -823,6 +857,34 @@ _RULES: Final = (
         "pin passcode cvv otp",
         "PIN",
         r"(?:pin|passcode|cvv|otp)(?:[ \t](?:code|number))?[ \t]{0,2}(?:is|:|=|was)[ \t]{0,3}(?P<bare>\d{3,8})(?![\w.])",
+    ),
+    _Rule(
+        "pin passcode",
+        "PIN",
+        r"(?:pin|passcode)[ \t](?:code[ \t])?(?:for|to|of|on)(?:[ \t][\w'’-]{1,15}){1,4}?[ \t]{0,2}(?:is|:|=|was)[ \t]{1,3}"
+        r"(?P<bare>[^\s\"'`<>]{4,60}+)",
+        _is_pin,
+    ),
+    # ---- what errors say
+    _Rule(
+        "key",
+        "secret",
+        r"key[ \t:]{1,2}[\"'`]?(?P<bare>[\w.~+/=-]{12,400}+)[\"'`]?[ \t]{1,2}(?:is|was|has)[ \t]"
+        r"(?:(?:not|been|no|longer)[ \t]){0,2}"
+        r"(?:valid|invalid|revoked|expired|incorrect|wrong|unknown|disabled|malformed|leaked|compromised|active|correct|rejected)",
+        _is_strong,
+    ),
+    _Rule(
+        "credential credentials key token",
+        "secret",
+        r"(?:credentials?|key|token)(?:[ \t][a-z]{1,12}){0,2}[ \t]{0,2}\("
+        r"[ \t]?[\"'`]?(?P<bare>[^\s\"'`()]{12,400}+)[\"'`]?[ \t]?\)",
+        _is_strong,
+    ),
+    _Rule(
+        "kty",
+        "private key",
+        r"kty\"[^{}]{0,900}?\"d\"\s{0,4}:\s{0,4}\"(?P<bare>[\w-]{20,1000}+)",
     ),
 )
 _PORTS: Final = re.compile(r"\d{1,5}(?::\d{1,5})?\Z|[\d.]{1,20}:")
