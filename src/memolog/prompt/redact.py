@@ -246,7 +246,7 @@ def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:
 
 
 _HEAD: Final = re.compile(r"[A-Za-z][\w .-]{0,40}\Z")
-_JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"", re.DOTALL)
+_JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
 
 
 def _in_json(text: str, layers: int) -> Iterator[Found]:

@@ -192,10 +192,17 @@ def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], b
             value = value.rstrip(".:?…*") or value
             if "after" in hit.re.groupindex and hit["after"] and _is_call(hit, value):
                 return
-        if not is_reference(value) and is_secret(value, group != "bare"):
-            end = start + len(value)
-            yield Found(start, _end_of_word(hit.string, hit.end(group), end) if group == "bare" else end, kind)
+        if is_reference(value):
+            return
+        end = start + len(value)
+        whole = _end_of_word(hit.string, hit.end(group), end) if group == "bare" else end
+        is_cut = whole > end and hit.string[end] in _SIGNS_INSIDE
+        if is_secret(value, group != "bare") or (is_cut and is_secret(hit.string[start:whole], False)):
+            yield Found(start, whole, kind)
         return
+
+
+_SIGNS_INSIDE: Final = frozenset("&<>{)]}")
 
 
 def _end_of_word(text: str, at: int, end: int) -> int:
@@ -209,7 +216,8 @@ def _is_call(hit: re.Match[str], value: str) -> bool:
     if not _CODE_NAME.fullmatch(value):
         return False
     tail = _IN_BRACKETS.match(hit.string, hit.end("after"))
-    return tail is None or not _is_varied(value) or not any(map(str.isdigit, tail[0]))
+    is_word = tail is not None and any(map(str.isdigit, tail[0])) and (_is_varied(value) or _is_varied(tail[0]))
+    return not is_word
 
 
 _CODE_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,500}")
