@@ -50,8 +50,8 @@ REPEATS: Final = (
     "hvs.", "perm:aaaa.aaaa.", "authorization: ", "identified by '", "machine a login ", "session=a1", "?key=",
     "password:** ", "password</b><b>", "password</td>\n<td>", "| password ", "|password\n", "a,password\n", "password,a1B2\n",
     "password\n", "password:\n", "password:\n```\n", "a1&", "DB_PASSWORD=a1b2&", "password=a1b2,", "password=Ab1(", "key (a ",
-    "password is a1b2c and ", "password is Ab1cd2ef, ", "key Ab1cd2ef3gh4 is ", "token (Ab1cd2ef3gh4", "pin for a ", 'kty"', '"d"',
-    "password\u00a0", "\u200b", "ａ", "p\u00ad", '{"password":', '["password",', '{"name":"password","value":"', "[",
+    "password is a1b2c and ", "password is Ab1cd2ef, ", "key Ab1cd2ef3gh4 is ", "token (Ab1cd2ef3gh4", "pin for a ", 'kty"',
+    '"d"', "password\u00a0", "\u200b", "ａ", "p\u00ad", '{"password":', '["password",', '{"name":"password","value":"', "[",
     "://a:b<c", "://a:Ab1c/d", "name password val", "password,'a':'b',",
 )  # fmt: skip
 

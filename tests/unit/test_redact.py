@@ -253,6 +253,7 @@ def test_secrets_are_found_in_markup(frame: str) -> None:
         "| Column | password |\n|---|---|\n| type | varchar(64) |",
         "def check(password):\n    run2(Password1)\n",
         "if token:\n    V2Result\n",
+        "Secret:\n    ConfigMapV2Ref\n",
         "cat password | base64 | md5sum",
         "from a import user, password\nfrom b import x, token2",
         "**Password:** required",
@@ -450,6 +451,7 @@ def test_names_give_away_values(named: JsonValue, secret: str) -> None:
         {"name": "v2Release", "value": "x86_64"},
         {"secrets": [{"name": "web-tls", "key": "tls.crt"}]},
         {"session_id": "018f2f5e7b1a7c3d9e4f"},
+        {"token": {"address": "0x7a250d5630B4cF539739dF2C5dAcb4c659F2488D", "symbol": "UNI2"}},
         [["user", "password"], ["bob", "required"]],
     ],
 )

@@ -341,7 +341,9 @@ def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> 
         return
     value = hit["bare"]
     is_alone = bool(hit["fence"] or hit["folded"]) or (
-        _BRACKETS.isdisjoint(value) and (_is_varied(value) if hit["colon"] else _is_strong(value))
+        _BRACKETS.isdisjoint(value)
+        and sum(map(str.isdigit, value)) > 1
+        and (_is_varied(value) if hit["colon"] else _is_strong(value))
     )
     if is_alone and not value.endswith((":", ",", ";")):
         yield Found(*hit.span("bare"), kind)
@@ -561,7 +563,7 @@ def stands_for_secret(kind: str, name: str, value: str) -> bool:
 
 _NOT_THE_SECRET: Final = re.compile(
     r"(?i:user|username|login|e?mail|host|hostname|domain|server|port|realm|region|date|time|created\w{0,10}|updated\w{0,10}"
-    r"|default|minlength|maxlength|min|max|hash|salt|public\w{0,10}|\$\w{1,20})\Z"
+    r"|default|minlength|maxlength|min|max|hash|salt|address|contract|symbol|digest|checksum|fingerprint|etag|commit|uuid|serial|public\w{0,10}|\$\w{1,20})\Z"
 )
 _SCHEME: Final = re.compile(r"(?i:basic|bearer|token|apikey|digest|negotiate)[ \t]{1,4}")
 
