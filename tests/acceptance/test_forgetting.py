@@ -25,6 +25,8 @@ from memolog.domain.errors import MessageConflict
 from memolog.domain.observation import Observation
 from memolog.runtime.memory import Memory
 from memolog.store import Store
+from memolog.store.sqlite_backup import copy_back
+from memolog.store.sqlite_files import copies_of
 from property.engine_invariants import check_log, read_rows
 
 
@@ -244,6 +246,24 @@ async def test_only_copies_of_our_own_are_removed(tmp_path: Path, clock: FakeClo
         assert set(gone.copies) == {f"{file}.before-{name}" for name in ours}
     left = {"m.db", "my.db.before-restore-1", "m.db.before-restore-8", *(f"m.db.before-{name}" for name in others)}
     assert set(names_in(tmp_path)) == left
+
+
+async def test_a_link_is_only_another_name(tmp_path: Path, clock: FakeClock) -> None:
+    """Copies stand beside the file itself, and go with it, by whatever name the database was opened."""
+    file, link = tmp_path / "m.db", tmp_path / "elsewhere" / "current.db"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    async with opened(str(file), clock) as memory:
+        await (await store_of(memory)).messages.save("alice", "a", UserMessage("x", id="m1"))
+        await memory.backup(tmp_path / "b.db")
+    for name in (file, link):
+        copy_back(tmp_path / "b.db", name, overwrite=True)
+    assert sorted(path.name for path in copies_of(str(link))) == ["m.db.before-restore-1", "m.db.before-restore-2"]
+    async with opened(str(link), clock) as memory:
+        gone = await memory.forget("alice", message="m1")
+    assert len(gone.copies) == 2
+    assert set(names_in(tmp_path)) == {"m.db", "b.db", "elsewhere"}
+    assert link.is_symlink()
 
 
 def leave_copies(file: str) -> None:

@@ -195,6 +195,11 @@ PASSWORDS = [
     "postgresql://mira@db.example/memory?password=s3cret",
     "postgresql://mira@db.example/memory?sslmode=require&p%61ssword=s3cret&sslpassword=s3cret",
     "postgresql://mira:s3cr@et:s3cret@db.example/memory",
+    # Mistyped: no host, too few slashes, no scheme, and the other form that PostgreSQL's own tools take.
+    "postgresql://mira:s3cret/memory",
+    "postgresql:/mira:s3cret@db.example/memory",
+    "mira:s3cret@db.example/memory",
+    "host=db.example password=s3cret user=mira",
 ]
 
 

@@ -291,6 +291,16 @@ def test_a_link_of_a_repository_leads_nowhere(tmp_path: Path, host: Any, kind: s
     assert contents(tmp_path) == before
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """What is no file is refused by name."""
+    (tmp_path / ".claude").mkdir()
+    os.mkfifo(tmp_path / ".claude" / "settings.local.json")
+    with inside(tmp_path):
+        done = run("install", "claude-code", "--project", "--yes")
+    assert done.code == 2
+    assert "is no ordinary file" in " ".join(done.err.split())
+
+
 def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> None:
     """What was a folder when the change was shown, and is a link when it is made, stops it."""
     home, project = tmp_path / "home", tmp_path / "project"

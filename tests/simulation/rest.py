@@ -16,7 +16,8 @@ __all__ = ["Rest"]
 
 # Longer than any back-off, any lease, and any clock's jump.
 _NIGHT = 900.0
-_MOST_NIGHTS = 12
+# A night observes one step of what a thread has left behind, and a run of tools may leave a dozen of them.
+_MOST_NIGHTS = 40
 
 
 class Tired(Stage, Protocol):

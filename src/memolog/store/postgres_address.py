@@ -12,9 +12,12 @@ from memolog.domain.errors import ConfigError
 __all__ = ["PostgresOptions", "has_password", "safe_url", "split_url"]
 
 _POOLERS = {"transaction": True, "none": False}
-# A path that was made of an address has one slash where the address has two.
-_LOGIN = re.compile(r"(:/{1,2}[^:/?#@]*):.+@", re.DOTALL)
+# A path that was made of an address has one slash where the address has two, and an address that was mistyped has none, or no
+# host: then what stands where the port should is a password.
+_LOGIN = re.compile(r"((?:\A(?!\w+:[\\/])|:/{1,2})[^:/?#@\s]*):[^:].*@", re.DOTALL)
+_NO_PORT = re.compile(r"(:/{1,2}(?:\[[^\]]*\]|[^:/?#@\s\[]*)):(?!\d{0,5}(?:[,/?#]|\Z))[^/?#@]+")
 _PARAMETER = re.compile(r"([?&][^=&#]*)=[^&#]*")
+_WORD = re.compile(r"\b((?:ssl)?password\s*=\s*)(?!…)(?:'[^']*'|[^\s&#]+)", re.IGNORECASE)
 # Those of PostgreSQL, and what servers of models call a key.
 _SECRETS = frozenset({"password", "sslpassword", "api_key", "api-key", "apikey", "key", "token", "access_token"})
 
@@ -57,12 +60,16 @@ def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]
 
 def safe_url(url: str) -> str:
     """Return the URL, of a database or of a model, without its password or key, for people to read."""
-    return _PARAMETER.sub(_hidden, _LOGIN.sub(r"\1:…@", url))
+    return _without_secrets(url)
+
+
+def _without_secrets(url: str) -> str:
+    return _WORD.sub(r"\1…", _PARAMETER.sub(_hidden, _NO_PORT.sub(r"\1:…", _LOGIN.sub(r"\1:…@", url))))
 
 
 def has_password(address: str) -> bool:
-    """Return whether an address holds a password, so that it must not be written into a file or a command line."""
-    return "://" in address and safe_url(address) != address
+    """Return whether an address, well written or not, holds a password: then it must not be written into a file."""
+    return _without_secrets(address) != address
 
 
 def _hidden(parameter: re.Match[str]) -> str:

@@ -72,6 +72,8 @@ def copy_back(backup: Path, target: Path, *, overwrite: bool = False) -> Path | 
         raise InputError(f"{target} is a link that leads nowhere.", then="Name the database itself.")
     if target.samefile(backup):
         raise InputError("A backup cannot be restored onto itself.", then="Name the database to restore.")
+    # Who names the database by a link means the database.
+    target = target.resolve()
     kept = free_name(f"{target}.before-restore-")
     with contextlib.suppress(NotADatabase):
         copy_file(str(target), kept)

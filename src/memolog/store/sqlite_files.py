@@ -122,7 +122,8 @@ def copies_of(path: str) -> list[Path]:
 
 def _copies(path: str) -> list[tuple[Path, bool]]:
     """Return the copies beside a database, each with whether it is only a part of one."""
-    file, copies = Path(path), list[tuple[Path, bool]]()
+    # A link is only another name of the database: copies stand beside the file itself.
+    file, copies = Path(path).resolve(), list[tuple[Path, bool]]()
     for found in sorted(file.parent.iterdir()):
         match = _COPY.fullmatch(found.name[len(file.name) :]) if found.name.startswith(file.name) else None
         if match and found.is_file() and not found.is_symlink():
@@ -132,7 +133,7 @@ def _copies(path: str) -> list[tuple[Path, bool]]:
 
 def snapshot_path(path: str, version: int) -> Path:
     """Return where the copy stands that was taken before the migration from this version."""
-    return Path(f"{path}.before-migration-from-v{version}")
+    return Path(f"{Path(path).resolve()}.before-migration-from-v{version}")
 
 
 def copy_before_migration(path: str, version: int) -> None:
@@ -145,7 +146,7 @@ def copy_before_migration(path: str, version: int) -> None:
 
 def copy_before_repair(path: str, stamp: str) -> Path:
     """Copy a database beside itself; returns where to."""
-    target = Path(f"{path}.before-repair-{stamp}")
+    target = Path(f"{Path(path).resolve()}.before-repair-{stamp}")
     if os.path.lexists(target):
         target = free_name(f"{target}-")
     copy_whole(path, target)

@@ -31,7 +31,7 @@ from memolog.store.line_edits import LineEdits
 from memolog.store.logs import Logs
 from memolog.store.messages import Clean, Messages, Saved, Weigh, is_much, noting_unseen
 from memolog.store.other_tails import OtherLimits
-from memolog.store.postgres_address import PostgresOptions
+from memolog.store.postgres_address import PostgresOptions, has_password, safe_url
 from memolog.store.processes import Processes
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
@@ -245,6 +245,11 @@ def _sqlite_path(address: str) -> str:
         path = address[len(_SQLITE_PREFIX) :]
         # sqlite:///relative and sqlite:////absolute, as most tools write it.
         return path.removeprefix("/") or ":memory:"
+    if has_password(address) or address.startswith(("postgresql:", "postgres:")):
+        raise ConfigError(
+            f"{safe_url(address)} is neither a file name nor an address.",
+            then="Write postgresql://user@host:port/database, and the password into PGPASSWORD or ~/.pgpass.",
+        )
     if "://" in address:
         raise ConfigError(
             f"{address.split('://', maxsplit=1)[0]}:// is no database that Memolog knows.",

@@ -50,7 +50,9 @@ def load_config(named: str | None, *, read_only: bool = False) -> "Config":
 def refuse_missing(address: str) -> None:
     """Raise where a file is named that is not there: only `init`, `import`, `restore` and `demo` make one."""
     if is_missing(address):
-        path = _path_in(address)
+        from memolog.store.postgres_address import safe_url
+
+        path = safe_url(_path_in(address))
         raise StoreUnavailable(
             f"There is no database {path}.",
             then=f"Name another with --db or MEMOLOG_DB, make it with `memolog init --db {path}`, or see `memolog demo`.",

@@ -41,10 +41,11 @@ COLOURS: Final = {"high": "bold red", "medium": "yellow", "low": "dim", "done": 
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 _LONGEST_CELL: Final = 400
 # Control characters, marks that turn the direction of all that follows, and halves of characters.
-_UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # What a terminal obeys or an eye does not see, in JSON: there every character may be written as an escape.
 _UNSEEN: Final = re.compile(
-    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 _PICTURES: Final = {chr(code): chr(0x2400 + code) for code in range(0x20)}
 

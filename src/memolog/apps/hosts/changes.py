@@ -199,6 +199,9 @@ def _real(path: Path, project: Path | None) -> Path:
 
 
 def _read(path: Path) -> str | None:
+    if path.exists() and not path.is_file():
+        # A pipe would be waited for without end.
+        raise InputError(f"{path} is no ordinary file.", then="Look what it is, and replace it by a file.")
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
