@@ -91,6 +91,9 @@ def test_torn_private_keys_are_replaced_too() -> None:
     block = PEM.format("")
     half = len(block) // 2
     assert REDACTION.redact(f"a {block[:half]}") == "a [redacted: private key]"
+    for sign in (">", "#"):
+        quoted = block[:-30].replace("\n", f"\n{sign} ")
+        assert REDACTION.redact(f"{sign} {quoted}") == f"{sign} [redacted: private key]"
     assert REDACTION.redact(f"{block[half:]} b") == "[redacted: private key] b"
 
 
@@ -313,6 +316,8 @@ def test_it_can_be_switched_off() -> None:
 PIECES = (
     "password", "=", ": ", '"', "'", "token", "sk-", "sk-ant-", "eyJ", ".", "://", "@", ":", "bearer ", "-----BEGIN ",
     "-----END ", "PRIVATE KEY-----", "AKIA", "abc123def456", "A1B2C3D4E5F6G7H8", " ", "\n", "[redacted: x]", "é", "\\",
+    "**", "|", "`", "```\n", "<td>", "</td>", "(", ")", "{", "}", ",", ";", "&", "\u200b", "\u00a0", "ａ", " is ", " and ", " it to ",
+    "key", "value", "name", "user,", "hR7kQ2mZ9pLx4TvB", "Tr0ub4dor",
 )  # fmt: skip
 
 

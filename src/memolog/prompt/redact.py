@@ -421,7 +421,7 @@ def _meaning(escape: str) -> str:
 
 _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_BODY: Final = re.compile(r"[A-Za-z0-9+/=\s\\:,.-]*+")
+_KEY_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s\\:,.-]|(?<=\n)[>#])*+")
 _PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
 # A key that was torn from its first line is still a key; no key has more text than this.
 _LONGEST_KEY: Final = 20_000
