@@ -316,8 +316,8 @@ def test_it_can_be_switched_off() -> None:
 PIECES = (
     "password", "=", ": ", '"', "'", "token", "sk-", "sk-ant-", "eyJ", ".", "://", "@", ":", "bearer ", "-----BEGIN ",
     "-----END ", "PRIVATE KEY-----", "AKIA", "abc123def456", "A1B2C3D4E5F6G7H8", " ", "\n", "[redacted: x]", "é", "\\",
-    "**", "|", "`", "```\n", "<td>", "</td>", "(", ")", "{", "}", ",", ";", "&", "\u200b", "\u00a0", "ａ", " is ", " and ", " it to ",
-    "key", "value", "name", "user,", "hR7kQ2mZ9pLx4TvB", "Tr0ub4dor",
+    "**", "|", "`", "```\n", "<td>", "</td>", "(", ")", "{", "}", ",", ";", "&", "\u200b", "\u00a0", "ａ", " is ", " and ",
+    " it to ", "key", "value", "name", "user,", "hR7kQ2mZ9pLx4TvB", "Tr0ub4dor",
 )  # fmt: skip
 
 
