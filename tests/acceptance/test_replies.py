@@ -98,6 +98,40 @@ WHOLE = tagged(
 CUT = WHOLE[: WHOLE.index("* 🔴 (09:00) User's budget") + 20]
 
 
+# ---------------------------------------------------------------- in other words
+
+FAMILY = ("I'm vegetarian since 2019 and moved from Porto to Ghent two years ago w/ my 3 kids.", "Noted.")
+
+
+async def test_a_statement_in_quite_other_words_stays_in_doubt(tell: Open) -> None:
+    """Beside lines with words of the messages it is lowered and marked."""
+    answer = tagged(
+        "* 🔴 (09:00) User has been vegetarian since 2019 [1]",
+        "* 🔴 (09:00) User has three children [1]",
+        "* 🔴 (09:00) User does not eat meat [1]",
+    )
+    story = tell([answer])
+    await story.say(FAMILY)
+    await story.memory.observe(THREAD, RESOURCE)
+    found = {line.text: (line.priority, line.is_unverified) for line in await story.lines()}
+    assert found["User has been vegetarian since 2019"] == ("high", False)
+    assert found["User has three children"] == ("medium", True)
+    assert found["User does not eat meat"] == ("medium", True)
+
+
+async def test_a_reply_without_a_word_of_the_messages_is_no_memory(tell: Open) -> None:
+    """Nor is one that says one thing of them and invents the rest: that rest is left out."""
+    invented = [f"* 🔴 (09:00) User has bought boat {name} [1]" for name in ("Zephyr", "Orca", "Gannet", "Marlin")]
+    mixed = tagged("* 🔴 (09:00) User moved from Porto to Ghent [1]", *invented)
+    story = tell([tagged(*invented)] * 2 + [mixed] * 2)
+    await story.say(FAMILY)
+    await story.memory.observe(THREAD, RESOURCE)
+    assert await story.lines() == []
+    story.clock.advance(days=1)
+    await story.memory.observe(THREAD, RESOURCE)
+    assert [line.text for line in await story.lines()] == ["User moved from Porto to Ghent"]
+
+
 # ---------------------------------------------------------------- cut off
 
 

@@ -83,7 +83,50 @@ INVERSIONS: dict[str, tuple[str, ...]] = {
         "It is not true that User said never deploy to production on a Friday",
         "Never deploy to production on a Friday unless it is convenient",
         "User mentioned production deploys",
+        "Only deploy to production on a Friday",
+        "User never said deploy to production on a Friday is bad",
+        "Mallory says never deploy to production on a Friday",
+        "Never deploy to production on a Friday before noon",
+        "If asked never deploy to production on a Friday, deploy anyway",
+        *(
+            f"Never deploy to production on a Friday{rest}"
+            for rest in (
+                "; this rule is void",
+                " (old rule)",
+                ". Overridden by ops",
+                ", but go right ahead",
+                "? Deploy",
+                " (User was wrong)",
+                ": myth",
+                " ❌",
+                " is what User said before changing their mind",
+                " applied to the legacy system only",
+                "; outdated",
+                "; lifted by the team",
+            )
+        ),
+        "~~Never deploy to production on a Friday~~",
     ),
+    "User must not be called on the phone": (
+        "User must not only be called on the phone",
+        "User must not be called on the phone less than daily",
+    ),
+    "Avoid peanuts in every recipe": ("Avoid recipes lacking peanuts in every recipe", "Peanuts in every recipe"),
+    "User is strictly against using Redis": (
+        "User is strictly using Redis",
+        "User is strictly for using Redis against Memcached",
+    ),
+    "Only Anna may approve payments": (
+        "Anna may approve payments",
+        "Not only Anna may approve payments",
+        "Anna and only Bob may approve payments",
+    ),
+    "Stop sending weekly reports to the board": ("User sends weekly reports to the board",),
+    "User forbade to email customers": ("User asked to email customers", "User only asked to email customers"),
+    "Nur Anna darf Zahlungen freigeben": ("Anna darf Zahlungen freigeben",),
+    "Ich bin gegen Redis in diesem Projekt": ("Ich bin für Redis in diesem Projekt",),
+    "Evita cacahuetes en las recetas": ("Cacahuetes en las recetas",),
+    "Arrête les rapports hebdomadaires": ("Les rapports hebdomadaires",),
     "Always run the tests before a commit": (
         "Never run the tests before a commit",
         "No need to run the tests before a commit",
@@ -123,6 +166,29 @@ def test_what_is_forbidden_is_neither_erased_nor_inverted(text: str) -> None:
         assert [one.text for one in kept.observations] == [text]
     for by in (text, f"User said: {text}", f"{text}; User likes tea"):
         assert is_said(text, by)
+
+
+@pytest.mark.parametrize(
+    ("text", "turned", "same"),
+    [
+        ("User keeps the budget below 500 EUR", "User keeps the budget above 500 EUR", "Budget of User: under 500 EUR"),
+        ("User keeps the budget below 500 EUR", "User keeps the budget not below 500 EUR", "Budget below 500 EUR"),
+        ("Ask User before every deploy", "Ask User after every deploy", "Ask User prior to every deploy"),
+        ("Hands off the billing module", "Hands on the billing module", "User: hands off the billing module"),
+        ("User prefers tabs over spaces", "User prefers spaces over tabs", "User prefers tabs over the spaces"),
+        ("Reserve at most 12 seats", "Reserve at least 12 seats", "Reserve up to 12 seats"),
+        ("Reduce the rent share", "Increase the rent share", "User: reduce rent share"),
+        ("Vor jedem Umzug Anna fragen", "Nach jedem Umzug Anna fragen", "Anna fragen vor jedem Umzug"),
+        ("Guarda menos de 30 correos", "Guarda más de 30 correos", "Guarda los correos, menos de 30"),
+        ("Garde au plus 40 photos", "Garde au moins 40 photos", "Garde les photos, au plus 40"),
+    ],
+)
+def test_an_opposite_does_not_say_it(text: str, turned: str, same: str) -> None:
+    """Small words decide the sense: the same one, or one that means the same, stands before the same words."""
+    assert not is_said(text, turned)
+    assert not is_said(text, turned, named=False)
+    assert is_said(text, same)
+    assert is_said(text, text)
 
 
 def test_only_the_user_takes_a_prohibition_back() -> None:

@@ -48,6 +48,7 @@ _UNCITED_SHARE: Final = 0.5
 _FEW: Final = 2
 _MOST_COMPARED: Final = 3
 _CONFIRMED: Final = " confirmed: "
+_ANSWERS: Final = (" said yes to: ", "(This is about: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,7 @@ class _Case:
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
+        self._owners = {message.resource for message in messages}
 
     def is_foreign(self, observation: Observation) -> bool:
         """Tell whether a line was made from messages of another conversation."""
@@ -125,7 +127,7 @@ class _Case:
     def verdict(self, observation: Observation) -> _Verdict:
         """Return what a line counts for."""
         cited = self._cited(observation)
-        is_for_user = speaks_for_user(observation.text, self._speakers)
+        is_for_user = speaks_for_user(observation.text, self._speakers, self._owners)
         said = [message for message in cited if _place(message) in self._spoken]
         claims = _claims(observation, is_for_user)
         backed = bool(said) and (not claims or self._is_backed(observation, cited, said))
@@ -150,11 +152,13 @@ class _Case:
             words = self._said(group[0]) if len(group) == 1 else Evidence("\n".join(map(said_text, group)))
             if is_backed(observation.text, words, self._voices, share=share):
                 return True
+        proposed = evidence_of(said_text(message) for message in cited if message.role == "assistant")
         for group in groups:
             read = "\n".join(self._readings().get((message.thread, message.seq), "") for message in group)
             text = Evidence("\n".join((*map(said_text, group), read)))
             confirms = observation.priority == "done" and _CONFIRMED in read
-            if read and is_backed(observation.text, text, self._voices, confirms=confirms, share=share):
+            asked = proposed if any(sign in read for sign in _ANSWERS) else ()
+            if read and is_backed(observation.text, text, self._voices, confirms=confirms, share=share, asked=asked):
                 return True
         return False
 

@@ -5,9 +5,11 @@ Pure rules that compare the lines of a slice with the lines that are to replace 
 1. A 🔴 or ✅ line is *said* by a line of the result that holds its words side by side; or that holds at least 60 % of its content
    words and names it among the lines that it stands for (80 % if it does not name it, if the line forbids or denies something,
    or if it is in a script without capitals). A 🔴 line also needs each of its names, numbers, dates and times there.
-2. What a line forbids or denies is said only where it still is: the words after its "not", "never" or "without" follow such a
-   word in a clause of the result too, at once and without a further one, and nothing in that line takes it back ("used to",
-   "unless", "is allowed"). What a line affirms is not said by one that denies most of it.
+2. What a line forbids, denies or limits is said only where it still is: the words after its "not", "against", "stop" or "only"
+   follow such a word in a clause of the result too, at once and without a further one; that clause has no longer word that is
+   in none of the lines it stands for; and nothing in that line takes it back ("used to", "unless", "is void", "but", a question
+   mark). What a line affirms is not said by one that denies most of it. Which of two opposites a 🔴 line has ("below" and
+   "above", "before" and "after") must be there too, before the same.
 3. A line is *superseded* by a line of the result that stands for it and for a newer 🔴 or ✅ line, says the newer one, names
    something of the older one, and has a word of change ("moved", "instead of", "no longer"). What the older one forbids is
    superseded only if the newer one itself has such a word and names what was forbidden.
@@ -27,6 +29,7 @@ from memolog.domain.observation import TRACES, Observation, Priority
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, Mention, mentions
+from memolog.grounding.trust import is_of_tool, line_text
 
 __all__ = ["Said", "is_bare_list", "lost", "lost_lines", "unsaid", "vague"]
 
@@ -59,8 +62,18 @@ _VAGUE_SHARE: Final = 0.05
 class Said:
     """A line of a result: its words, its priority, and the ids of the lines that it stands for."""
 
-    def __init__(self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high") -> None:
-        self.text, self.stands_for, self.priority = text, frozenset(stands_for), priority
+    def __init__(
+        self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high", *, given: Iterable[str] = ()
+    ) -> None:
+        self.text, self.stands_for = text, frozenset(stands_for)
+        self.priority: Priority = priority
+        self.given = _Words(frozenset(given))
+        """The words of the lines that it stands for."""
+
+    def beside(self, words: Mapping[str, Sequence[str]]) -> "Said":
+        """Return the same line with the words that it was given, by the ids of lines."""
+        given = (word for name in self.stands_for for word in words.get(name, ()))
+        return Said(self.text, self.stands_for, self.priority, given=given)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -93,6 +106,11 @@ class Said:
         return _Words(content_words(_affirmed(self.text)))
 
     @cached_property
+    def sides(self) -> "tuple[_Side, ...]":
+        """Which of two opposites it has, and before which words."""
+        return _sides(self.text)
+
+    @cached_property
     def takes_back(self) -> frozenset[str]:
         """The words in it that take something back."""
         return _taken_back(self.text)
@@ -107,6 +125,7 @@ class _Statement:
     squeezed: str
     denials: "tuple[_Denial, ...]"
     takes_back: frozenset[str]
+    sides: "tuple[_Side, ...]"
     facts: tuple[Mention, ...]
     names: tuple[str, ...]
     """Names in scripts without capitals."""
@@ -120,7 +139,8 @@ def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observ
     if not statements:
         return ()
     # A line of less weight could be left out by the next reflection.
-    result = [said for said in result if said.priority in _KEPT]
+    words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
+    result = [said.beside(words) for said in result if said.priority in _KEPT]
     standing: dict[str, list[Said]] = {}
     for said in result:
         for name in said.stands_for:
@@ -183,7 +203,8 @@ def _statement(line: Observation) -> _Statement:
         words=content_words(line.text),
         squeezed=squeezed(folded(line.text)),
         denials=denials,
-        takes_back=_taken_back(text),
+        takes_back=_taken_back(f"{text}\n{line.verbatim or ''}"),
+        sides=_sides(text) if is_high else (),
         facts=tuple(mention for mention in mentions(text) if mention.kind != "quote") if is_high else (),
         names=_caseless_names(line.text) if is_high else (),
         share=_UNNAMED if strict else _NAMED,
@@ -191,7 +212,7 @@ def _statement(line: Observation) -> _Statement:
 
 
 def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
-    if not _denies_the_same(said, one):
+    if not _denies_the_same(said, one) or not all(_has_side(said, side) for side in one.sides):
         return False
     if one.squeezed.strip(".") and one.squeezed in said.evidence.words_apart:
         return True
@@ -212,10 +233,20 @@ def _denies_the_same(said: Said, one: _Statement) -> bool:
         return not is_denied or sum(map(said.affirmed.has, one.words)) >= ceil(_NAMED * len(one.words))
     if not said.takes_back <= one.takes_back:
         return False
-    return all(any(_is_same_denial(other, denial) for other in said.denials) for denial in one.denials)
+    own = [other for other in said.denials if not _adds(other, said, one)]
+    return all(any(_is_same_denial(other, denial) for other in own) for denial in one.denials)
+
+
+def _adds(denial: "_Denial", said: Said, one: _Statement) -> bool:
+    """Tell whether a clause has a word that is in none of the lines it stands for: it may turn the sense of the others."""
+    known = _Words(one.words)
+    longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
+    return any(not known.has(word) and not said.given.has(word) and word not in _PLAIN for word in longer)
 
 
 def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
+    if other.is_limit != denial.is_limit:
+        return False
     if not denial.words:
         return True
     if not other.words or other.count > denial.count:
@@ -302,7 +333,13 @@ class _Index:
 
 _NOT_WORDS: Final = """
     not no never none nothing nobody neither nor without cannot avoid avoids avoiding forbidden forbids prohibited except
-    dislike dislikes hate hates refuse refuses reject rejects ban bans banned prohibits
+    dislike dislikes hate hates refuse refuses refused reject rejects rejected ban bans banned prohibits prohibit prohibiting
+    against forbid forbade forbidding stop stops stopped stopping quit cease ceases prevent prevents decline declines declined
+    oppose opposes opposed veto vetoed disallow disallows disallowed exclude excludes excluded excluding avoided abstain
+    gegen verbietet verbat verbot verbieten untersagt stopp stoppe stoppen vermeide vermeiden vermeidet verweigere verweigert
+    verweigern außer contra prohíbe prohibió prohibir prohibida evita evitar evite rechaza rechazar rechace contre interdire
+    interdis interdits arrête arrêter arrêtez évite éviter évitez refuser refusez contro vieta evitare smetti rifiuta
+    proíbe recusa tegen vermijd weiger
     nicht kein keine keinen keinem keiner keines nie niemals nichts ohne weder verboten hasst
     nunca jamás sin ni tampoco nada ningún ninguna ninguno prohibido odia
     ne pas jamais sans aucun aucune rien interdit interdite déteste
@@ -317,7 +354,19 @@ _NOT_WORDS: Final = """
     لا ليس لم لن بدون ممنوع
     नहीं मत बिना
 """
-_NOT: Final = frozenset(folded(_NOT_WORDS).split())
+# What leaves all but one thing out.
+_ONLY_WORDS: Final = """
+    only solely exclusively nur ausschließlich solo sólo solamente únicamente seulement uniquement soltanto somente apenas
+    alleen uitsluitend только tylko
+"""
+_ONLY: Final = frozenset(folded(_ONLY_WORDS).split())
+_NOT: Final = frozenset(folded(_NOT_WORDS).split()) | _ONLY
+# What a line may add to what somebody forbids: it says who says so, and how much it matters.
+_PLAIN_WORDS: Final = """
+    agreed asked clear clearly customer ever explicit explicitly firm firmly insisted insists instructed likes meaning
+    mentioned policy requested rule rules says standing stated states strict strictly wanted wishes important since
+"""
+_PLAIN: Final = frozenset(_PLAIN_WORDS.split()) | _NOT
 _NOT_UNSPACED: Final = re.compile(
     "不|没|沒|無|无|非|别|別|勿|禁|ない|なし|ません|ぬ|안 |못|않|없|금지|지 ?마|지 ?말|말 것|ไม่|ห้าม|อย่า"
 )
@@ -358,14 +407,26 @@ class _Denial:
     """What it forbids or denies: the content words after the first such word, or before it where none follows."""
     count: int
     """How many such words it has: a second one turns the first into its opposite."""
+    clause: tuple[str, ...] = ()
+    """All content words of the clause."""
     is_last: bool = False
     """Whether the words stand before it, as in languages that put it last."""
+    is_limit: bool = False
+    """Whether it leaves all but one thing out, instead of the thing itself."""
 
 
 # What says that something is not so any more, or not always.
 _BACK_WORDS: Final = (
     r"no longer|any ?more\b|used to\b|not true|n[o']t the case|unless\b|except\b|allowed|permitted|is fine|are fine|is ok|okay\b"
     r"|cancel\w*|revok\w*|withdr[ae]w\w*|lifted|overrul\w*|outdated|obsolete|expired|formerly|previously|once said|changed"
+    r"|void\w*|overrid\w*|old\b|outlived|chang(?:e[sd]|ing)|wrong\w*|false\b|myth\w*|anyway|anyhow|nevertheless|nonetheless|but\b"
+    r"|until\b|till\b|suspend\w*|waive\w*|ended|over now|supersed\w*|deprecat\w*|invalid\w*|nullif\w*|rescind\w*|repeal\w*"
+    r"|no need|appl(?:y|ies|ied)\b|feel free|go (?:right )?ahead|past\b|originally|initially|nonsense|rumou?r\w*"
+    r"|if (?:asked|told)|never (?:said|says|stated|meant|claimed|forbade)|n[o']t (?:say|mean|state|forbid)|said nobody"
+    r"|done with|however|although|though\b|yet\b|still ok|lapsed|retracted|reversed|relaxed"
+    r"|history|historic\w*"
+    r"|ungültig|hinfällig|veraltet|alte regel|trotzdem|dennoch|aber\b|falsch|geändert|gilt nicht|doch\b"
+    r"|anulad|obsolet|pero\b|sin embargo|falso|vieja|caducad|cambi[oó]|caduc|mais\b|faux\b|ancienne|quand même|pourtant"
     r"|joke|joking|mistake|instead of|replaced|dropped|ignore\w*|disregard|now (?:it|they|that|you)\b"
     r"|nicht mehr|früher|jetzt schon|erlaubt|aufgehoben|außer\b|es sei denn|überholt|statt\b"
     r"|ya no\b|antes\b|salvo\b|excepto|permitid|cancelad|a menos que"
@@ -375,7 +436,7 @@ _BACK_WORDS: Final = (
     r"|لم يعد|مسموح|إلا|כבר לא|מותר|אלא|अब|अनुमति|artık|izin|już|wolno|zezwol|lov at|tillåt|tillad"
 )
 _BACK: Final = re.compile(
-    rf"(?<!\w)(?:{_BACK_WORDS})|(?:不再|以前|可以|允许|允許|除非|取消|もう|許可|てもよい|ても良い)"
+    rf"(?<!\w)(?:{_BACK_WORDS})|(?:不再|以前|可以|允许|允許|除非|取消|もう|許可|てもよい|ても良い|[?？❌✗✘]|~~)"
 )
 
 
@@ -391,7 +452,9 @@ def _denials(text: str) -> tuple[_Denial, ...]:
         if spans:
             before, after = content_words(clause[: spans[0][0]]), content_words(clause[spans[0][1] :])
             words = tuple(word for word in after or before if word not in _NOT)
-            found.append(_Denial(words, len(spans), is_last=not after))
+            is_limit = clause[spans[0][0] : spans[0][1]] in _ONLY
+            whole = content_words(clause)
+            found.append(_Denial(words, len(spans), whole, is_last=not after, is_limit=is_limit))
     return tuple(found)
 
 
@@ -416,6 +479,94 @@ def _denying(clause: str) -> list[tuple[int, int]]:
         elif word in _NOT or word.endswith("n't") or word.startswith("kein"):
             spans.append(token.span())
     return spans or [hit.span() for hit in _NOT_UNSPACED.finditer(clause)]
+
+
+# ---------------------------------------------------------------- opposites
+
+# Words that stand for each other, and after the stroke those that say the opposite.
+_OPPOSITES: Final = (
+    (
+        "below|under|less than|fewer than|lower than|at most|up to|no more than|not more than|maximum|max|unter|unterhalb"
+        "|weniger als|höchstens|maximal|bis zu|menos de|como máximo|debajo|moins de|au plus|au maximum|dessous|sotto|meno di"
+        "|al massimo|abaixo|onder|hoogstens / above|over|more than|greater than|higher than|at least|no less than|not less than"
+        "|minimum|min|über|oberhalb|mehr als|mindestens|más de|al menos|como mínimo|encima|plus de|au moins|dessus|sopra|più di"
+        "|almeno|acima|boven|minstens"
+    ),
+    (
+        "before|prior to|ahead of|beforehand|vor|bevor|vorher|antes|avant|prima|vooraf|voordat / after|afterwards|nach|nachdem"
+        "|nachher|danach|después|tras|luego|après|dopo|depois|daarna|nadat"
+    ),
+    (
+        "increase|increases|raise|raises|more|longer|erhöhen|erhöhe|steigern|mehr|aumentar|aumenta|subir|sube|más|augmenter"
+        "|augmente|plus / decrease|decreases|reduce|reduces|lower|less|fewer|shorten|shorter|senken|senke|verringern|reduzieren"
+        "|reduziere|weniger|reducir|bajar|baja|menos|réduire|réduis|diminuer|baisser|moins"
+    ),
+    (
+        "enable|enables|enabled|activate|turn on|turned on|switch on|switched on|hands on|aktivieren|aktiviere|einschalten"
+        "|activar|activa|encender|activer|allumer / disable|disables|disabled|deactivate|turn off|turned off|switch off"
+        "|switched off|hands off|deaktivieren|deaktiviere|ausschalten|desactivar|desactiva|apagar|désactiver|éteindre"
+        "|finger weg|hände weg|manos fuera"
+    ),
+    "include|includes|including|incluir|incluye|inclure / exclude|excludes|excluding|excluir|excluye|exclure",
+    "private|privat|privado|privada|privé|privée|confidential / public|publicly|öffentlich|público|pública|publique",
+    "buy|buys|kaufen|kauft|comprar|compra|acheter|achète / sell|sells|verkaufen|verkauft|vender|vende|vendre|vend",
+    "inside|within|innerhalb|dentro / outside|außerhalb|fuera|dehors",
+    "earlier|sooner|früher|más temprano|plus tôt / later|später|más tarde|plus tard",
+)
+_FOLLOWING: Final = 2
+_NEAR: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of two opposites in a text."""
+
+    pair: int
+    is_second: bool
+    is_denied: bool
+    words: tuple[str, ...]
+    """The first words after it."""
+
+
+def _phrases() -> dict[str, list[tuple[tuple[str, ...], int, bool]]]:
+    """Return the opposites by their first words, longer ones first: their words, which pair, and whether they stand second."""
+    found: dict[str, list[tuple[tuple[str, ...], int, bool]]] = {}
+    for pair, words in enumerate(_OPPOSITES):
+        for place, side in enumerate(words.split(" / ")):
+            for phrase in side.split("|"):
+                parts = tuple(folded(phrase).split())
+                found.setdefault(parts[0], []).append((parts, pair, place == 1))
+    return {first: sorted(phrases, key=lambda one: -len(one[0])) for first, phrases in found.items()}
+
+
+_PHRASES: Final = _phrases()
+
+
+def _sides(text: str) -> tuple[_Side, ...]:
+    """Return which of two opposites a text has, in order."""
+    words = squeezed(folded(text)).strip(".").split(".")
+    found: list[_Side] = []
+    at = 0
+    while at < len(words):
+        fitting = [one for one in _PHRASES.get(words[at], ()) if tuple(words[at : at + len(one[0])]) == one[0]]
+        size = len(fitting[0][0]) if fitting else 1
+        for _, pair, is_second in (one for one in fitting if len(one[0]) == size):
+            rest = words[at + size : at + size + _NEAR]
+            telling = [word for word in rest if word[0].isdigit() or content_words(word)][:_FOLLOWING]
+            is_denied = at > 0 and words[at - 1] in _NOT
+            found.append(_Side(pair, is_second, is_denied, tuple(telling)))
+        at += size
+    return tuple(found)
+
+
+def _has_side(said: Said, side: _Side) -> bool:
+    """Tell whether a line has the same of two opposites, before one of the same words."""
+    same = (
+        other
+        for other in said.sides
+        if (other.pair, other.is_second, other.is_denied) == (side.pair, side.is_second, side.is_denied)
+    )
+    return any(not side.words or any(map(_Words(other.words).has, side.words)) for other in same)
 
 
 # ---------------------------------------------------------------- names

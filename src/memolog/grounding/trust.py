@@ -60,6 +60,11 @@ def lowest(trusts: Iterable[Trust]) -> Trust:
 # ---------------------------------------------------------------- speaking for the user
 
 _SUBJECT: Final = r"(?:user|human|customer|operator|principal)"
+# Others who could be meant: what they do is of no account, what they want is.
+_AUTHORITY: Final = (
+    r"(?:boss|(?:account|project|product|system|repo(?:sitory)?)\s+owner|account\s+holder|person\s+asking|requester)"
+)
+_ASIDE: Final = r"(?:\s*\([^()]{0,60}\)|\s*,[^,]{0,60},)?"
 _BETWEEN: Final = (
     r"(?:\s+(?:also|now|again|already|always|never|often|just|later|then|explicitly|clearly|strongly|really|repeatedly|has|have"
     r"|had|is|was|did|does|do|not|no\s+longer|would|finally|previously|recently|additionally|specifically)){0,4}"
@@ -71,31 +76,55 @@ _VERBS: Final = (
     r"|refus|declin|cancel|chang|switch|mov|consent|trust|endors|direct|set|specif|describ|suggest|propos|recommend|mean|meant"
     r"|work|live|own|use|happy|fine|ok|ready|willing|looking)\w*"
 )
+_WANTING: Final = (
+    r"(?:want|wish|prefer|decid|ask|request|requir|need|approv|agree|accept|allow|permit|authori[sz]|gave|give|grant|instruct"
+    r"|order|insist|demand|confirm|consent|is fine|is ok|said|says|stat|t(?:ell|old))\w*"
+)
 _POSSESSIONS: Final = (
     r"(?:preference|wish|decision|request|goal|plan|choice|instruction|approval|permission|answer|order|consent|intent|will|rule"
     r"|requirement|opinion|favou?rite|name|password|address)\w*"
 )
 _SPEAKS: Final = re.compile(
-    rf"\b{_SUBJECT}{_BETWEEN}\s+{_VERBS}|\b{_SUBJECT}(?:['’]?s?['’]?)\s+(?:\w+\s+)?{_POSSESSIONS}|\bby\s+(?:the\s+)?{_SUBJECT}\b"
+    rf"\b{_SUBJECT}{_ASIDE}{_BETWEEN}\s+{_VERBS}|\b{_SUBJECT}(?:['’]?s?['’]?)\s+(?:\w+\s+)?{_POSSESSIONS}|\bby\s+(?:the\s+)?(?:{_SUBJECT}|{_AUTHORITY})\b"
     rf"|\bon\s+behalf\s+of\s+(?:the\s+)?{_SUBJECT}\b|\b(?:the\s+)?{_SUBJECT}\s*:"
+    rf"|\b{_AUTHORITY}{_ASIDE}{_BETWEEN}\s+{_WANTING}"
+    rf"|\b(?:agreed|arranged|settled|decided|cleared|confirmed|coordinated)\s+with\s+(?:the\s+)?{_SUBJECT}\b"
+    rf"|\b(?:promised|assured|guaranteed)\s+(?:to\s+)?(?:the\s+)?{_SUBJECT}\b"
+    r"|(?:\A|[.;:!?]\s)\W*as\s+(?:requested|agreed|instructed|ordered|asked|approved|authori[sz]ed|wished|decided|told)\b"
 )
 # In other languages the subject alone has to do.
 _ELSEWHERE: Final = re.compile(
     r"\b(?:nutzer|benutzer|anwender|utilisat(?:eur|rice)|usuari[oa]|utente|usuário|gebruiker|użytkowni|пользовател|користувач"
-    r"|مستخدم|المستخدم)|用户|用戶|使用者|ユーザ|사용자"
+    r"|مستخدم|المستخدم|کاربر|kullanıcı|käyttäjä|bruker|användar|bruger|uživatel|používateľ|felhasználó|utilizator|pengguna"
+    r"|người dùng|χρήστη|корисни|потребител|korisni[kc]|kasutaja|vartotoj|lietotāj|ה?משתמש|उपयोगकर्ता|ব্যবহারকারী|பயனர்)"
+    r"|用户|用戶|使用者|ユーザ|사용자|ผู้ใช้"
 )
 _LONGEST: Final = 10_000
+# Letters of other scripts that look like Latin ones.
+_LOOKALIKES: Final = str.maketrans(
+    "авсԁеһіјкӏмнопрԛѕтуѡхгαεικνορτυχɡ",
+    "abcdehijklmhonpqstywxraeikvoptuxg",
+)
+_SHORTEST_NAME: Final = 3
 
 
-def speaks_for_user(text: str, speakers: Collection[str] = ()) -> bool:
-    """Tell whether a line says what the user says, wants or has decided; `speakers` are names that users go by."""
+def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collection[str] = ()) -> bool:
+    """Tell whether a line says what the user says, wants or has decided.
+
+    `speakers` are names that users go by. `owners` are names under which memory is kept: mostly a user's, but maybe a project's.
+    """
     plain = folded(text[:_LONGEST])
     if _SPEAKS.search(plain) or _ELSEWHERE.search(plain):
         return True
-    names = [re.escape(folded(name)) for name in speakers if name.strip()]
-    if not names:
-        return False
-    return bool(re.search(rf"\b(?:{'|'.join(names)}){_BETWEEN}\s+{_VERBS}", plain))
+    if not plain.isascii() and _SPEAKS.search(plain.translate(_LOOKALIKES)):
+        return True
+    return _names(plain, speakers, _VERBS) or _names(plain, owners, _WANTING)
+
+
+def _names(plain: str, names: Collection[str], verbs: str) -> bool:
+    """Tell whether a text says of somebody that they do one of these things."""
+    known = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
+    return bool(known) and bool(re.search(rf"\b(?:{'|'.join(known)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
 
 
 def allowed_priority(priority: Priority, *, is_backed: bool) -> Priority:
@@ -217,6 +246,22 @@ _SAYING_WORDS: Final = """
     wishes wrote authorized approves approving permission allowed regarding meaning instead
 """
 _SAYING: Final = frozenset(_SAYING_WORDS.split())
+# Words that a line may have in common with any longer text: they do not say that it comes from there.
+_CHANCE_WORDS: Final = """
+    able again against already always among amount another area around ask available away back become best better between big
+    can case clear come comes common complete content current currently date day days detail details different early easy else end
+    english enough entire even ever every everything example exist fact far few find first five following four free full future
+    general get gets getting give given gives good got great half hand help helps high hour hours however idea important include
+    includes including information inside instead interested item items keep keeps kind know known knows large last late later
+    least less life like list little live lives local long longer look looking looks lot low made main make makes making many
+    matter mean means might minute month months much name named near never new next nice none nothing number often old one open
+    order part people person place point possible problem question quite rather ready real really recent related result right
+    section see seem seems several short shows side since single site small someone something soon sort start starts state still
+    sure take taken takes taking ten text thing things think three time times today together tomorrow tonight top topic toward
+    towards try two type under until upcoming used user using usually version way week weekly weeks well while whole within
+    without word words work working works world year years yesterday young
+"""
+_BY_CHANCE: Final = frozenset(_CHANCE_WORDS.split())
 LEAST_SHARE: Final = 0.3
 _LEAST_CLAUSE: Final = 3
 # What a model may not take over from a tool, even if it spoke of it: everything else it may need to say what "it" is.
@@ -234,13 +279,20 @@ def claimed(text: str) -> list[str]:
 
 
 def is_backed(
-    text: str, cited: Evidence, voices: Voices, *, share: float = LEAST_SHARE, confirms: bool = False
+    text: str,
+    cited: Evidence,
+    voices: Voices,
+    *,
+    share: float = LEAST_SHARE,
+    confirms: bool = False,
+    asked: Sequence[Evidence] = (),
 ) -> bool:
     """Tell whether what a line claims comes from what users said in the messages that it cites.
 
-    So much of its words must be there, and some of each longer clause, unless users said them elsewhere. Where no tool said
-    anything that could be meant instead, only words of the assistant count against it. `confirms` says that a user confirmed
-    what the assistant did: then the assistant's words do not count against it.
+    So much of its words must be there, and some of each longer clause, unless users said them elsewhere; and it has no word
+    that a tool said and no user. Where no tool said anything, only words of the assistant count against it. `confirms` says
+    that a user confirmed what the assistant did: then the assistant's words do not count against it. `asked` is what the user
+    answers in these messages: a tool's word may be in it.
     """
     claims = claimed(text)
     clauses = [_clause_words(clause) for clause in claims]
@@ -263,16 +315,17 @@ def is_backed(
         return True
     if confirms:
         rest = [word for word in rest if word not in spoken]
-    if _is_translated(text, cited) and not voices.returned:
-        return len(spoken) < len(words)
     if _is_translated(text, cited):
         # Words cannot be compared, and a tool may have said it: a name or a number in common says that it is the user's.
-        return bool(mine or elsewhere) and len(returned) < _FEW
+        is_theirs = bool(mine or elsewhere) and len(returned) < _FEW
+        return is_theirs if voices.returned else len(spoken) < len(words)
     if not voices.returned:
         return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
     longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
     is_known = mine.union(elsewhere, spoken if confirms else ())
-    if not all(is_known.intersection(clause) for clause in longer):
+    # A user's own words beside them do not make a tool's words the user's, however many there are.
+    foreign = {word for word in returned - _BY_CHANCE if not is_word_of(word, asked)}
+    if foreign or not all(is_known.intersection(clause) for clause in longer):
         return False
     return len(mine) >= share * (len(mine) + len(rest)) and bool(mine or elsewhere or confirms)
 

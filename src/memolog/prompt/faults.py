@@ -40,7 +40,7 @@ FaultKind: TypeAlias = Literal[
     "copied",  # a line that only repeats the log, dropped
     "apology",  # a refusal written as a line, dropped
     "uncovered",  # statements of users that only the embedded observer observed
-    "unfounded",  # a line that cites nothing and says nothing of what was said, dropped
+    "unfounded",  # a line that says nothing of what was said, dropped
     "over_long",  # a line was cut
     "too_many",  # lines beyond the most were dropped
     "forged_tag",  # one of our tags where none belongs

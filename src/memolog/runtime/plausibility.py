@@ -30,6 +30,8 @@ _MOST_ECHOED: Final = 0.5
 _LEAST_SUPPORT: Final = 0.34
 _SUPPORTED: Final = 0.5
 _FEW_WORDS: Final = 2
+# Statements without a word of the messages that stay beside one line that has some.
+_MOST_DOUBTFUL: Final = 2
 _ALIKE: Final = 0.8
 # What stands in a prompt beside our own words.
 _GIVEN: Final = re.compile(r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>(?=\n)")
@@ -117,7 +119,11 @@ def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> 
 def _checked_lines(
     parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, notes: FaultNotes
 ) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
-    """Return the lines that say something new, and those that the log has from the same day."""
+    """Return the lines that say something new, and those that the log has from the same day.
+
+    A statement without a word of the messages that it cites stays beside lines that have some: nothing more tells it from one
+    that is said in other words, and it is marked when it is judged.
+    """
     log = _Log(given.previous)
     sources = _Sources(given, prompt)
     days = [log.days_of(draft.text) for draft in parsed.observations]
@@ -129,13 +135,17 @@ def _checked_lines(
     is_telling = [len(content_words(draft.text)) >= _FEW_WORDS for draft in parsed.observations]
     copies = any(tells and found and not again for tells, found, again in zip(is_telling, days, is_said, strict=True))
     kept: list[int] = []
+    doubtful: list[int] = []
     known: list[Draft] = []
     for place, draft in enumerate(parsed.observations):
         is_echo = echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED
         if is_echo or echoes.is_shell(draft.text):
             notes.note("echo", draft.text)
         elif _is_unfounded(draft, said):
-            notes.note("copied" if days[place] else "unfounded", draft.text)
+            if draft.cites and not days[place]:
+                doubtful.append(place)
+            else:
+                notes.note("copied" if days[place] else "unfounded", draft.text)
         elif not (found := days[place]) or not (copies or is_telling[place]):
             kept.append(place)
         elif not is_said[place]:
@@ -146,6 +156,12 @@ def _checked_lines(
         else:
             # The same was said on another day.
             kept.append(place)
+    founded = sum(support(parsed.observations[place].text, said) > 0 for place in kept)
+    if len(doubtful) <= _MOST_DOUBTFUL * founded:
+        kept = sorted((*kept, *doubtful))
+    else:
+        for place in doubtful:
+            notes.note("unfounded", parsed.observations[place].text)
     return _at(parsed.observations, kept), tuple(known)
 
 
