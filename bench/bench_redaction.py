@@ -48,6 +48,11 @@ REPEATS: Final = (
     "“", "[redacted: ", "\n\\n", "密码", "密码是", "is ", "a is the ", "x as ", "ENV ", "--", "-p", "net user ", "$2b$", "hooks",
     "us1", "-us1", "AAAA", "pat", "live_", "xoxb-", "password=hunter22 ", "eyJabcdefghijk.eyJabcdefghi1.", "a1b2-", "SG.",
     "hvs.", "perm:aaaa.aaaa.", "authorization: ", "identified by '", "machine a login ", "session=a1", "?key=",
+    "password:** ", "password</b><b>", "password</td>\n<td>", "| password ", "|password\n", "a,password\n", "password,a1B2\n",
+    "password\n", "password:\n", "password:\n```\n", "a1&", "DB_PASSWORD=a1b2&", "password=a1b2,", "password=Ab1(", "key (a ",
+    "password is a1b2c and ", "password is Ab1cd2ef, ", "key Ab1cd2ef3gh4 is ", "token (Ab1cd2ef3gh4", "pin for a ", 'kty"',
+    '"d"', "password\u00a0", "\u200b", "ａ", "p\u00ad", '{"password":', '["password",', '{"name":"password","value":"', "[",
+    "://a:b<c", "://a:Ab1c/d", "name password val", "password,'a':'b',",
 )  # fmt: skip
 
 

@@ -91,6 +91,9 @@ def test_torn_private_keys_are_replaced_too() -> None:
     block = PEM.format("")
     half = len(block) // 2
     assert REDACTION.redact(f"a {block[:half]}") == "a [redacted: private key]"
+    for sign in (">", "#"):
+        quoted = block[:-30].replace("\n", f"\n{sign} ")
+        assert REDACTION.redact(f"{sign} {quoted}") == f"{sign} [redacted: private key]"
     assert REDACTION.redact(f"{block[half:]} b") == "[redacted: private key] b"
 
 
@@ -124,8 +127,149 @@ def test_secrets_are_found_by_their_context(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "frame",
+    [
+        "DB_PASSWORD={}\nX=1",
+        "password: {}\n",
+        "The password is {} and so on",
+        "postgres://bob:{}@h/db",
+        "curl -u bob:{} https://x.test",
+        "mysql -u root -p{} shop",
+        "run --password {} --now",
+        "user bob, password {}",
+    ],
+)
+@pytest.mark.parametrize("sign", "&,;#@!$%^*()<>|{}[]=+~?/:.'\"`\\")
+def test_a_password_goes_on_to_the_end_of_the_word(frame: str, sign: str) -> None:
+    """Whatever sign stands in a password without quotes, nothing of it is left, and what follows the word stays."""
+    text = frame.format(f"Tr0ub4dor{sign}zQ9xyW7")
+    clean = REDACTION.redact(text)
+    assert "Tr0ub4" not in clean
+    assert "zQ9xyW7" not in clean
+    before, after = frame.split("{}")
+    assert clean == f"{before}[redacted: password]{after}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f(password=hunter22).run()", "f(password=[redacted: password]).run()"),
+        ("f(user=a, password=hunter22, b=c)", "f(user=a, password=[redacted: password], b=c)"),
+        ("Pwd=hunter22;Integrated Security=no;", "Pwd=[redacted: password];Integrated Security=no;"),
+        ("/a?password=hunter22&b=1", "/a?password=[redacted: password]&b=1"),
+        ("password=hunter22&amp;b=1", "password=[redacted: password]&amp;b=1"),
+        ("<p>password: hunter22<br>next</p>", "<p>password: [redacted: password]<br>next</p>"),
+        ("(password: hunter22)", "(password: [redacted: password])"),
+        ("{password: hunter22,user: bob}", "{password: [redacted: password],user: bob}"),
+        ("`password=hunter22`, then", "`password=[redacted: password]`, then"),
+        ('["password=hunter22","b"]', '["password=[redacted: password]","b"]'),
+    ],
+)
+def test_what_follows_a_password_stays(text: str, expected: str) -> None:
+    """The next pair, the brackets and the tags around it, and the signs of the sentence are no part of a password."""
+    assert REDACTION.redact(text) == expected
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "My API key (the production one) is {0}.",
+        "My password used to be {1} but I changed it to {0}.",
+        "Our passwords are {0} and {1}, as ever",
+        "The passwords are {0}, {1} and that is it",
+        'the password was "{0}". Now it is {1}',
+        "My PIN for the vault: {0}",
+        "the wifi key at the office is {0}",
+        "Error 401: key {0} is not valid",
+        "The key '{0}' has been revoked",
+        'invalid credentials ("{0}")',
+        "Incorrect API key provided ({0})",
+        "the tokens are {0} and {1}",
+    ],
+)
+def test_secrets_are_found_in_sentences(frame: str) -> None:
+    """A sentence may say more between a name and its secret, and it may tell several; errors of providers repeat them."""
+    secrets = ("hR7kQ2mZ9pLx4TvB", "Tr0ub4dorZq9xyz")
+    clean = REDACTION.redact(frame.format(*secrets))
+    assert [secret for secret in secrets if secret in clean] == []
+    assert clean.startswith(frame[: frame.index("{")])
+    assert clean.endswith(frame[frame.rindex("}") + 1 :].strip("."))
+
+
+def test_the_private_parts_of_a_web_key_are_replaced() -> None:
+    """As an object, as its text, and inside another text; the public parts stay."""
+    private = some(43)
+    key = {"kty": "EC", "crv": "P-256", "x": "public-x", "d": private, "use": "sig"}
+    for shown in (
+        json.dumps(REDACTION.value(key)),
+        REDACTION.redact(json.dumps(key)),
+        REDACTION.redact(f"see {json.dumps(key)}!"),
+    ):
+        assert shown.endswith(
+            json.dumps(key | {"d": "[redacted: private key]"}).lstrip("{") + "!" * shown.startswith("see")
+        )
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "**Password:** {}",
+        "**Password**: {}",
+        "**API key:** {}",
+        "**API key:** `{}`",
+        "__Password:__ {}",
+        "*password:* {}",
+        "- **Password:** {}\n- more",
+        "<b>Password:</b> {}",
+        "<b>Password</b>: {}",
+        "<tr><td>password</td><td>{}</td></tr>",
+        '<dt>API key</dt>\n<dd class="x"><code>{}</code></dd>',
+        "| Password | {} |",
+        "| API key | `{}` |",
+        "| **Password** | {} | x |",
+        "Password:\n```\n{}\n```",
+        "**API key:**\n```text\n{}\n```\nmore",
+        "Password:\n\n    {}",
+        "### Password\n{}\n",
+        "### API key\n\n`{}`\n",
+        "PASSWORD\n{}\n",
+        "password: >-\n  {}\nuser: bob",
+        "password: |\n  {}\n",
+        "| user | password |\n|---|---|\n| bob | {} |\n",
+        "| user | API key | on |\n| :-- | --- | - |\n| ann |  | yes |\n| bob | `{}` | no |",
+        "user,password\nann,\nbob,{}\n",
+        '"user";"password"\n"bob";"{}"',
+        "user\ttoken\tdate\nbob\t{}\t2026-11-16\n",
+    ],
+)
+def test_secrets_are_found_in_markup(frame: str) -> None:
+    """Emphasis, tables, fences and headings stand around a name and its value; nothing else is replaced."""
+    secret = "hR7kQ2mZ9pLx4TvB"
+    kind = "password" if "password" in frame.lower() else "secret"
+    assert REDACTION.redact(frame.format(secret)) == frame.format(f"[redacted: {kind}]")
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "| password | varchar2 |\n| token | `int32` |",
+        "| Column | password |\n|---|---|\n| type | varchar(64) |",
+        "def check(password):\n    run2(Password1)\n",
+        "if token:\n    V2Result\n",
+        "Secret:\n    ConfigMapV2Ref\n",
+        "cat password | base64 | md5sum",
+        "from a import user, password\nfrom b import x, token2",
+        "**Password:** required",
+        "My password is hashed and it is now python3",
+        "the key release-2024-11 is not valid",
+        "our pin for the map is next to v2 of it",
+        "the cache key (user2profile) is wrong",
+        "PublicKeyToken=b77a5c561934e089",
+        "My password manager is 1Password",
+        "password=get_pw2(user)",
+        "password = hashes2[name]",
+        "http://localhost:8080/user:list@latest",
+        "password: required|string|min:12|confirmed",
         "token: str = None",
         "max_tokens=4096, tokens: 12000",
         "password: str = Field(min_length=8)",
@@ -172,6 +316,8 @@ def test_it_can_be_switched_off() -> None:
 PIECES = (
     "password", "=", ": ", '"', "'", "token", "sk-", "sk-ant-", "eyJ", ".", "://", "@", ":", "bearer ", "-----BEGIN ",
     "-----END ", "PRIVATE KEY-----", "AKIA", "abc123def456", "A1B2C3D4E5F6G7H8", " ", "\n", "[redacted: x]", "é", "\\",
+    "**", "|", "`", "```\n", "<td>", "</td>", "(", ")", "{", "}", ",", ";", "&", "\u200b", "\u00a0", "ａ", " is ", " and ",
+    " it to ", "key", "value", "name", "user,", "hR7kQ2mZ9pLx4TvB", "Tr0ub4dor",
 )  # fmt: skip
 
 
@@ -218,6 +364,38 @@ def test_escapes_are_boundaries(before: str, after: str) -> None:
     assert REDACTION.redact(f"see{before}{key}{after}more") == f"see{before}[redacted: GitHub token]{after}more"
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "Password:\u00a0{}",
+        "Password\u202f:\u00a0{}",
+        "pass\u00adword: {}",
+        "p\u200bassword: {}",
+        "\ufeffpassword:\u200b {}",
+        "ｐａｓｓｗｏｒｄ：{}",
+        "ＡＰＩ　ｋｅｙ＝{}",
+        "api\u00a0key\u00a0is\u00a0{}",
+        "Passwort:\u2009{}",
+        "看，ｐａｓｓｗｏｒｄ：{}",
+    ],
+)
+@pytest.mark.parametrize("channel", ["plain", "tool JSON", "URL-encoded"])
+def test_characters_that_look_like_others_hide_nothing(frame: str, channel: str) -> None:
+    """Invisible characters, spaces that do not break and letters of full width are read as people see them."""
+    secret = "hR7kQ2mZ9pLx4TvB"
+    assert secret not in REDACTION.redact(CHANNELS[channel](frame.format(secret)))
+
+
+def test_nothing_of_a_key_with_an_invisible_character_stays() -> None:
+    """Wherever it stands in the key; the text around the key stays as it is, with all of its characters."""
+    key = f"ghp_{some(36)}"
+    for at in (4, 10, 39):
+        text = f"a\u00a0b {key[:at]}\u200b{key[at:]} c\u00a0d"
+        assert REDACTION.redact(text) == "a\u00a0b [redacted: GitHub token] c\u00a0d"
+    plain = "１２３　ＡＢＣ：a\u00adb c\u00a0d\u200b"
+    assert REDACTION.report(plain) == (plain, {})
+
+
 def test_every_text_of_a_value_is_redacted() -> None:
     """Names, values, lists, commands in pieces, environments and numbers; what is no secret is the very same value."""
     key = f"sk-ant-api03-{some(40)}"
@@ -239,6 +417,53 @@ def test_every_text_of_a_value_is_redacted() -> None:
     plain = {"a": [1.5, None, "b", {"c": "d"}], "token_count": "12a"}
     assert REDACTION.value(plain) is plain
     assert NO_REDACTION.value(value) is value
+
+
+NAMED: tuple[JsonValue, ...] = (
+    {"name": "DB_PASSWORD", "value": "{}"},
+    {"env": [{"name": "A", "value": "1"}, {"name": "DB_PASSWORD", "value": "{}"}]},
+    {"Parameter": {"Name": "/prod/db/password", "Type": "SecureString", "Value": "{}"}},
+    {"Value": "{}", "Version": 3, "Name": "/prod/db/password"},
+    {"passwords": ["{}"]},
+    {"password": {"current": "{}", "type": "text", "minLength": 12}},
+    {"credentials": {"user": "bob", "value": "{}"}},
+    {"Key": "password", "Val": "{}"},
+    {"Tags": [{"Key": "Password", "Value": "{}"}]},
+    {"headers": [{"name": "Authorization", "value": "Basic {}"}]},
+    {"headers": {"Authorization": ["Basic {}"]}},
+    {"cookies": [{"name": "sessionid", "value": "{}"}, {"name": "theme", "value": "dark"}]},
+    [["user", "password"], ["bob", "{}"]],
+    {"columns": [["id", "api_token", "on"], [1, "{}", True]]},
+)
+
+
+@pytest.mark.parametrize("named", NAMED, ids=[str(number) for number in range(len(NAMED))])
+@pytest.mark.parametrize("secret", ["Tr0ub4dorZq9xyz", "hR7kQ2mZ9pLx4TvB"])
+def test_names_give_away_values(named: JsonValue, secret: str) -> None:
+    """The name may stand beside the value, above it or over its column; in an object, in its text, and in a text inside it."""
+    text = json.dumps(named).replace("{}", secret)
+    for clean in (REDACTION.value(json.loads(text)), text, json.dumps({"result": text})):
+        shown = REDACTION.redact(clean) if isinstance(clean, str) else json.dumps(clean)
+        assert secret not in shown
+        assert shown.count("[redacted: ") == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": {"type": "string", "minLength": 8, "format": "password", "pattern": "[A-Z][a-z0-9]+"}},
+        {"tokens": ["The", "cat2", "sat3"], "token_type": "bearer"},
+        {"name": "v2Release", "value": "x86_64"},
+        {"secrets": [{"name": "web-tls", "key": "tls.crt"}]},
+        {"session_id": "018f2f5e7b1a7c3d9e4f"},
+        {"token": {"address": "0x7a250d5630B4cF539739dF2C5dAcb4c659F2488D", "symbol": "UNI2"}},
+        [["user", "password"], ["bob", "required"]],
+    ],
+)
+def test_values_that_are_no_secrets_stay(value: JsonValue) -> None:
+    """Schemas, counts and names are left alone, as objects and as texts."""
+    assert REDACTION.value(value) is value
+    assert REDACTION.redact(json.dumps(value)) == json.dumps(value)
 
 
 def test_a_value_that_is_deeply_nested_is_redacted() -> None:

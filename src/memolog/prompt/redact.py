@@ -4,7 +4,9 @@ Works on any text, in time that grows with its length alone. Texts inside other 
 queries, HTML entities, colours of a terminal) are decoded for the search, layer by layer, and replaced where they stand.
 """
 
+import json
 import re
+import string
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +14,14 @@ from typing import Final, NamedTuple, cast
 
 from memolog.domain.codec import JsonValue, dumps
 from memolog.domain.errors import ConfigError
-from memolog.prompt.secret_context import CONTEXT_WORDS, is_reference, kind_of_entry, secrets_in_context
+from memolog.prompt.secret_context import (
+    CONTEXT_WORDS,
+    is_reference,
+    kind_of_entry,
+    kind_of_name,
+    secrets_in_context,
+    stands_for_secret,
+)
 from memolog.prompt.secret_keys import KEY_WORDS, Found, keys_by_words, keys_in, lower_words
 
 __all__ = ["NO_REDACTION", "REDACTION", "Redactor", "SecretPattern", "secret_patterns"]
@@ -54,6 +63,7 @@ _LAYERS: Final = 6
 _DEEPEST: Final = 100
 _SHORTEST: Final = 5
 _LONGEST_COMMAND: Final = 20_000
+_NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,46 +101,108 @@ class Redactor:
 
         Returns the very same value if there is no secret in it.
         """
-        return self._value(value, 0) if self.enabled else value
+        return _Walk(self).value(value) if self.enabled else value
 
-    def _value(self, value: JsonValue, depth: int) -> JsonValue:
+    def in_line(self, text: str) -> list[Found]:
+        """Return the secrets of a command, which is a text without further texts inside it."""
+        return _joined(self._found(text, 0)) if len(text) <= _LONGEST_COMMAND else []
+
+    def _found(self, text: str, layers: int) -> list[Found]:
+        found = [one for pattern in self.extra for one in _by_pattern(text, pattern)]
+        found += _blocks(text)
+        lower, data = _lowered(text), text.encode("utf-8", "replace")
+        words = _WORDS.intersection(lower_words(data))
+        found += keys_in(text, data)
+        found += keys_by_words(text, lower, words)
+        found += secrets_in_context(text, lower, words)
+        if text[:1] in {"{", "["} and any(name in lower for name in _NAMES):
+            found += _in_json(text, layers)
+        for inner in _layers(text, data) if layers else ():
+            found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
+        return found
+
+
+class _Walk:
+    """A way through a JSON value, on which the names of tables, lists and columns give secrets away.
+
+    Without a redactor, the texts themselves are not looked at.
+    """
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self._redactor = redactor
+        self.found: dict[str, str] = {}
+        """The texts that only their names gave away, and their kinds."""
+
+    def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
+        """Return a value without secrets; the owner is the kind of secret that a table around it is named after."""
         if isinstance(value, str):
-            return self.redact(value)
+            return self._redactor.redact(value) if self._redactor else value
         if depth > _DEEPEST:
             return self._deep(value)
         if isinstance(value, dict):
-            return self._table(cast("dict[str, JsonValue]", value), depth)
+            return self._table(cast("dict[str, JsonValue]", value), depth, owner)
         if isinstance(value, list | tuple):
-            items = cast("Sequence[JsonValue]", value)
-            clean = [self._value(item, depth + 1) for item in items]
-            if all(isinstance(item, str) for item in clean):
-                clean = self._line(cast("list[str]", clean))
-            return cast("JsonValue", value) if _same(clean, items) else clean
+            return self._list(cast("Sequence[JsonValue]", value), depth, owner)
         return value
 
-    def _table(self, table: dict[str, JsonValue], depth: int) -> JsonValue:
+    def _list(self, items: Sequence[JsonValue], depth: int, owner: str | None) -> JsonValue:
+        kinds = _kinds_of_columns(items)
+        clean = [
+            self._row(cast("Sequence[JsonValue]", item), kinds, depth + 1)
+            if kinds and number
+            else self._owned("", item, depth, owner)
+            for number, item in enumerate(items)
+        ]
+        if all(isinstance(item, str) for item in clean):
+            clean = self._line(cast("list[str]", clean))
+        return cast("JsonValue", items) if _same(clean, items) else clean
+
+    def _row(self, row: Sequence[JsonValue], kinds: list[str | None], depth: int) -> JsonValue:
+        clean = [self._owned("", item, depth, kind) for item, kind in zip(row, kinds, strict=True)]
+        return cast("JsonValue", row) if _same(clean, row) else clean
+
+    def _table(self, table: dict[str, JsonValue], depth: int, owner: str | None) -> JsonValue:
         # Environments are often written as a list of tables, each with a name and a value.
-        title = next((table[name] for name in ("name", "key", "Name", "Key") if name in table), "")
-        entries = {name: self._entry(name, title, item, depth) for name, item in table.items()}
-        names = {name: self.redact(name) if isinstance(name, str) else name for name in table}  # pyright: ignore[reportUnnecessaryIsInstance]
+        title = next((item for name, item in table.items() if isinstance(name, str) and name.lower() in _TITLES), "")  # pyright: ignore[reportUnnecessaryIsInstance]
+        entries = {name: self._entry(name, title, item, depth, owner) for name, item in table.items()}
+        if "kty" in table:
+            entries |= {name: self._part_of_key(item) for name, item in entries.items() if name in _PARTS_OF_KEYS}
+        names = {name: self.value(name) if isinstance(name, str) else name for name in table}  # pyright: ignore[reportUnnecessaryIsInstance]
         if _same(list(entries.values()), list(table.values())) and all(names[name] == name for name in names):
             return table
-        return {names[name]: item for name, item in entries.items()}
+        return {cast("str", names[name]): item for name, item in entries.items()}
 
-    def _entry(self, name: object, title: JsonValue, item: JsonValue, depth: int) -> JsonValue:
+    def _entry(self, name: object, title: JsonValue, item: JsonValue, depth: int, owner: str | None) -> JsonValue:
         """Return the value of an entry, replaced if its name says that it is a secret."""
-        new = self._value(item, depth + 1)
-        if isinstance(name, str) and name.lower() == "value" and isinstance(title, str):
-            name = title
-        if not isinstance(name, str) or new is not item or isinstance(item, bool) or not isinstance(item, str | int):
+        if not isinstance(name, str):
+            return self.value(item, depth + 1)
+        if name.lower() in _VALUES and isinstance(title, str):
+            name = title if kind_of_name(title) else ""
+        if isinstance(item, dict | list | tuple):
+            return self.value(item, depth + 1, kind_of_name(name.removesuffix("s")) or owner)
+        new = self.value(item)
+        if new is not item or isinstance(item, bool) or not isinstance(item, str | int):
             return new
         kind = kind_of_entry(name, str(item))
-        return new if kind is None else f"[redacted: {kind}]"
+        return self._owned(name, item, depth, owner) if kind is None else self._replaced(item, kind)
+
+    def _owned(self, name: str, item: JsonValue, depth: int, owner: str | None) -> JsonValue:
+        new = self.value(item, depth + 1, owner)
+        if owner and new is item and isinstance(item, str) and stands_for_secret(owner, name, item):
+            return self._replaced(item, owner)
+        return new
+
+    def _part_of_key(self, item: JsonValue) -> JsonValue:
+        return self._replaced(item, "private key") if isinstance(item, str) and not is_reference(item) else item
+
+    def _replaced(self, item: str | int, kind: str) -> str:
+        if isinstance(item, str):
+            self.found[item] = kind
+        return f"[redacted: {kind}]"
 
     def _line(self, items: list[str]) -> list[JsonValue]:
         """Return the words of a command without what only the words before them give away: `["--password", "…"]`."""
-        text = " ".join(items)
-        found = _joined(self._found(text, 0)) if len(text) <= _LONGEST_COMMAND else []
+        found = self._redactor.in_line(" ".join(items)) if self._redactor else []
         if not found:
             return [*items]
         at = 0
@@ -146,25 +218,61 @@ class Redactor:
 
     def _deep(self, value: JsonValue) -> JsonValue:
         """Return what is nested too deeply to go into, as one text if there is a secret in it."""
+        if not self._redactor:
+            return value
         try:
             text = dumps(value)
         except (TypeError, ValueError, RecursionError):
             return value
-        clean = self.redact(text)
+        clean = self._redactor.redact(text)
         return value if clean == text else clean
 
-    def _found(self, text: str, layers: int) -> list[Found]:
-        found = [one for pattern in self.extra for one in _by_pattern(text, pattern)]
-        found += _blocks(text)
-        lower, data = _lowered(text), text.encode("utf-8", "replace")
-        words = _WORDS.intersection(lower_words(data))
-        found += keys_in(text, data)
-        found += keys_by_words(text, lower, words)
-        found += secrets_in_context(text, lower, words)
-        inner = _decoded(text) if layers else None
+
+_TITLES: Final = frozenset({"name", "key", "k", "field", "variable", "header"})
+_VALUES: Final = frozenset({"value", "val", "v"})
+# What is private of a JSON Web Key.
+_PARTS_OF_KEYS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
+
+
+def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:
+    """Return the kinds of secrets that the first of some rows names; nothing if they are no rows or none is secret."""
+    if len(rows) < 2 or not isinstance(rows[0], list | tuple):  # noqa: PLR2004 - the names, and at least one row
+        return []
+    heads = cast("Sequence[JsonValue]", rows[0])
+    if not all(isinstance(row, list | tuple) and len(cast("Sequence[JsonValue]", row)) == len(heads) for row in rows):
+        return []
+    kinds = [kind_of_name(head) if isinstance(head, str) else None for head in heads]
+    return kinds if any(kinds) and all(isinstance(head, str) and _HEAD.match(head) for head in heads) else []
+
+
+_HEAD: Final = re.compile(r"[A-Za-z][\w .-]{0,40}\Z")
+_JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
+
+
+def _in_json(text: str, layers: int) -> Iterator[Found]:
+    """Yield what the names in a text give away that is JSON as a whole, and in the JSON inside its texts."""
+    if text[:1] not in {"{", "["} or text.rstrip()[-1:] not in {"}", "]"}:
+        return
+    walk = _Walk()
+    try:
+        walk.value(json.loads(text))
+    except (ValueError, RecursionError):
+        return
+    for hit in _JSON_TEXT.finditer(text):
+        kind = walk.found.get(hit[1]) or ("\\" in hit[1] and walk.found.get(_unescaped(hit[0])))
+        if kind:
+            yield Found(*hit.span(1), kind)
+        inner = _decoded(hit[1]) if layers and hit[1][:1] in {"{", "["} else None
         if inner is not None:
-            found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
-        return found
+            for one in map(inner.outside, _in_json(inner.text, layers - 1)):
+                yield Found(hit.start(1) + one.start, hit.start(1) + one.end, one.kind)
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return ""
 
 
 def _by_pattern(text: str, given: SecretPattern) -> Iterator[Found]:
@@ -211,6 +319,14 @@ _ESCAPE: Final = re.compile(
     r"|\x1b\[[0-9;]{0,20}m"
     r"|\+(?<=[\w%:;,.!?'\"=-]\+)(?=[\w%'\"./-])"
 )
+# Characters that cannot be seen, spaces of other widths, and letters and digits of full width.
+_DISGUISES: Final = {
+    **dict.fromkeys((0xAD, 0x34F, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF), ""),
+    **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+    **{ord(letter) + 0xFEE0: letter for letter in string.ascii_letters + string.digits},
+}
+_DISGUISED: Final = re.compile(f"[{''.join(map(chr, _DISGUISES))}]+")
+_ASCII: Final = bytes(range(128))
 _LETTERS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " "}
 _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", "nbsp": " "}
 
@@ -241,9 +357,20 @@ class _Decoded(NamedTuple):
         return end - self.starts[number] == high - low
 
 
-def _decoded(text: str) -> _Decoded | None:
+def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
+    """Yield what is found below a text: without its escapes, and with plain characters for those that only look like them."""
+    if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
+        plain = _decoded(text, _DISGUISED)
+        if plain is not None:
+            yield plain
+    inner = _decoded(text)
+    if inner is not None:
+        yield inner
+
+
+def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
     """Return the lines of a text that hold escapes, one layer decoded; nothing if there is none."""
-    if not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
+    if escapes is _ESCAPE and not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
         return None
     pieces: list[str] = []
     starts: list[int] = []
@@ -258,7 +385,7 @@ def _decoded(text: str) -> _Decoded | None:
             places.append((low, high))
             length += len(piece)
 
-    for hit in _ESCAPE.finditer(text):
+    for hit in escapes.finditer(text):
         if hit.start() >= line_end:
             if pieces:
                 add(text[at:line_end], at, line_end)
@@ -284,6 +411,8 @@ def _meaning(escape: str) -> str:
         case "&":
             name, digits = escape[1:-1], escape.strip("&#x;")
             return _ENTITIES.get(name) or chr(int(digits, 16 if "x" in name else 10))
+        case sign if not sign.isascii():
+            return escape.translate(_DISGUISES)
         case _:
             return " "  # a colour, or the plus sign that stands for a space in a form
 
@@ -292,7 +421,7 @@ def _meaning(escape: str) -> str:
 
 _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_BODY: Final = re.compile(r"[A-Za-z0-9+/=\s\\:,.-]*+")
+_KEY_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s\\:,.-]|(?<=\n)[>#])*+")
 _PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
 # A key that was torn from its first line is still a key; no key has more text than this.
 _LONGEST_KEY: Final = 20_000

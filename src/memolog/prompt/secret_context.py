@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from memolog.prompt.secret_keys import Found, is_random
 
-__all__ = ["CONTEXT_WORDS", "is_reference", "kind_of_entry", "secrets_in_context"]
+__all__ = ["CONTEXT_WORDS", "is_reference", "kind_of_entry", "kind_of_name", "secrets_in_context", "stands_for_secret"]
 
 
 # Names of passwords, in the languages that people write in: inside words, as words, and in other scripts.
@@ -63,7 +63,7 @@ _KEY_OWNERS: Final = (
     "subscription", "function", "functions", "host", "project",
     "integration", "rest", "role", "anon", "bot", "merchant", "publishable", "server", "cookie", "django", "flask", "rails",
     "openai", "anthropic", "stripe", "datadog", "dd", "algolia", "mailgun", "sendgrid", "pinecone", "twilio", "azure", "aws",
-    "gcp", "google", "maps", "weather",
+    "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
 )  # fmt: skip
 _PUBLIC_KEYS: Final = (
     "public",
@@ -87,24 +87,55 @@ _QUOTED: Final = (
 )
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>{_BARE}{{2,500}}+)(?P<after>[(\[]?))"
 _GROUPS: Final = ("double", "single", "tick", "curly", "corner", "bare")
+# The rest of a word in which signs stand that may end a value: they do not if the word goes on behind them. What begins like the
+# next pair, like a tag, an entity or an escape is no part of the value.
+_TAIL: Final = re.compile(
+    rf"(?:{_BARE}"
+    r"|[,&;](?=[\w!@#$%^*~+-])(?![\w.-]{1,40}[\"']?[=:])(?!(?:amp|quot|lt|gt|apos|nbsp|#\w{1,6});)"
+    r"(?![A-Za-z]{1,30}(?: [A-Za-z]{1,20}){1,3} ?=)"
+    r"|<(?=[A-Za-z0-9])(?![A-Za-z]\w{0,12}(?:[ \t]{0,2}/?>|[ \t]{1,4}[\w-]{1,20}=))"
+    r"|[)\]}>|({\[\"'`](?=[A-Za-z0-9])"
+    r"|\\(?=\w)(?![nrtbfux0-9])){1,200}+"
+)
+_STRIPPED: Final = ".:?…*,;"
 _COPULA: Final = (
-    r"(?:[ \t]{1,2}(?:is|are|was|be|to|as|now|es|est|ist|lautet|é|è|jest|je|är|er|on|это|of|este|là|adalah|yra|bude)"
+    r"(?:[ \t]{1,2}(?:is|are|was|to[ \t]be|be|to|as|now|es|est|ist|lautet|é|è|jest|je|är|er|on|это|of|este|là|adalah|yra|bude)"
     r"[ \t\n:]{1,4}|['’]s[ \t]{1,2}"
     r"|[ \t]{0,2}(?:是|为|為|は|が|는|은|이|=|:|：|-|–|—|→|->|=>)[ \t\n]{0,4})"
 )
-# An assignment in code, in JSON, in a settings file, in XML, in a list of names and values, or in a command.
+# Emphasis that ends between a name and its value, in Markdown and in HTML.
+_EMPHASIS: Final = r"(?:\*{1,3}(?=[ \t`])|_{1,3}(?=[ \t])|</[A-Za-z]{1,8}>)?"
+# An assignment in code, in JSON, in a settings file, in XML, in a list of names and values, in a table, or in a command.
 _ASSIGNED: Final = re.compile(
     r"(?P<rest>[A-Za-z0-9_.À-ӿ-]{0,30}+)(?P<sep>"
-    r"(?:[\"'`\])*]{0,3}+[ \t]{0,4}(?::=|=>|->|→|\?=|[:=：＝]{1,2})[ \t]{0,4}(?:[A-Za-z_|]{1,20}[ \t]{0,2}=[ \t]{0,2})?"
-    r"(?:[brfu@](?=[\"'`]))?(?=[^\s=])"
-    r"|[\"']?[ \t]{0,2}[,(][ \t]{0,4}(?=[\"'`])|[\"']?,?\s{1,40}[\"']?(?i:value)[\"']?[ \t]{0,2}[:=][ \t]{0,2}"
-    r"|(?<=[\w])>(?=[^\s<>=]))"
+    r"(?:[\"'`\])*]{0,3}+(?:</[A-Za-z]{1,8}>)?[ \t]{0,4}(?::=|=>|->|→|\?=|[:=：＝]{1,2})"
+    + _EMPHASIS
+    + r"[ \t]{0,4}(?:[A-Za-z_|]{1,20}[ \t]{0,2}=[ \t]{0,2})?"
+    r"(?:[brfu@](?=[\"'`]))?(?=[^\s=])(?!\*{1,3}\s)"
+    r"|[\"']?,?\s{0,40}(?:[\"']\w{1,20}[\"']\s{0,2}:\s{0,2}[\"'][\w .-]{0,40}[\"'],\s{0,40}){0,2}"
+    r"[\"']?(?i:value|val)[\"']?[ \t]{0,2}[:=][ \t]{0,2}"
+    r"|[\"']?[ \t]{0,2}[,(][ \t]{0,4}(?=[\"'`])"
+    r"|(?<=[\w])>(?=[^\s<>=])"
+    r"|[ \t*`]{0,4}\|[ \t]{0,4}|</[A-Za-z]{1,8}>\s{0,20}<[A-Za-z]{1,8}(?:\s[^<>\n]{0,40})?>(?:<(?:code|b|i|tt|strong|em)>)?)"
     r")" + _VALUE
+)
+_CELL: Final = re.compile(r"[ \t*`]{0,4}(?:\||</\w{1,8}>\s{0,20}<)")
+# A value on a line of its own, below its name: under a heading, in a fence, or as YAML folds it.
+_BELOW: Final = re.compile(
+    r"[\"'`*_\])]{0,3}(?:</[A-Za-z]{1,8}>)?(?:[ \t]{1,2}(?:is|are))?[ \t]{0,3}(?P<colon>[:：]?)(?:[*_]{1,3}|</[A-Za-z]{1,8}>)?"
+    r"(?P<folded>[ \t]{0,3}[>|][+-]?\d?)?[ \t]{0,3}\r?\n\s{0,20}(?P<fence>(?:```|~~~)[\w-]{0,12}[ \t]{0,3}\r?\n)?[ \t>]{0,12}`?"
+    r"(?P<bare>[^\s`]{4,200}+)`?(?=[ \t]{0,9}(?:[\r\n]|\Z))"
 )
 _SPACED: Final = re.compile(r"(?P<rest>[\w.-]{0,30}+)(?P<sep>[ \t]{1,4}(?=[^\s]))" + _VALUE)
 _TOLD: Final = re.compile(
     rf"(?P<rest>[A-Za-z_À-ӿ]{{0,10}}+)(?P<sep>(?:[ \t]{{1,2}}[^\s:=：.\"'`]{{1,20}}+){{0,7}}?{_COPULA})" + _VALUE
 )
+# What goes on after a secret was told: `… and …`, `… but I changed it to …`.
+_AND: Final = re.compile(
+    r"[.!?]{0,2}(?:,?[ \t]{1,2}(?:and|or|und|oder|et|ou|y|e)[ \t]{1,2}|,[ \t]{1,2}"
+    r"|[^\n:=]{0,50}?[ \t](?:it|them|that|one)(?:['’]s|[ \t](?:to|is|was|into))[ \t]{1,2}(?:now[ \t])?)" + _VALUE
+)
+_MOST_TOLD: Final = 10
 _SET_BEFORE: Final = re.compile(
     r"(?:\b(?:ENV|ARG|set|setx|setenv|export|set -x|set -gx|set -Ux)[ \t]{1,9}|(?<![^\s\"'`(])--?)[\w.-]{0,40}\Z"
 )
@@ -120,14 +151,18 @@ def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterat
     passwords += [word.decode() for word in sorted(words & _PASSWORD_WORDS)]
     if not text.isascii():
         passwords += [name for sign, name in _PASSWORD_SIGNS if sign in lower and name in lower]
+    places: list[int] = []
     for name in passwords:
         for at in _places(lower, name):
+            places.append(at)
             yield from _after_password(text, at, name)
     names = [name for name in _NAMES_INSIDE if name in lower]
     names += [word.decode() for word in sorted(words & _NAME_WORDS)]
     for name in names:
         for at in _places(lower, name):
+            places.append(at)
             yield from _after_name(text, at, name)
+    yield from _in_columns(text, places)
     if "://" in lower:
         yield from _by_rules(text, lower, "://")
     for word in sorted(words & _RULE_WORDS, key=_RULE_ORDER.__getitem__):
@@ -155,14 +190,38 @@ def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], b
         start = hit.start(group)
         if group == "bare":
             value = value.rstrip(".:?…*") or value
-            if "after" in hit.re.groupindex and hit["after"] and _CODE_NAME.fullmatch(value):
+            if "after" in hit.re.groupindex and hit["after"] and _is_call(hit, value):
                 return
-        if not is_reference(value) and is_secret(value, group != "bare"):
-            yield Found(start, start + len(value), kind)
+        if is_reference(value):
+            return
+        end = start + len(value)
+        whole = _end_of_word(hit.string, hit.end(group), end) if group == "bare" else end
+        is_cut = whole > end and hit.string[end] in _SIGNS_INSIDE
+        if is_secret(value, group != "bare") or (is_cut and is_secret(hit.string[start:whole], False)):
+            yield Found(start, whole, kind)
         return
 
 
+_SIGNS_INSIDE: Final = frozenset("&<>{)]}")
+
+
+def _end_of_word(text: str, at: int, end: int) -> int:
+    """Return where a value ends that has signs in it; the end given if nothing of it follows."""
+    hit = _TAIL.match(text, at)
+    return max(end, at + len(hit[0].rstrip(_STRIPPED))) if hit else end
+
+
+def _is_call(hit: re.Match[str], value: str) -> bool:
+    """Return whether a name before a bracket is that of a function or a list, and not a password with a bracket in it."""
+    if not _CODE_NAME.fullmatch(value):
+        return False
+    tail = _IN_BRACKETS.match(hit.string, hit.end("after"))
+    is_word = tail is not None and any(map(str.isdigit, tail[0])) and (_is_varied(value) or _is_varied(tail[0]))
+    return not is_word
+
+
 _CODE_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,500}")
+_IN_BRACKETS: Final = re.compile(r"[^\s()\[\],=\"']{1,100}+(?=\s|\Z)")
 
 
 def _before(text: str, at: int) -> str:
@@ -220,10 +279,42 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
     if found or is_verb:
         yield from found
         return
+    yield from _below(text, end, "password", _is_mixed)
     hit = _TOLD.match(text, end)
-    if hit:
-        yield from _secret_in(hit, "password", lambda value, quoted: _is_password(value, "is", quoted=quoted))
+    if hit and not hit["sep"].lower().split(maxsplit=1)[0].startswith(_NOT_TOLD):
+        yield from _and_more(
+            text,
+            _secret_in(hit, "password", lambda value, quoted: _is_password(value, "is", quoted=quoted)),
+            _is_in_table,
+        )
     yield from _told_before(text, at)
+
+
+def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
+    """Yield the secret that a sentence tells, if any, and then those that it goes on to."""
+    found = next(told, None)
+    for _ in range(_MOST_TOLD):
+        if found is None:
+            return
+        yield found
+        at = found.end + (text[found.end : found.end + 1] in _QUOTES)
+        hit = _AND.match(text, at)
+        found = next(_secret_in(hit, found.kind, lambda value, _: is_secret(value)), None) if hit else None
+
+
+_QUOTES: Final = frozenset("\"'`”“»」")
+# What is told of these is no password: `the password manager is 1Password`.
+_NOT_TOLD: Final = (
+    "manager",
+    "policy",
+    "provider",
+    "service",
+    "generator",
+    "library",
+    "algorithm",
+    "hashing",
+    "storage",
+)
 
 
 def _told_before(text: str, at: int) -> Iterator[Found]:
@@ -243,8 +334,45 @@ def _told_before(text: str, at: int) -> Iterator[Found]:
         yield Found(end - len(value), end, "password")
 
 
+def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> Iterator[Found]:
+    """Yield what stands alone on the line below a name. Below a colon code may stand as well, and prose below other names."""
+    hit = _BELOW.match(text, end)
+    if not hit or is_reference(hit["bare"]) or not is_secret(hit["bare"]):
+        return
+    value = hit["bare"]
+    is_alone = bool(hit["fence"] or hit["folded"]) or (
+        _BRACKETS.isdisjoint(value)
+        and sum(map(str.isdigit, value)) > 1
+        and (_is_varied(value) if hit["colon"] else _is_strong(value))
+    )
+    if is_alone and not value.endswith((":", ",", ";")):
+        yield Found(*hit.span("bare"), kind)
+
+
+_BRACKETS: Final = frozenset("()[]{}=\"',;|")
+
+
+def _is_in_cell(hit: re.Match[str]) -> bool:
+    """Return whether a value stands in the cell of a table beside its name, which is less than an assignment."""
+    return _CELL.match(hit["sep"]) is not None
+
+
+def _ends_cell(text: str, hit: re.Match[str]) -> bool:
+    return text[hit.end() : hit.end() + 12].lstrip(" \t`*").startswith(("|", "</"))
+
+
+def _is_in_table(value: str) -> bool:
+    is_other = _CODE.match(value.lower()) or _SIMPLE_NAME.match(value) or _TYPE.match(value)
+    return _is_mixed(value) and not is_other
+
+
+_TYPE: Final = re.compile(r"[A-Za-z_]{2,40}\([^()]{0,40}\)")
+
+
 def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Found]:
     sep = hit["sep"]
+    if _is_in_cell(hit):
+        return _secret_in(hit, "password", lambda value, _: _ends_cell(text, hit) and _is_in_table(value))
     is_tight = sep == "=" and _ENV_NAME.match(name) is not None and _ENV_REST.match(hit["rest"]) is not None
     is_line = sep.strip() in {":", "=", ">"} and _ends_line(text, hit.end())
     return _secret_in(
@@ -305,7 +433,8 @@ def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, lin
 
 # What may stand between a name and its value: most names are followed by something else.
 _GOES_ON: Final = re.compile(
-    r"[\w.-]{0,30}+[\"'`\])*]{0,3}(?:[ \t]{0,4}[:=：＝>,?-]|[ \t]{1,4}[^\s(){}\[\]]|\s{1,40}[\"']?value|[はがは是为為는은이→])"
+    r"[\w.-]{0,30}+[\"'`\])*]{0,3}"
+    r"(?:[ \t]{0,4}[:=：＝>,?|<\n-]|[ \t]{1,4}[^\s(){}\[\]]|[ \t]\([A-Za-z]|\s{1,40}[\"']?value|[はがは是为為는은이→])"
 )
 
 
@@ -316,7 +445,7 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
         return
     name = _before(text, at)
     is_inside = name[-1:].isalpha() and name[-1:].islower() == text[at].islower()
-    if anchor.encode() in _NAME_WORDS and is_inside:
+    if (anchor.encode() in _NAME_WORDS and is_inside) or (anchor == "token" and name.lower().endswith("publickey")):
         return
     hit = _ASSIGNED.match(text, end)
     if anchor == "key" and not _is_owned(text, at, name):
@@ -342,12 +471,17 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
         if found:
             yield from found
             return
+    yield from _below(text, end, "secret", _is_strong)
     hit = _TOLD.match(text, end)
-    if hit and not _NO_SECRET_NAME.search(hit["rest"]):
-        yield from _secret_in(
-            hit,
-            "secret",
-            lambda value, quoted: _is_strong(value) or (quoted and len(value) > _PLAIN and is_random(value)),
+    if hit and (hit["rest"] == "s" or not _NO_SECRET_NAME.search(hit["rest"])):
+        yield from _and_more(
+            text,
+            _secret_in(
+                hit,
+                "secret",
+                lambda value, quoted: _is_strong(value) or (quoted and len(value) > _PLAIN and is_random(value)),
+            ),
+            _is_strong,
         )
 
 
@@ -360,7 +494,7 @@ def _is_owned(text: str, at: int, name: str) -> bool:
 
 def _assigned_secret(hit: re.Match[str], name: str) -> Iterator[Found]:
     is_env = hit["sep"] == "=" and _ENV_NAME.match(name + hit["rest"]) is not None
-    is_listed = hit["sep"].strip(" \t\"'") in {",", "("}
+    is_listed = hit["sep"].strip(" \t\"'") in {",", "("} or _is_in_cell(hit)
     return _secret_in(
         hit,
         "secret",
@@ -410,8 +544,38 @@ _SECRET_ENTRY: Final = re.compile(
 )
 
 
+def kind_of_name(name: str) -> str | None:
+    """Return what kind of secret has a name, whatever its value is."""
+    for kind, pattern in (("password", _PASSWORD_ENTRY), ("secret", _SECRET_ENTRY)):
+        hit = pattern.search(name)
+        if hit and not _NO_SECRET_NAME.search(name[hit.end() :]):
+            return kind
+    return None
+
+
+def stands_for_secret(kind: str, name: str, value: str) -> bool:
+    """Return whether an entry without a name of its own holds the secret that the table around it is named after."""
+    value = _without_scheme(value)
+    if is_reference(value) or _NOT_THE_SECRET.match(name) or _NO_SECRET_NAME.match(name):
+        return False
+    return _is_strong(value) or (kind == "password" and " " not in value and _is_in_table(value))
+
+
+_NOT_THE_SECRET: Final = re.compile(
+    r"(?i:user|username|login|e?mail|host|hostname|domain|server|port|realm|region|date|time|created\w{0,10}|updated\w{0,10}"
+    r"|default|minlength|maxlength|min|max|hash|salt|address|contract|symbol|digest|checksum|fingerprint|etag|commit|uuid|serial|public\w{0,10}|\$\w{1,20})\Z"
+)
+_SCHEME: Final = re.compile(r"(?i:basic|bearer|token|apikey|digest|negotiate)[ \t]{1,4}")
+
+
+def _without_scheme(value: str) -> str:
+    scheme = _SCHEME.match(value)
+    return value[scheme.end() :] if scheme else value
+
+
 def kind_of_entry(name: str, value: str) -> str | None:
     """Return what kind of secret an entry of a table is by its name; nothing if it is none."""
+    value = _without_scheme(value)
     if len(value) < _LEAST or is_reference(value):
         return None
     hit = _PASSWORD_ENTRY.search(name)
@@ -421,6 +585,64 @@ def kind_of_entry(name: str, value: str) -> str | None:
     if hit and not _NO_SECRET_NAME.search(name[hit.end() :]) and _is_secret(value, quoted=True):
         return "secret"
     return None
+
+
+# ---------------------------------------------------------------- columns
+
+_ENDS_COLUMN: Final = re.compile(r"[\w.-]{0,20}+[\"'*`]{0,3}[ \t]{0,20}(?:[|,;\t]|\r?\n)")
+_COLUMN: Final = re.compile(r"[A-Za-z][\w.-]{0,30}(?: [\w.-]{1,30}){0,2}\Z")
+_LONGEST_HEADER: Final = 400
+_LONGEST_ROW: Final = 2_000
+
+
+def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
+    """Yield what stands in a column whose head is the name of a secret, in a table of Markdown or a file of values.
+
+    No line is looked at twice.
+    """
+    done = -1
+    for at in sorted(at for at in places if _ENDS_COLUMN.match(text, at)):
+        if at < done:
+            continue
+        start = text.rfind("\n", max(0, at - _LONGEST_HEADER), at) + 1
+        end = text.find("\n", at, at + _LONGEST_HEADER)
+        if end < 0 or (not start and at > _LONGEST_HEADER):
+            continue
+        done = end
+        sign = next((sign for sign in "|\t,;" if sign in text[start:end]), "")
+        heads = [head for head, _ in _cells(text, start, end, sign)] if sign else []
+        if len(heads) < 2 or not all(map(_COLUMN.match, heads)):  # noqa: PLR2004 - one column is a list
+            continue
+        kinds = [kind_of_name(head) for head in heads]
+        while any(kinds) and (begin := end + 1) < len(text):
+            end = text.find("\n", begin, begin + _LONGEST_ROW)
+            end = min(len(text), begin + _LONGEST_ROW) if end < 0 else end
+            cells = _cells(text, begin, end, sign)
+            if len(cells) != len(heads):
+                break
+            for kind, (value, place) in zip(kinds, cells, strict=True):
+                if (
+                    kind
+                    and not is_reference(value)
+                    and (_is_in_table(value) if kind == "password" else _is_strong(value))
+                ):
+                    yield Found(place, place + len(value), kind)
+            done = end
+
+
+def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
+    """Return the cells of a row, without the signs around them, and where each begins."""
+    row = text[start:end].rstrip()
+    if sign == "|":
+        row = row.removesuffix("|")
+        start += len(row) - len(row.lstrip(" \t|"))
+        row = row.lstrip(" \t|")
+    cells: list[tuple[str, int]] = []
+    for cell in row.split(sign):
+        bare = cell.strip(" \t\r*`\"'")
+        cells.append((bare, start + cell.find(bare)))
+        start += len(cell) + 1
+    return cells
 
 
 # ---------------------------------------------------------------- headers, addresses and commands
@@ -438,6 +660,13 @@ def _is_varied(value: str) -> bool:
     """Return whether a word has small and capital letters and digits, as hardly any word but a password does."""
     has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and any(map(str.isdigit, value))
     return has_all and "/" not in value and not _CODE.match(value)
+
+
+def _is_pin(value: str) -> bool:
+    return (value.isdigit() and len(value) <= _LONGEST_PIN) or _is_strong(value)
+
+
+_LONGEST_PIN: Final = 8
 
 
 def _is_long_and_varied(value: str) -> bool:
@@ -473,6 +702,12 @@ class _Rule(NamedTuple):
 
 _RULES: Final = (
     _Rule("://", "password", r"://[^\s:/@\"'<>]{0,200}+:(?P<bare>[^\s/\"'<>]{1,200})@(?=[\w\[.-])"),
+    _Rule(
+        "://",
+        "password",
+        r"://[^\s:/@\"'<>]{0,60}+:(?!\d{1,5}[/\"'<>?#])(?P<bare>[^\s/\"'<>@]{4,100}+(?:[^\s/\"'<>]|[/\"'<>](?=\w)){1,100})@(?=[\w\[.-])",
+        _is_mixed,
+    ),
     _Rule("://", "token", r"://(?P<bare>[^\s:/@\"'<>]{16,200}+)@", _is_strong),
     # ---- headers
     _Rule("bearer", "bearer token", r"bearer[ \t:]{1,4}(?P<bare>(?=[^\s\d]{0,200}\d)[A-Za-z0-9._~+/-]{12,8000}+=*)"),
@@ -633,6 +868,34 @@ _RULES: Final = (
         "PIN",
         r"(?:pin|passcode|cvv|otp)(?:[ \t](?:code|number))?[ \t]{0,2}(?:is|:|=|was)[ \t]{0,3}(?P<bare>\d{3,8})(?![\w.])",
     ),
+    _Rule(
+        "pin passcode",
+        "PIN",
+        r"(?:pin|passcode)[ \t](?:code[ \t])?(?:for|to|of|on)(?:[ \t][\w'’-]{1,15}){1,4}?[ \t]{0,2}(?:is|:|=|was)[ \t]{1,3}"
+        r"(?P<bare>[^\s\"'`<>]{4,60}+)",
+        _is_pin,
+    ),
+    # ---- what errors say
+    _Rule(
+        "key",
+        "secret",
+        r"key[ \t:]{1,2}[\"'`]?(?P<bare>[\w.~+/=-]{12,400}+)[\"'`]?[ \t]{1,2}(?:is|was|has)[ \t]"
+        r"(?:(?:not|been|no|longer)[ \t]){0,2}"
+        r"(?:valid|invalid|revoked|expired|incorrect|wrong|unknown|disabled|malformed|leaked|compromised|active|correct|rejected)",
+        _is_strong,
+    ),
+    _Rule(
+        "credential credentials key token",
+        "secret",
+        r"(?:credentials?|key|token)(?:[ \t][a-z]{1,12}){0,2}[ \t]{0,2}\("
+        r"[ \t]?[\"'`]?(?P<bare>[^\s\"'`()]{12,400}+)[\"'`]?[ \t]?\)",
+        _is_strong,
+    ),
+    _Rule(
+        "kty",
+        "private key",
+        r"kty\"[^{}]{0,900}?\"d\"\s{0,4}:\s{0,4}\"(?P<bare>[\w-]{20,1000}+)",
+    ),
 )
 _PORTS: Final = re.compile(r"\d{1,5}(?::\d{1,5})?\Z|[\d.]{1,20}:")
 _RULE_ORDER: Final = {
@@ -661,4 +924,6 @@ def _by_rules(text: str, lower: str, word: str) -> Iterator[Found]:
                 continue
             value = hit["bare"].rstrip(".,;:?)")
             if value and not is_reference(value) and is_secret(value):
-                yield Found(hit.start("bare"), hit.start("bare") + len(value), kind)
+                end = hit.start("bare") + len(value)
+                is_last = kind == "password" and hit.end("bare") == hit.end()
+                yield Found(hit.start("bare"), _end_of_word(text, hit.end(), end) if is_last else end, kind)
