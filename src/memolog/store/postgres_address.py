@@ -14,7 +14,7 @@ __all__ = ["PostgresOptions", "has_password", "safe_url", "split_url"]
 _POOLERS = {"transaction": True, "none": False}
 # A path that was made of an address has one slash where the address has two, and an address that was mistyped has none, or no
 # host: then what stands where the port should is a password.
-_LOGIN = re.compile(r"((?:\A(?!\w+:[\\/])|:/{1,2})[^:/?#@\s]*):[^:].*@", re.DOTALL)
+_LOGIN = re.compile(r"((?:\A(?![\w+.-]+:[\\/])|:/{1,2})[^:/?#@\s]*):[^:].*@", re.DOTALL)
 _NO_PORT = re.compile(r"(:/{1,2}(?:\[[^\]]*\]|[^:/?#@\s\[]*)):(?!\d{0,5}(?:[,/?#]|\Z))[^/?#@]+")
 _PARAMETER = re.compile(r"([?&][^=&#]*)=[^&#]*")
 _WORD = re.compile(r"\b((?:ssl)?password\s*=\s*)(?!…)(?:'[^']*'|[^\s&#]+)", re.IGNORECASE)

@@ -245,15 +245,15 @@ def _sqlite_path(address: str) -> str:
         path = address[len(_SQLITE_PREFIX) :]
         # sqlite:///relative and sqlite:////absolute, as most tools write it.
         return path.removeprefix("/") or ":memory:"
+    if "://" in address:
+        raise ConfigError(
+            f"{safe_url(address).split('://', maxsplit=1)[0]}:// is no database that Memolog knows.",
+            then="Use a file name, sqlite:///path, :memory: or postgresql://user@host/database.",
+        )
     if has_password(address) or address.startswith(("postgresql:", "postgres:")):
         raise ConfigError(
             f"{safe_url(address)} is neither a file name nor an address.",
             then="Write postgresql://user@host:port/database, and the password into PGPASSWORD or ~/.pgpass.",
-        )
-    if "://" in address:
-        raise ConfigError(
-            f"{address.split('://', maxsplit=1)[0]}:// is no database that Memolog knows.",
-            then="Use a file name, sqlite:///path, :memory: or postgresql://user@host/database.",
         )
     return address
 
