@@ -90,7 +90,7 @@ _SPEAKS: Final = re.compile(
     rf"|\b{_AUTHORITY}{_ASIDE}{_BETWEEN}\s+{_WANTING}"
     rf"|\b(?:agreed|arranged|settled|decided|cleared|confirmed|coordinated)\s+with\s+(?:the\s+)?{_SUBJECT}\b"
     rf"|\b(?:promised|assured|guaranteed)\s+(?:to\s+)?(?:the\s+)?{_SUBJECT}\b"
-    r"|(?:\A|[.;:!?]\s)\W*as\s+(?:requested|agreed|instructed|ordered|asked|approved|authori[sz]ed|wished|decided|told)\b"
+    r"|(?:\A|[.;:!?]\s)\W{0,8}as\s+(?:requested|agreed|instructed|ordered|asked|approved|authori[sz]ed|wished|decided|told)\b"
 )
 # In other languages the subject alone has to do.
 _ELSEWHERE: Final = re.compile(

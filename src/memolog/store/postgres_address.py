@@ -14,9 +14,9 @@ __all__ = ["PostgresOptions", "has_password", "safe_url", "split_url"]
 _POOLERS = {"transaction": True, "none": False}
 # A path that was made of an address has one slash where the address has two, and an address that was mistyped has none, or no
 # host: then what stands where the port should is a password.
-_LOGIN = re.compile(r"((?:\A(?![\w+.-]+:[\\/])|:/{1,2})[^:/?#@\s]*):[^:].*@", re.DOTALL)
-_NO_PORT = re.compile(r"(:/{1,2}(?:\[[^\]]*\]|[^:/?#@\s\[]*)):(?!\d{0,5}(?:[,/?#]|\Z))[^/?#@]+")
-_PARAMETER = re.compile(r"([?&][^=&#]*)=[^&#]*")
+_LOGIN = re.compile(r"((?:\A(?![\w+.-]+:[\\/])|:/{1,2})[^:/?#@\s]{0,255}):[^:].{0,2000}@", re.DOTALL)
+_NO_PORT = re.compile(r"(:/{1,2}(?:\[[^\]]{0,255}\]|[^:/?#@\s\[]{0,255})):(?!\d{0,5}(?:[,/?#]|\Z))[^/?#@]{1,2000}")
+_PARAMETER = re.compile(r"([?&][^=&#?]{0,200})=[^&#]*")
 _WORD = re.compile(r"\b((?:ssl)?password\s*=\s*)(?!…)(?:'[^']*'|[^\s&#]+)", re.IGNORECASE)
 # Those of PostgreSQL, and what servers of models call a key.
 _SECRETS = frozenset({"password", "sslpassword", "api_key", "api-key", "apikey", "key", "token", "access_token"})
