@@ -7,6 +7,7 @@ extends it.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from memolog import Config
@@ -313,6 +314,11 @@ class Seen:
             return
         failures = self._checker.rows("SELECT failures FROM logs WHERE pk = ?", log)[0][0]
         runs = self._checker.rows("SELECT status, owner FROM runs WHERE log_pk = ?", log)
+        # One that has ended in these seconds was still running when this call decided.
+        now = datetime.fromisoformat(record["now"]).timestamp() * 1_000_000
+        runs += self._checker.rows(
+            "SELECT 'running', owner FROM runs WHERE log_pk = ? AND ABS(finished_at - ?) < 5000000", log, now
+        )
         alive = self.alive()
         # Nobody waits for a run of another process that was not seen to go on.
         broken = any(status == "failed" or (status == "running" and owner != request.owner) for status, owner in runs)
