@@ -124,7 +124,7 @@ class Config(Given):
     grounding: Grounding = declare(
         choice(*get_args(Grounding)),
         "flag",
-        "What happens to an observation whose names and numbers are not in its sources.",
+        "What happens to an observation whose names and numbers are not in its sources, or that falsely claims the user's word.",
     )
     model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
     model_timeout: float = declare(

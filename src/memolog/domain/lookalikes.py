@@ -8,7 +8,7 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["imitates", "label", "quoted", "quoted_label", "visible", "with_plain_tags"]
+__all__ = ["imitates", "in_latin_letters", "label", "quoted", "quoted_label", "visible", "with_plain_tags"]
 
 # Marks that reorder what is displayed, and characters without width. The two joiners (U+200C, U+200D) stay: emoji and several
 # scripts are written with them.
@@ -36,7 +36,7 @@ _TAG: Final = re.compile(
     rf"([^{_OPENING}{_CLOSING}<>\n]{{0,100}}[{_CLOSING}>])?"
 )
 _LETTERS: Final = str.maketrans(
-    dict(zip("аеорсухіѕјһԁԛԝкмтвнгӏαοριυκντηχɡɑοսոօցһ", "aeopcyxisjhdqwkmtbhrlaopiukvtnxgaounogh", strict=True))
+    dict(zip("аеорсухіѕјһԁԛԝкмтвнпгӏѡαεοριυκντηχɡɑοսոօցһ", "aeopcyxisjhdqwkmtbhnrlwaeopiukvtnxgaounogh", strict=True))
 )
 """Small letters of other alphabets that look like Latin ones."""
 _DASHES: Final = re.compile("[‐‑‒–—−_－]")
@@ -49,7 +49,12 @@ def visible(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Return a short text in the letters that it seems to be written in."""
-    return unicodedata.normalize("NFKC", _JOINERS.sub("", visible(text))).casefold().translate(_LETTERS)
+    return in_latin_letters(unicodedata.normalize("NFKC", _JOINERS.sub("", visible(text))).casefold())
+
+
+def in_latin_letters(text: str) -> str:
+    """Return a text in small letters with Latin ones in the place of those that look like them."""
+    return text.translate(_LETTERS)
 
 
 def with_plain_tags(text: str) -> str:

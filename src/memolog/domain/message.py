@@ -32,6 +32,7 @@ __all__ = [
     "UnknownPart",
     "UserMessage",
     "continues",
+    "has_many_parts",
     "pairs_of",
     "parts_from_json",
     "parts_to_json",
@@ -42,6 +43,7 @@ ROLES: Final[tuple[str, ...]] = get_args(Role)
 
 LONGEST_SPEAKER: Final = 200
 """How many characters of a speaker's name are kept."""
+_MANY_PARTS: Final = 1_000
 
 MessageState: TypeAlias = Literal["live", "withdrawn", "forgotten"]
 
@@ -315,6 +317,11 @@ def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part
     old, new = stored[:shared], offered[:shared]
     # Values that are not equal to themselves, and tuples where lists come back, are the same once written down.
     return offered[shared:] if old == new or parts_to_json(old) == parts_to_json(new) else None
+
+
+def has_many_parts(messages: Iterable[Message]) -> bool:
+    """Tell whether messages have so many parts that working through them should leave the event loop to others."""
+    return sum(len(message.parts) for message in messages) > _MANY_PARTS
 
 
 def pairs_of(parts: tuple[Part, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, get_args
 
+from memolog.domain.lookalikes import in_latin_letters
 from memolog.domain.message import Message, ToolResultPart
 from memolog.domain.observation import Observation, Priority, Trust
 from memolog.domain.thread import Hints
@@ -100,11 +101,6 @@ _ELSEWHERE: Final = re.compile(
     r"|用户|用戶|使用者|ユーザ|사용자|ผู้ใช้"
 )
 _LONGEST: Final = 10_000
-# Letters of other scripts that look like Latin ones.
-_LOOKALIKES: Final = str.maketrans(
-    "авсԁеһіјкӏмнопрԛѕтуѡхгαεικνορτυχɡ",
-    "abcdehijklmhonpqstywxraeikvoptuxg",
-)
 _SHORTEST_NAME: Final = 3
 
 
@@ -116,7 +112,7 @@ def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collectio
     plain = folded(text[:_LONGEST])
     if _SPEAKS.search(plain) or _ELSEWHERE.search(plain):
         return True
-    if not plain.isascii() and _SPEAKS.search(plain.translate(_LOOKALIKES)):
+    if not plain.isascii() and _SPEAKS.search(in_latin_letters(plain)):
         return True
     return _names(plain, speakers, _VERBS) or _names(plain, owners, _WANTING)
 

@@ -16,7 +16,7 @@ from memolog.context import closed_cuts
 from memolog.domain.clock import Clock
 from memolog.domain.compaction import Compacted, Compaction
 from memolog.domain.errors import Conflict, LeaseLost
-from memolog.domain.message import Message
+from memolog.domain.message import Message, has_many_parts
 from memolog.domain.observation import Span
 from memolog.extractive import CompactTexts, Line, compact_texts
 from memolog.prompt.build import ObserveInput
@@ -42,7 +42,6 @@ _NAME_CHARACTERS: Final = 400
 # What weighs more than this is worked on by a thread.
 _LONG_TOKENS: Final = 4_000
 _TOKENS_A_MESSAGE: Final = 100
-_MANY_PARTS: Final = 1_000
 
 
 def choose_batch(
@@ -165,7 +164,7 @@ class Compacting:
         limit = size + _LOOKED_AT
         while True:
             rows = await self._store.compactions.candidates(resource, thread, after=after, again=again, limit=limit)
-            if sum(len(row.message.parts) for row in rows) > _MANY_PARTS:
+            if has_many_parts(row.message for row in rows):
                 batch = await asyncio.to_thread(choose_batch, rows, size, end, partly=partly)
             else:
                 batch = choose_batch(rows, size, end, partly=partly)

@@ -17,7 +17,7 @@ from memolog.context.edge import PASSED_DAYS
 from memolog.context.passages import Passage, passage_texts
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound
-from memolog.domain.message import Message, NewMessage
+from memolog.domain.message import Message, NewMessage, has_many_parts
 from memolog.domain.observation import Observation, Span
 from memolog.domain.once import each_once
 from memolog.domain.thread import Hints
@@ -35,9 +35,6 @@ from memolog.tokens import TokenCounter, count_message
 __all__ = ["Contexts", "Made", "Shown", "as_message"]
 
 _log = logging.getLogger("memolog")
-
-# A tail of more parts is put together on a thread.
-_MANY_PARTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +120,7 @@ class Contexts:
         view = self._view(
             shown, snapshot, groups, cursor, tail, before, repeated, others, snapshot.thread.hints, snapshot.facts
         )
-        is_long = sum(len(message.parts) for message in tail) > _MANY_PARTS
+        is_long = has_many_parts(tail)
         context = await asyncio.to_thread(build, view) if is_long else build(view)
         if shown.window is not None and view.limit is None and context.tokens.total > shown.window:
             view = replace(view, limit=shown.window)

@@ -34,6 +34,7 @@ from memolog.decide import (
 from memolog.domain.clock import Clock
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import Conflict, LeaseLost, MemologError
+from memolog.domain.message import has_many_parts
 from memolog.domain.observation import Observation, Scope
 from memolog.runtime.events import (
     Activated,
@@ -63,9 +64,9 @@ __all__ = ["Core", "Hold", "Outcome"]
 _log = logging.getLogger("memolog")
 
 # Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
-_MANY_PARTS = 1_000
-_MANY_LINES = 200
 _MOST_ROUNDS = 64
+# A group of more lines is rendered on a thread.
+_MANY_LINES = 200
 _POLL_SECONDS = 0.05
 # How long a process whose turn is open may be silent while it is watched, and how old its last beat may be if it was not: to
 # leave a dead one's messages in the tail costs little, to take a living one's hides them from its model.
@@ -232,7 +233,7 @@ class Core:
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
             asked = replace(asked, silent=self._silent(snapshot), unseen=self.unseen(snapshot))
-            if sum(len(message.parts) for message in snapshot.tail) > _MANY_PARTS:
+            if has_many_parts(snapshot.tail):
                 # Which calls are answered where takes a while to tell: other turns of the loop go on meanwhile.
                 decision = await asyncio.to_thread(_decided, snapshot, config, asked, now)
             else:

@@ -14,7 +14,7 @@ from typing import Final
 from memolog.config import Config
 from memolog.domain.codec import JsonValue
 from memolog.domain.errors import LeaseLost, ThreadNotFound
-from memolog.domain.message import Message, Part, ToolResultPart, parts_to_json
+from memolog.domain.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
 from memolog.domain.observation import Observation, Span
 from memolog.domain.pairs import Place, part_at, results_of_calls
 from memolog.domain.thread import Hints
@@ -48,7 +48,6 @@ __all__ = ["Thinking"]
 
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
-_MANY_PARTS: Final = 500
 _CLEANED_TOKENS: Final = 2_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
@@ -217,8 +216,8 @@ class Thinking:
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
         """Return the calls of an earlier span that this one answers late: a result says little without its question."""
-        has_many = sum(len(message.parts) for message in messages) > _MANY_PARTS
-        missing = await asyncio.to_thread(_unasked, messages) if has_many else _unasked(messages)
+        is_long = has_many_parts(messages)
+        missing = await asyncio.to_thread(_unasked, messages) if is_long else _unasked(messages)
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
