@@ -60,7 +60,7 @@ GROUPS = (
         "",
         (
             "Context",
-            *(f"memolog.context.value:{name}" for name in ("Block", "ContextMessage", "Counts", "Breakpoints")),
+            *(f"memolog.context.value:{name}" for name in ("Block", "ContextMessage", "Counts")),
         ),
     ),
     Group(

@@ -993,7 +993,7 @@ async def test_status_tells_how_it_is_doing(tell: Open, clock: FakeClock) -> Non
     assert (status.health, status.running, status.failed, status.breaker_open) == ("ok", 0, 0, False)
     assert status.backlog_tokens == status.messages.tokens > 0
     assert (status.messages.limit, status.observations.limit) == (1_000, 600)
-    assert 0 < status.messages.share < 1
+    assert 0 < status.messages.tokens < status.messages.limit
     assert status.usage.cost == 0
     await story.chat(5)
     status = await story.memory.status(THREAD, RESOURCE)

@@ -214,7 +214,7 @@ async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeC
         await memory.settled()
         status = await memory.status("t1", "alice")
         assert (status.health, status.failures, status.generation) == ("ok", 0, 0)
-        assert 0.5 < status.observations.share < 0.9
+        assert 0.5 < status.observations.tokens / status.observations.limit < 0.9
         assert [event.run_kind for event in story.events if isinstance(event, RunFailed)] == ["reflect"]
         asked = len(story.asked)
         await story.tell(("Fine.",), answers=0)
@@ -252,7 +252,7 @@ async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clo
         assert shown_facts[-1] == relatives(89, 90)[0]
         assert relatives(0, 1)[0] not in log
         assert (status.dropped, status.failures, status.health) == (0, 0, "ok")
-        assert status.observations.share < 1.1
+        assert status.observations.tokens < 1.1 * status.observations.limit
         hits = (await memory.search("Name0 keeps dogs", "alice", sources="observation")).results
         assert any("Name0 " in hit.content for hit in hits)
         await memory.restore("t1", "alice", 0)

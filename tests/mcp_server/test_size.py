@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.doors import ERAS, made, over_http, web, without_wire
-from memolog.tokens import named_counter
+from memolog.tokens import HeuristicCounter, SplintrCounter
 
 MOST = 2_500
 
@@ -17,8 +17,9 @@ async def test_the_schema_as_a_client_sees_it(mode: str, tmp_path: Path) -> None
     async with web(await made(tmp_path)) as server, over_http(server.url, mode=mode) as client:
         tools = (await client.list_tools()).model_dump(by_alias=True, exclude_none=True, mode="json")["tools"]
         text = f"{json.dumps(tools, ensure_ascii=False)}\n{client.instructions}"
-    counts = {name: named_counter(name).count(text) for name in ("heuristic", "o200k", "cl100k")}
-    assert all(1_000 < count <= MOST for count in counts.values()), counts
+    counters = (HeuristicCounter(), SplintrCounter(), SplintrCounter(vocabulary="cl100k_base"))
+    counts = [counter.count(text) for counter in counters]
+    assert all(1_000 < count <= MOST for count in counts), counts
 
 
 async def test_resources_and_prompts_are_listed_briefly(tmp_path: Path) -> None:
@@ -29,4 +30,4 @@ async def test_resources_and_prompts_are_listed_briefly(tmp_path: Path) -> None:
         listed = await client.list_resources()
         assert len(listed.resources) <= 3 + 20
         prompts = (await client.list_prompts()).model_dump_json(by_alias=True, exclude_none=True)
-    assert named_counter("o200k").count(prompts) <= 300
+    assert SplintrCounter().count(prompts) <= 300

@@ -17,7 +17,6 @@ from memolog.context import (
     View,
     build,
     closed_cuts,
-    last_date,
     mend,
     render_group,
 )
@@ -414,7 +413,8 @@ def test_groups_only_append(lines: list[tuple[Observation, ...]], first: int, in
         handle = f"g{number}"
         text = render_group(handle=handle, observations=observed, previous=previous, alias=None, is_reflection=False)
         groups.append(GroupView(handle=handle, kind="observer", text=text, tokens=COUNTER.count(text)))
-        previous = last_date(observed) or previous
+        said = [one.said_at.date() for one in observed if one.said_at]
+        previous = max(said, default=previous)
     base = view(instructions=instructions)
     earlier, later = build(replace(base, groups=tuple(groups[:first]))), build(replace(base, groups=tuple(groups)))
     assert later.system.startswith(earlier.system)

@@ -30,14 +30,9 @@ from memolog.domain.message import (
 from memolog.domain.observation import (
     Generation,
     GenerationKind,
-    Group,
-    GroupKind,
-    GroupState,
-    Log,
     Observation,
     ObservationState,
     Priority,
-    Scope,
     Source,
     Span,
     Trust,
@@ -55,8 +50,6 @@ from memolog.domain.task import (
     LikelyDuplicate,
     LinkedMessage,
     LinkKind,
-    MessageLink,
-    MessageLinkKind,
     NewTask,
     ReadyTask,
     ReadyTasks,
@@ -270,22 +263,6 @@ observations = st.builds(
     state=one_of(ObservationState),
     tokens=counts,
 )
-groups = st.builds(
-    Group,
-    id=ids,
-    handle=ids,
-    kind=one_of(GroupKind),
-    state=one_of(GroupState),
-    thread=st.none() | ids,
-    span=st.none() | spans,
-    text=texts,
-    tokens=counts,
-    created_at=moments,
-    activated_at=maybe_moments,
-    run=st.none() | ids,
-    hints=st.none() | hints,
-    observations=st.lists(observations, max_size=2).map(tuple),
-)
 generations = st.builds(
     Generation,
     number=counts,
@@ -296,18 +273,6 @@ generations = st.builds(
     restored_from=st.none() | counts,
     tokens_before=counts,
     tokens_after=counts,
-)
-logs = st.builds(
-    Log,
-    id=ids,
-    resource=ids,
-    scope=one_of(Scope),
-    thread=st.none() | ids,
-    version=counts,
-    generation=counts,
-    created_at=moments,
-    groups=st.lists(groups, max_size=2).map(tuple),
-    metadata=json_objects,
 )
 usage_totals = st.builds(
     UsageTotal,
@@ -420,9 +385,7 @@ VALUES: Final[dict[type, SearchStrategy[Any]]] = {
     Thread: threads,
     Cursor: st.builds(Cursor, thread=ids, seq=counts),
     Observation: observations,
-    Group: groups,
     Generation: generations,
-    Log: logs,
     Lease: st.builds(Lease, name=ids, owner=ids, fence=counts, expires_at=moments),
     Usage: usages,
     UsageTotal: usage_totals,
@@ -430,7 +393,6 @@ VALUES: Final[dict[type, SearchStrategy[Any]]] = {
     Run: runs,
     Task: tasks,
     TaskLink: st.builds(TaskLink, source=ids, target=ids, kind=one_of(LinkKind)),
-    MessageLink: st.builds(MessageLink, task=ids, thread=ids, seq=counts, kind=one_of(MessageLinkKind)),
     DocumentVersion: document_versions,
     Document: st.builds(
         Document,

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 import pytest
@@ -14,7 +14,7 @@ from conftest import LONG, counts
 from memolog.domain.errors import TaskBlocked, TaskCycle, TaskHeld, TaskMoveRefused
 from memolog.domain.task import LINK_KINDS, LinkKind, NewTask
 from memolog.store import Store
-from memolog.tasks.blocking import ORDERING, CycleSearch, blocked_of
+from memolog.tasks.blocking import ORDERING, CycleSearch
 from memolog.tasks.likeness import like_pairs
 
 Edge = tuple[int, int]
@@ -33,6 +33,34 @@ def reachable(graph: Iterable[Edge], start: int) -> set[int]:
                 seen.add(target)
                 todo.append(target)
     return seen
+
+
+def blocked_of(is_closed: Mapping[int, bool], links: Iterable[tuple[int, int, str]]) -> frozenset[int]:
+    """Return the blocked tasks, computed from the definition in `memolog.tasks.blocking` alone."""
+    blockers: dict[int, list[int]] = {}
+    parents: dict[int, list[int]] = {}
+    for source, target, kind in links:
+        if kind in ORDERING:
+            (blockers if kind == "blocks" else parents).setdefault(target, []).append(source)
+    known: dict[int, bool] = {}
+
+    def settle(task: int) -> bool | None:
+        """Return whether a task is blocked, or None while a parent must be settled first."""
+        if is_closed[task]:
+            return False
+        if any(not is_closed[blocker] for blocker in blockers.get(task, ())):
+            return True
+        above = [known.get(parent) for parent in parents.get(task, ())]
+        return True if True in above else None if None in above else False
+
+    todo = list(is_closed)
+    while todo:
+        answers = {task: answer for task in todo if (answer := settle(task)) is not None}
+        if not answers:
+            raise ValueError(f"parents of {len(todo)} tasks go round in a circle")
+        known.update(answers)
+        todo = [task for task in todo if task not in answers]
+    return frozenset(task for task, is_blocked in known.items() if is_blocked)
 
 
 @given(edges, st.integers(0, 11), st.integers(0, 11))

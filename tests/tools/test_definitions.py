@@ -9,7 +9,7 @@ from memolog.documents import check_schema
 from memolog.documents.schema import problems
 from memolog.domain.errors import InputError
 from memolog.domain.own import OWN_TOOLS
-from memolog.tokens import HeuristicCounter, named_counter
+from memolog.tokens import HeuristicCounter, SplintrCounter, TokenCounter
 from memolog.tools import FORMS, definition, guidance
 from memolog.tools.actions import ACTIONS
 from memolog.tools.definitions import schema_of
@@ -17,17 +17,17 @@ from memolog.tools.understanding import shape_of, understand
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("counter", ["heuristic", "o200k"])
-def test_the_three_together_are_small(form: Any, counter: str) -> None:
+@pytest.mark.parametrize("counter", [HeuristicCounter(), SplintrCounter()])
+def test_the_three_together_are_small(form: Any, counter: TokenCounter) -> None:
     """At most 2,500 tokens in every form: they are part of every request."""
     text = json.dumps([definition(tool, form) for tool in OWN_TOOLS])
-    assert named_counter(counter).count(text) <= 2_500
+    assert counter.count(text) <= 2_500
 
 
-@pytest.mark.parametrize("counter", ["heuristic", "o200k"])
-def test_the_guidance_is_short(counter: str) -> None:
+@pytest.mark.parametrize("counter", [HeuristicCounter(), SplintrCounter()])
+def test_the_guidance_is_short(counter: TokenCounter) -> None:
     """At most 400 tokens, and it speaks of every tool."""
-    assert named_counter(counter).count(guidance()) <= 400
+    assert counter.count(guidance()) <= 400
     assert "`task-query`" in guidance()
     assert "`task-mutate`" in guidance()
     assert "`memory-search`" in guidance()

@@ -250,7 +250,7 @@ def test_derived_numbers_at_the_defaults() -> None:
     assert config.threshold == 30_000
     assert config.buffer_step == 6_000
     assert config.floor == 6_000
-    assert config.block_at == 36_000
+    assert config.block_at_for(0) == 36_000
     assert config.reflect_at == 40_000
     assert config.reflect_background_at == 20_000
     assert config.reflect_block_at == 48_000
@@ -266,7 +266,7 @@ def test_derived_numbers_of_absolute_settings() -> None:
     )
     assert config.buffer_step == 4_000
     assert config.floor == 2_500
-    assert config.block_at == 31_000
+    assert config.block_at_for(0) == 31_000
     assert config.reflect_background_at == 15_000
     assert config.reflect_block_at == 40_000
 
@@ -275,9 +275,9 @@ def test_edges_of_shares_and_factors() -> None:
     """A share of 1 keeps nothing, a factor of 1 waits at once, 99 is a factor and 100 is tokens."""
     all_of_it = ObservationConfig(message_tokens=50, buffer_activation=1, block_after=1)
     assert Config(observation=all_of_it).floor == 0
-    assert Config(observation=all_of_it).block_at == 50
-    assert Config(observation=replace(all_of_it, block_after=99)).block_at == 4_950
-    assert Config(observation=replace(all_of_it, block_after=100)).block_at == 100
+    assert Config(observation=all_of_it).block_at_for(0) == 50
+    assert Config(observation=replace(all_of_it, block_after=99)).block_at_for(0) == 4_950
+    assert Config(observation=replace(all_of_it, block_after=100)).block_at_for(0) == 100
     assert Config(observation=ObservationConfig(buffer_tokens=False)).buffer_step is None
 
 
@@ -321,12 +321,6 @@ def test_modes_are_those_of_the_table() -> None:
     """Each mode that can be chosen has a threshold."""
     mode = next(item for item in settings() if item.name == "mode")
     assert set(mode.kind.choices) == set(MODE_TOKENS)
-
-
-def test_models_fall_back_on_the_general_one() -> None:
-    """Observer and reflector use the general model until they have their own."""
-    config = Config.from_dict({"model": "general", "reflection.model": "own"})
-    assert (config.observation_model, config.reflection_model) == ("general", "own")
 
 
 CONTRADICTIONS: list[tuple[dict[str, Any], str, str]] = [
@@ -427,7 +421,7 @@ def test_contradictions_stop_at_the_edge() -> None:
             "heartbeat": 29.9,
         }
     )
-    assert config.block_at == config.context_tokens == 30_000
+    assert config.block_at_for(0) == config.context_tokens == 30_000
 
 
 def test_read_only_keeps_settings_that_merely_do_nothing() -> None:
@@ -744,7 +738,7 @@ def made_or_refused(make: Callable[[], Config]) -> None:
         assert str(error)  # noqa: PT017 - either outcome is fine, a third is not
     else:
         assert Config.from_dict(config.to_dict()) == config
-        assert 0 <= config.floor <= config.threshold <= config.block_at
+        assert 0 <= config.floor <= config.threshold <= config.block_at_for(0)
         assert config.reflect_background_at <= config.reflect_at <= config.reflect_block_at
 
 

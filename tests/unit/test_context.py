@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from memolog.context import (
-    Breakpoints,
     Context,
     ContextMessage,
     Counts,
@@ -17,7 +16,6 @@ from memolog.context import (
     OtherThread,
     View,
     build,
-    last_date,
     render_group,
 )
 from memolog.context.wording import LEFT_OUT
@@ -113,7 +111,7 @@ def full_view() -> View:
     ]
     rendered = [
         render_group(handle="g1", observations=first, previous=None, alias=None, is_reflection=True),
-        render_group(handle="g2", observations=second, previous=last_date(first), alias="t1", is_reflection=False),
+        render_group(handle="g2", observations=second, previous=date(2026, 2, 20), alias="t1", is_reflection=False),
     ]
     return view(
         scope="resource",
@@ -190,14 +188,12 @@ def test_stable_is_what_may_be_cached() -> None:
     assert not any(block.stable for block in made.edge)
 
 
-def test_breakpoints_mark_the_ends() -> None:
-    """The marks are on the last block and on the last stored message, before what is passed along once."""
+def test_the_note_opens_the_messages() -> None:
+    """The note comes first, then the tail, then what is passed along once."""
     made = build(full_view())
-    assert made.breakpoints == Breakpoints(prefix=len(made.blocks) - 1, tail=len(made.tail) - 1)
     note, *rest = made.messages
     assert note.synthetic
     assert tuple(rest) == (*made.tail, *made.ephemeral)
-    assert build(view()).breakpoints == Breakpoints()
 
 
 # ---------------------------------------------------------------- prefix and note

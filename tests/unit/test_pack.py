@@ -11,7 +11,7 @@ from memolog.context.pack import Conversation, Pack, PackView, pack
 from memolog.domain.message import Message, TextPart
 from memolog.domain.observation import Observation, Priority
 from memolog.domain.thread import Hints
-from memolog.tokens import HeuristicCounter, named_counter
+from memolog.tokens import HeuristicCounter, SplintrCounter, TokenCounter
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 
@@ -157,7 +157,7 @@ conversations = st.lists(
 )
 
 
-@pytest.mark.parametrize("counter", ["heuristic", "o200k"])
+@pytest.mark.parametrize("counter", [HeuristicCounter(), SplintrCounter()])
 @settings(deadline=None)
 @given(
     tokens=st.integers(-1, 1_500),
@@ -167,7 +167,7 @@ conversations = st.lists(
     given_conversations=conversations,
 )
 def test_a_pack_keeps_within_its_tokens(
-    counter: str,
+    counter: TokenCounter,
     tokens: int,
     facts: str | None,
     tasks: list[str],
@@ -175,19 +175,18 @@ def test_a_pack_keeps_within_its_tokens(
     given_conversations: list[Conversation],
 ) -> None:
     """Whatever there is and however small the room: never more tokens, and tags that no text can forge."""
-    counts = named_counter(counter)
     made = pack(
         PackView(
             tokens=tokens,
             now=NOW,
-            counter=counts,
+            counter=counter,
             working_memory=facts,
             task_lines=tuple(tasks),
             hints=Hints(current_task=hint),
             conversations=tuple(given_conversations),
         )
     )
-    assert made.tokens == (counts.count(made.text) if made.text else 0)
+    assert made.tokens == (counter.count(made.text) if made.text else 0)
     assert made.tokens <= max(tokens, 0)
     if made.text:
         assert made.text.count("<memory-pack>") == made.text.count("</memory-pack>") == 1

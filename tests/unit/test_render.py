@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memolog.context import escape, last_date, one_line, render_group
+from memolog.context import escape, one_line, render_group
 from memolog.context.dates import age, gap_mark, local, relative_days
 from memolog.context.escape import attribute
 from memolog.domain.observation import Observation, Priority, Source, Span
@@ -151,15 +151,6 @@ def test_group_without_lines_is_empty() -> None:
     """What was retracted or deleted is not shown, and a group of nothing has no tags."""
     assert rendered() == ""
     assert rendered(observation(1, "x", state="retracted"), observation(2, "y", state="deleted")) == ""
-    assert last_date([observation(1, "x", state="deleted")]) is None
-
-
-def test_last_date_is_the_newest_day_of_speaking() -> None:
-    """It is a day of the speaker's zone, and undated lines do not count."""
-    late = datetime(2026, 3, 14, 23, 30, tzinfo=UTC)
-    lines = [observation(1, "x", said_at=late, zone="+02:00"), observation(2, "y"), observation(3, "z", said_at=None)]
-    assert last_date(lines) == date(2026, 3, 15)
-    assert last_date([]) is None
 
 
 def test_text_cannot_forge_lines() -> None:

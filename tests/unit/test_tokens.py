@@ -37,7 +37,6 @@ from memolog.tokens import (
     image_size,
     image_tokens,
     learn,
-    named_counter,
     over_estimate,
 )
 from memolog.tokens.counter import _tokenizer
@@ -78,7 +77,7 @@ def test_chinese_is_not_under_counted(text: str) -> None:
 
 def test_the_exact_counter_counts_known_texts() -> None:
     """Known counts of o200k; a control word is text, not control."""
-    counter = named_counter("o200k")
+    counter = SplintrCounter()
     assert counter.count("") == 0
     assert counter.count("Hello, world!") == 4
     assert counter.count("<|endoftext|>") > 1
@@ -91,17 +90,10 @@ def test_the_exact_counter_takes_surrogates(text: str) -> None:
     assert SplintrCounter().count("\ud83d\ude00") == SplintrCounter().count("\U0001f600")
 
 
-def test_counters_are_found_by_name() -> None:
-    """Short names and vocabulary names lead to the same counter."""
-    assert named_counter("heuristic") == HEURISTIC
-    assert named_counter("o200k") == named_counter("o200k_base") == SplintrCounter()
-    assert named_counter("cl100k") == SplintrCounter(vocabulary="cl100k_base")
-
-
 def test_an_unknown_counter_is_a_config_error() -> None:
     """The error names what was asked for, and what there is."""
-    with pytest.raises(ConfigError, match=r"'nonsense'.*o200k_base.*heuristic"):
-        named_counter("nonsense")
+    with pytest.raises(ConfigError, match=r"'nonsense'.*o200k_base.*HeuristicCounter"):
+        SplintrCounter(vocabulary="nonsense")
 
 
 def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +101,7 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "splintr", None)
     _tokenizer.cache_clear()
     with pytest.raises(ConfigError, match=r'pip install "memolog\[tokens\]"'):
-        named_counter("o200k")
+        SplintrCounter()
 
 
 def test_the_public_names_are_sorted_and_there() -> None:

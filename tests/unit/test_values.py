@@ -37,8 +37,8 @@ from memolog.domain.message import (
 )
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import MARKS, Observation, Priority, Span
-from memolog.domain.run import RUN_MOVES, RunStatus, Usage
-from memolog.domain.task import TASK_MOVES, Task, TaskStatus
+from memolog.domain.run import Usage
+from memolog.domain.task import Task
 from memolog.store.scope import FIRST, LAST, check_id, check_limit, clamp, page_key, page_token
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -93,17 +93,6 @@ def test_a_span_includes_both_ends() -> None:
     assert [seq for seq in range(10) if seq in span] == [3, 4, 5]
     assert len(span) == 3
     assert len(Span(first=7, last=7)) == 1
-
-
-def test_every_status_has_its_moves() -> None:
-    """The tables name every status once, and only statuses; what has ended moves nowhere, a closed task may reopen."""
-    assert set(RUN_MOVES) == set(get_args(RunStatus))
-    assert set(TASK_MOVES) == set(get_args(TaskStatus))
-    for moves in (RUN_MOVES, TASK_MOVES):
-        assert all(targets <= set(moves) for targets in moves.values())
-    assert not RUN_MOVES["done"]
-    assert not RUN_MOVES["abandoned"]
-    assert TASK_MOVES["closed"] == {"open"}
 
 
 def test_every_priority_has_a_mark() -> None:

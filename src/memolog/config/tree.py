@@ -210,11 +210,6 @@ class Config(Given):
         return max(self.threshold, sizes.LEAST_REPEATED)
 
     @property
-    def block_at(self) -> int:
-        """The size of the tail above which a turn may wait for an observation."""
-        return sizes.block_at(self.observation.block_after, self.threshold)
-
-    @property
     def reflect_at(self) -> int:
         """R: the size of the log at which a reflection takes over."""
         return self.reflection.observation_tokens
@@ -233,16 +228,6 @@ class Config(Given):
     def keep_recent_at_most(self) -> int:
         """How many tokens of the youngest observations a reflection leaves alone at most."""
         return self.reflect_at // 2
-
-    @property
-    def observation_model(self) -> str:
-        """The model that observes."""
-        return self.observation.model or self.model
-
-    @property
-    def reflection_model(self) -> str:
-        """The model that reflects."""
-        return self.reflection.model or self.model
 
     def threshold_for(self, log_tokens: int) -> int:
         """Return T beside a log of this size: larger while the log is short, if they share."""

@@ -6,14 +6,13 @@ Pure: no clock, no store, no chance. The present is an argument, and only the ed
 from memolog.context.build import build
 from memolog.context.escape import escape, one_line
 from memolog.context.pairs import closed_cuts, is_compacted, mend
-from memolog.context.render import last_date, render_group
-from memolog.context.value import Block, Breakpoints, Context, ContextMessage, Counts
+from memolog.context.render import render_group
+from memolog.context.value import Block, Context, ContextMessage, Counts
 from memolog.context.view import GroupView, OtherThread, View
 from memolog.context.working_memory import working_memory_text
 
 __all__ = [
     "Block",
-    "Breakpoints",
     "Context",
     "ContextMessage",
     "Counts",
@@ -24,7 +23,6 @@ __all__ = [
     "closed_cuts",
     "escape",
     "is_compacted",
-    "last_date",
     "mend",
     "one_line",
     "render_group",

@@ -12,7 +12,7 @@ from memolog.context.dates import gap_mark, local
 from memolog.context.escape import element, escape, one_line
 from memolog.domain.observation import MARKS, UNVERIFIED, Observation
 
-__all__ = ["last_date", "reading_order", "render_group"]
+__all__ = ["reading_order", "render_group"]
 
 _SHOWN_MARKS: Final = frozenset({"high", "done"})
 _HIDDEN_STATES: Final = frozenset({"retracted", "deleted"})
@@ -45,12 +45,6 @@ def render_group(
         # All of one thread: said once.
         alias, names = next(iter(names.values())), {}
     return element(tag, "\n".join(_lines(shown, previous, names)), id=handle, thread=alias)
-
-
-def last_date(observations: Sequence[Observation]) -> date | None:
-    """Return the newest day on which one of them was said: the `previous` of the group that follows."""
-    days = [_day(observation) for observation in observations if observation.state not in _HIDDEN_STATES]
-    return max(filter(None, days), default=None)
 
 
 def reading_order(observations: Iterable[Observation], groups: Sequence[str]) -> list[Observation]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from memolog.domain.codec import dumps
 from memolog.domain.message import Part, Role, TextPart, parts_to_json
 
-__all__ = ["Block", "Breakpoints", "Context", "ContextMessage", "Counts"]
+__all__ = ["Block", "Context", "ContextMessage", "Counts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +66,6 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Breakpoints:
-    """Where a provider's cache marks go: the last block of the prefix and the last message of the tail, by index."""
-
-    prefix: int | None = None
-    tail: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What the model is shown."""
 
@@ -107,13 +99,6 @@ class Context:
         """Return all that is said to the model, in its order: the note that opens the tail, the tail, what is passed once."""
         opening = () if self.note is None else (_noted(self.note),)
         return (*opening, *self.tail, *self.ephemeral)
-
-    @property
-    def breakpoints(self) -> Breakpoints:
-        """Return where a provider's cache marks go; None where there is nothing to mark."""
-        return Breakpoints(
-            prefix=len(self.blocks) - 1 if self.blocks else None, tail=len(self.tail) - 1 if self.tail else None
-        )
 
     def render(self) -> str:
         """Return one canonical text of the whole, the edge last."""

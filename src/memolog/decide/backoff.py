@@ -10,7 +10,6 @@ __all__ = ["back_off", "breaker_is_open", "is_due"]
 _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 600.0
 _LEAST, _MOST = 0.75, 1.25
-BREAKER_FAILURES = 3
 
 
 def back_off(failures: int, jitter: float) -> float:

@@ -192,7 +192,7 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
 
 def trim(state: State, config: Config, now: datetime) -> Trim | None:
     """Cut the context when a hard limit is set and everything else has failed to keep it."""
-    total = state.tail_tokens + state.log_tokens + state.fixed_tokens
+    total = state.tail_tokens + state.log_tokens
     if config.context_tokens is None or total <= config.context_tokens:
         return None
     reason = f"the context has {total:,} tokens, the hard limit is {config.context_tokens:,}"

@@ -143,8 +143,6 @@ class State:
     """False once this step has waited, and for work in the background."""
     may_activate: bool = True
     """False for work in the background: the log changes only when somebody is about to read it."""
-    fixed_tokens: int = 0
-    """What a context holds beside the log and the tail."""
     ending: bool = False
     """True at the end of a turn."""
     by_hand: frozenset[str] = frozenset()

@@ -4,9 +4,9 @@ Knows the kinds of findings. Knows not how they are found.
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
-__all__ = ["FINDING_KINDS", "Finding", "FindingKind", "Report"]
+__all__ = ["Finding", "FindingKind", "Report"]
 
 FindingKind: TypeAlias = Literal[
     "alias",
@@ -38,7 +38,6 @@ FindingKind: TypeAlias = Literal[
     "version",
     "working-memory",
 ]
-FINDING_KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

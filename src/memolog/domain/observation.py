@@ -8,15 +8,12 @@ from datetime import date, datetime
 from typing import Literal, TypeAlias
 
 from memolog.domain.codec import JsonObject, nothing
-from memolog.domain.thread import Hints
 
 __all__ = [
     "MARKS",
     "TRACES",
     "UNVERIFIED",
     "Generation",
-    "Group",
-    "Log",
     "Observation",
     "Priority",
     "Scope",
@@ -31,7 +28,6 @@ Priority: TypeAlias = Literal["high", "medium", "low", "done"]
 Trust: TypeAlias = Literal["tool", "assistant", "user"]
 ObservationState: TypeAlias = Literal["active", "superseded", "dropped", "retracted", "deleted"]
 GroupKind: TypeAlias = Literal["observer", "reflection", "edit"]
-GroupState: TypeAlias = Literal["buffered", "active", "covered", "void"]
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
 
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
@@ -113,26 +109,6 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The observations that one run made from one span of messages. Rendered once."""
-
-    id: str
-    handle: str
-    """A short id that recall accepts."""
-    kind: GroupKind
-    state: GroupState
-    thread: str | None
-    span: Span | None
-    text: str
-    tokens: int
-    created_at: datetime
-    activated_at: datetime | None = None
-    run: str | None = None
-    hints: Hints | None = None
-    observations: tuple[Observation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """One state of a log between two rewrites."""
 
@@ -145,18 +121,3 @@ class Generation:
     restored_from: int | None = None
     tokens_before: int = 0
     tokens_after: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """The active groups of one scope, in order. `version` is what a commit names."""
-
-    id: str
-    resource: str
-    scope: Scope
-    thread: str | None
-    version: int
-    generation: int
-    created_at: datetime
-    groups: tuple[Group, ...] = ()
-    metadata: JsonObject = field(default_factory=nothing)

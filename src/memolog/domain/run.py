@@ -11,7 +11,6 @@ from memolog.domain.codec import JsonObject, nothing
 from memolog.domain.observation import Span
 
 __all__ = [
-    "RUN_MOVES",
     "USAGE_KINDS",
     "Calibration",
     "KeptPrompt",
@@ -27,14 +26,6 @@ RunKind: TypeAlias = Literal["observe", "reflect"]
 RunStatus: TypeAlias = Literal["running", "done", "failed", "abandoned"]
 UsageKind: TypeAlias = Literal["turn", "observe", "reflect", "other"]
 USAGE_KINDS: Final[tuple[str, ...]] = get_args(UsageKind)
-
-RUN_MOVES: Final[dict[RunStatus, frozenset[RunStatus]]] = {
-    # A failed run may be tried again under the same row: its span and inputs are fixed.
-    "running": frozenset({"running", "done", "failed", "abandoned"}),
-    "failed": frozenset({"running", "abandoned"}),
-    "done": frozenset(),
-    "abandoned": frozenset(),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

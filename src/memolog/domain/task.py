@@ -19,7 +19,6 @@ __all__ = [
     "LINK_KINDS",
     "MESSAGE_LINK_KINDS",
     "STATUSES",
-    "TASK_MOVES",
     "TASK_TYPES",
     "Claimed",
     "CloseReason",
@@ -30,7 +29,6 @@ __all__ = [
     "LikelyDuplicate",
     "LinkKind",
     "LinkedMessage",
-    "MessageLink",
     "MessageLinkKind",
     "NewTask",
     "ReadyTask",
@@ -59,12 +57,6 @@ TASK_TYPES: Final[tuple[TaskType, ...]] = ("bug", "feature", "task", "epic", "ch
 CLOSE_REASONS: Final[tuple[CloseReason, ...]] = ("completed", "wontfix", "duplicate")
 LINK_KINDS: Final[tuple[LinkKind, ...]] = ("blocks", "parent-child", "related", "discovered-from")
 MESSAGE_LINK_KINDS: Final[tuple[MessageLinkKind, ...]] = ("output", "reference", "created-from")
-
-TASK_MOVES: Final[dict[TaskStatus, frozenset[TaskStatus]]] = {
-    "open": frozenset({"in_progress", "closed"}),
-    "in_progress": frozenset({"open", "closed"}),
-    "closed": frozenset({"open"}),
-}
 
 _HANDLE = re.compile(r"#?(?:T-?)?(\d{1,15})", re.IGNORECASE)
 
@@ -135,16 +127,6 @@ class TaskLink:
     source: str
     target: str
     kind: LinkKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageLink:
-    """What a message is to a task."""
-
-    task: str
-    thread: str
-    seq: int
-    kind: MessageLinkKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

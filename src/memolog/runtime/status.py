@@ -28,11 +28,6 @@ class Window:
     tokens: int
     limit: int
 
-    @property
-    def share(self) -> float:
-        """Return how full it is: 1.0 is full."""
-        return self.tokens / self.limit if self.limit else 0.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:

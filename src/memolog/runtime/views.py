@@ -56,7 +56,6 @@ class Asked:
     through: int = 0
     """The thread's last message when it was asked for by hand."""
     factor: float = 1.0
-    fixed_tokens: int = 0
     silent: frozenset[str] = frozenset()
     """Runs that nobody carries out any more, whatever their leases say."""
     unseen: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -144,7 +143,6 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         cache_seconds=cache_seconds(config, model),
         may_wait=asked.may_wait,
         may_activate=asked.may_activate,
-        fixed_tokens=asked.fixed_tokens,
         ending=asked.ending,
         by_hand=asked.by_hand,
     )

@@ -12,42 +12,12 @@ it where a change can be felt; what it keeps must always equal what is computed 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["ORDERING", "CycleSearch", "Direction", "blocked_of"]
+__all__ = ["ORDERING", "CycleSearch", "Direction"]
 
 ORDERING: Final = ("blocks", "parent-child")
 """The links that say what must come first."""
 
-Edge: TypeAlias = tuple[int, int, str]
-"""Source, target, kind."""
 Direction: TypeAlias = Literal["forward", "backward"]
-
-
-def blocked_of(is_closed: Mapping[int, bool], links: Iterable[Edge]) -> frozenset[int]:
-    """Return the blocked tasks, from the definition alone."""
-    blockers: dict[int, list[int]] = {}
-    parents: dict[int, list[int]] = {}
-    for source, target, kind in links:
-        if kind in ORDERING:
-            (blockers if kind == "blocks" else parents).setdefault(target, []).append(source)
-    known: dict[int, bool] = {}
-
-    def settle(task: int) -> bool | None:
-        """Return whether a task is blocked, or None while a parent must be settled first."""
-        if is_closed[task]:
-            return False
-        if any(not is_closed[blocker] for blocker in blockers.get(task, ())):
-            return True
-        above = [known.get(parent) for parent in parents.get(task, ())]
-        return True if True in above else None if None in above else False
-
-    todo = list(is_closed)
-    while todo:
-        answers = {task: answer for task in todo if (answer := settle(task)) is not None}
-        if not answers:
-            raise ValueError(f"parents of {len(todo)} tasks go round in a circle")
-        known.update(answers)
-        todo = [task for task in todo if task not in answers]
-    return frozenset(task for task, is_blocked in known.items() if is_blocked)
 
 
 class CycleSearch:

@@ -4,7 +4,7 @@ Knows providers' published rules of thumb. Pure: no clock, no network, no store;
 """
 
 from memolog.tokens.calibration import apply, learn
-from memolog.tokens.counter import HeuristicCounter, SplintrCounter, TokenCounter, named_counter
+from memolog.tokens.counter import HeuristicCounter, SplintrCounter, TokenCounter
 from memolog.tokens.estimate import over_estimate
 from memolog.tokens.files import count_file
 from memolog.tokens.graphemes import cut, cut_end, cut_middle, cut_tokens, is_boundary
@@ -29,7 +29,6 @@ __all__ = [
     "image_tokens",
     "is_boundary",
     "learn",
-    "named_counter",
     "over_estimate",
     "share",
 ]

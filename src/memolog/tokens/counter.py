@@ -13,10 +13,9 @@ from memolog.domain.errors import ConfigError
 if TYPE_CHECKING:
     from splintr import AnyTokenizer
 
-__all__ = ["HeuristicCounter", "SplintrCounter", "TokenCounter", "named_counter"]
+__all__ = ["HeuristicCounter", "SplintrCounter", "TokenCounter"]
 
 _BYTES_PER_TOKEN: Final = 4
-_SHORT_NAMES: Final = {"cl100k": "cl100k_base", "o200k": "o200k_base"}
 
 
 class TokenCounter(Protocol):
@@ -56,13 +55,6 @@ class SplintrCounter:
             return len(tokenizer.encode_ordinary(_mended(text)))
 
 
-def named_counter(name: str) -> TokenCounter:
-    """Return the counter "heuristic", "o200k", "cl100k", or any vocabulary of `splintr-rs`."""
-    if name == "heuristic":
-        return HeuristicCounter()
-    return SplintrCounter(vocabulary=_SHORT_NAMES.get(name, name))
-
-
 def _mended(text: str) -> str:
     """Return the text with surrogate pairs joined and lone surrogates replaced."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -76,7 +68,7 @@ def _tokenizer(vocabulary: str) -> "AnyTokenizer":
         raise ConfigError(
             f"The token counter {vocabulary!r} needs splintr-rs, which is not installed.",
             why="Exact token counts are an extra.",
-            then='Run: pip install "memolog[tokens]", or use the counter "heuristic".',
+            then='Run: pip install "memolog[tokens]", or use HeuristicCounter().',
         ) from error
     try:
         return Tokenizer.from_pretrained(vocabulary)
@@ -84,5 +76,5 @@ def _tokenizer(vocabulary: str) -> "AnyTokenizer":
         raise ConfigError(
             f"There is no token counter {vocabulary!r}.",
             why=str(error),
-            then='Use "heuristic", "o200k", "cl100k" or one of these vocabularies.',
+            then="Use one of these vocabularies, or HeuristicCounter().",
         ) from error
