@@ -400,7 +400,7 @@ def observations(draw: st.DrawFn) -> tuple[Observation, ...]:
 
 def group(handle: str, text: str) -> GroupView:
     """Return a group as it was stored."""
-    return GroupView(handle=handle, kind="observer", text=f"<observations>\n{text}\n</observations>", tokens=9)
+    return GroupView(handle=handle, text=f"<observations>\n{text}\n</observations>", tokens=9)
 
 
 @checked
@@ -412,7 +412,7 @@ def test_groups_only_append(lines: list[tuple[Observation, ...]], first: int, in
     for number, observed in enumerate(lines):
         handle = f"g{number}"
         text = render_group(handle=handle, observations=observed, previous=previous, alias=None, is_reflection=False)
-        groups.append(GroupView(handle=handle, kind="observer", text=text, tokens=COUNTER.count(text)))
+        groups.append(GroupView(handle=handle, text=text, tokens=COUNTER.count(text)))
         said = [one.said_at.date() for one in observed if one.said_at]
         previous = max(said, default=previous)
     base = view(instructions=instructions)
@@ -452,7 +452,7 @@ def everywhere(text: str) -> View:
         scope="resource",
         alias=f"t1{text}",
         cursor=1,
-        groups=(GroupView(handle="g1", kind="observer", text=rendered, tokens=9),),
+        groups=(GroupView(handle="g1", text=rendered, tokens=9),),
         tail=(replace(message, role="tool", parts=(ToolResultPart(call_id=text, content=text, name=text),)),),
         hints=Hints(current_task=f"a{text}", suggested_response=f"b{text}", at=NOW),
         others=(OtherThread(alias=f"t2{text}", title=f"c{text}", messages=(replace(message, speaker=text),)),),

@@ -52,7 +52,7 @@ def row(seq: int, role: Role, *parts: Part | str, thread: str = "t", **fields: A
 def group(number: int, text: str = "something", tokens: int = 40) -> GroupView:
     """Return a group as it was stored."""
     body = f'<observations id="g{number}">\nDate: 2026-03-14\n* (09:00) {text}\n</observations>'
-    return GroupView(handle=f"g{number}", kind="observer", text=body, tokens=tokens)
+    return GroupView(handle=f"g{number}", text=body, tokens=tokens)
 
 
 def view(**fields: Any) -> View:
@@ -120,8 +120,7 @@ def full_view() -> View:
         zone="Europe/Berlin",
         instructions="You are the agent of a small team.",
         groups=tuple(
-            GroupView(handle=f"g{n}", kind="observer", text=text, tokens=COUNTER.count(text))
-            for n, text in enumerate(rendered, start=1)
+            GroupView(handle=f"g{n}", text=text, tokens=COUNTER.count(text)) for n, text in enumerate(rendered, start=1)
         ),
         working_memory="# Facts\n- name: Ana",
         working_memory_now="# Facts\n- name: Ana\n- city: Porto <PT>",
@@ -217,7 +216,7 @@ def test_use_of_the_memory_is_explained_where_there_is_one() -> None:
 
 def test_groups_are_shown_as_they_were_stored() -> None:
     """Their text and their count are taken as they are; a group without text takes no place."""
-    empty = GroupView(handle="g2", kind="observer", text="", tokens=0)
+    empty = GroupView(handle="g2", text="", tokens=0)
     made = build(view(groups=(group(1, tokens=123), empty, group(3))))
     assert made.system.endswith(f"{group(1).text}\n\n{group(3).text}")
     assert made.blocks[1].tokens == 123

@@ -10,7 +10,7 @@ from conftest import counts
 from memolog.search import drafting
 from memolog.search.analysis import analyse
 from memolog.search.drafting import Draft, Posting, Stats, draft
-from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_other, place_of
+from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_other, seq_of
 from memolog.search.query import parse
 from memolog.search.ranking import WEIGHTS, Detail, Ranked, Scored, best_of_threads, drafted, rank
 from memolog.search.snippets import Marker
@@ -120,7 +120,7 @@ def parts_by_place(answer: Ranked) -> dict[int, dict[str, float]]:
     """Return the parts of each score by sequence number, after a look at whether they make it up."""
     for one in answer:
         assert sum(one.parts.values()) == pytest.approx(one.score)
-    return {place_of(one.key).seq: dict(one.parts) for one in answer}
+    return {seq_of(one.key): dict(one.parts) for one in answer}
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,6 @@ def _within(value: object, least: float, most: float) -> bool:
     return _is_number(value) and least <= value <= most
 
 
-def _read_whole(text: str) -> object:
-    return int(text)
-
-
 def _read_number(text: str) -> object:
     try:
         return int(text)
@@ -124,7 +120,7 @@ def count(least: int = 1) -> Kind:
         name="count",
         accepts=f"a whole number from {least:,}",
         allows=lambda value: _is_whole(value) and least <= value <= _MOST,
-        read=_read_whole,
+        read=int,
     )
 
 
@@ -193,47 +189,39 @@ def factor_or_tokens(base: str) -> Kind:
     )
 
 
-def optional(kind: Kind) -> Kind:
-    """Return the kind with None ("none" in a variable) among its values."""
+def _also(kind: Kind, extra: object, words: frozenset[str], accepts: str, choices: tuple[str, ...] = ()) -> Kind:
+    """Return the kind with one further value, which any of these words stands for in a variable."""
+
+    def is_extra(value: object) -> bool:
+        # False is not 0 here.
+        return value is extra or (isinstance(value, str) and value == extra)
 
     def allows(value: object) -> bool:
-        return value is None or kind.allows(value)
+        return is_extra(value) or kind.allows(value)
 
     def read(text: str) -> object:
-        return None if text.lower() == "none" else kind.read(text)
+        return extra if text.lower() in words else kind.read(text)
 
-    return replace(kind, accepts=f"{kind.accepts}, or None", allows=allows, read=read)
+    def take(value: object) -> object:
+        return value if is_extra(value) else kind.take(value)
+
+    choices = (*choices, *kind.choices)
+    return replace(kind, accepts=accepts, allows=allows, read=read, take=take, choices=choices)
+
+
+def optional(kind: Kind) -> Kind:
+    """Return the kind with None ("none" in a variable) among its values."""
+    return _also(kind, None, frozenset({"none"}), f"{kind.accepts}, or None")
 
 
 def or_false(kind: Kind) -> Kind:
     """Return the kind with False for off among its values."""
-
-    def allows(value: object) -> bool:
-        return value is False or kind.allows(value)
-
-    def read(text: str) -> object:
-        return False if text.lower() in _FALSE - {"0"} else kind.read(text)
-
-    return replace(kind, accepts=f"{kind.accepts}, or False", allows=allows, read=read)
+    return _also(kind, False, _FALSE - {"0"}, f"{kind.accepts}, or False")
 
 
 def or_word(word: str, kind: Kind) -> Kind:
     """Return the kind with one word among its values."""
-
-    def is_word(value: object) -> bool:
-        return isinstance(value, str) and value == word
-
-    def allows(value: object) -> bool:
-        return is_word(value) or kind.allows(value)
-
-    def read(text: str) -> object:
-        return word if text.lower() == word else kind.read(text)
-
-    def take(value: object) -> object:
-        return value if is_word(value) else kind.take(value)
-
-    accepts, choices = f'"{word}", {kind.accepts}', (word, *kind.choices)
-    return replace(kind, accepts=accepts, allows=allows, read=read, take=take, choices=choices)
+    return _also(kind, word, frozenset({word}), f'"{word}", {kind.accepts}', (word,))
 
 
 FLAG: Final = Kind(

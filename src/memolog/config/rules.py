@@ -74,13 +74,14 @@ def _shared_blocks_at(values: Values) -> int:
     return block_at(values[_BLOCK_AFTER], limit)
 
 
-def _both(first: str, is_first: object, second: str, is_second: object) -> Callable[[Values], bool]:
-    return lambda values: values[first] is is_first and values[second] is is_second
-
-
 def _exclusive(first: str, is_first: object, second: str, is_second: object, *, why: str, then: str) -> Rule:
-    broken = _both(first, is_first, second, is_second)
-    return Rule(first=first, second=second, broken=broken, why=why, then=then)
+    return Rule(
+        first=first,
+        second=second,
+        broken=lambda values: values[first] is is_first and values[second] is is_second,
+        why=why,
+        then=then,
+    )
 
 
 RULES: Final = (

@@ -26,8 +26,7 @@ from memolog.config.kinds import (
     seconds,
     tokens,
 )
-from memolog.config.problems import refuse
-from memolog.config.setting import Given, declare, wrong_values
+from memolog.config.setting import Given, declare
 from memolog.domain.observation import Scope
 
 __all__ = ["CompactionConfig", "ObservationConfig", "RecallConfig", "ReflectionConfig", "RetentionConfig"]
@@ -37,6 +36,7 @@ __all__ = ["CompactionConfig", "ObservationConfig", "RecallConfig", "ReflectionC
 class ObservationConfig(Given):
     """When messages become observations, and how long a turn may wait for that."""
 
+    prefix = "observation."
     message_tokens: int | None = declare(
         optional(tokens()),
         None,
@@ -86,14 +86,12 @@ class ObservationConfig(Given):
     )
     model: str | None = declare(optional(TEXT), None, "The model that observes; None takes the general one.")
 
-    def __post_init__(self) -> None:
-        refuse([*wrong_values(self, "observation.").values()])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionConfig(Given):
     """When the log is condensed, how far, and what is left alone."""
 
+    prefix = "reflection."
     observation_tokens: int = declare(tokens(), 40_000, "Size of the log at which a reflection takes over.")
     buffer_activation: float = declare(
         keep_share_or_tokens("observation_tokens"),
@@ -119,14 +117,12 @@ class ReflectionConfig(Given):
     )
     model: str | None = declare(optional(TEXT), None, "The model that reflects; None takes the general one.")
 
-    def __post_init__(self) -> None:
-        refuse([*wrong_values(self, "reflection.").values()])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionConfig(Given):
     """When old messages are shown and indexed by a summary, where no log is kept."""
 
+    prefix = "compaction."
     automatic: bool = declare(
         FLAG, True, "Whether old messages are compacted by themselves where observe is False; by hand it always works."
     )
@@ -138,14 +134,12 @@ class CompactionConfig(Given):
     )
     prune_days: int = declare(count(30), 30, "How old a message is, in days, before its raw text may be removed.")
 
-    def __post_init__(self) -> None:
-        refuse([*wrong_values(self, "compaction.").values()])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallConfig(Given):
     """What is searched for by itself and shown at the edge of a context, with what the user said last as the query."""
 
+    prefix = "recall."
     results: int = declare(
         count(0), 0, "How many earlier messages are searched for and shown at the edge; 0 shows none."
     )
@@ -155,14 +149,12 @@ class RecallConfig(Given):
     )
     tokens: int = declare(tokens(100), 1_500, "How many tokens they have together at most.")
 
-    def __post_init__(self) -> None:
-        refuse([*wrong_values(self, "recall.").values()])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionConfig(Given):
     """How old things may become before `apply_retention` forgets them; nothing is forgotten by itself."""
 
+    prefix = "retention."
     message_days: int | None = declare(
         optional(count()), None, "After how many days a message is forgotten, with all that was observed from it."
     )
@@ -170,6 +162,3 @@ class RetentionConfig(Given):
     journal_days: int | None = declare(
         optional(count()), None, "After how many days events and the records of contexts are deleted."
     )
-
-    def __post_init__(self) -> None:
-        refuse([*wrong_values(self, "retention.").values()])

@@ -5,10 +5,10 @@ Knows how to declare and to list. Knows none of the settings themselves.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from memolog.config.kinds import Kind
-from memolog.config.problems import shown
+from memolog.config.problems import refuse, shown
 
 __all__ = ["PREFIX", "Given", "Setting", "declare", "declared", "wrong_values"]
 
@@ -39,10 +39,15 @@ class Given:
     """Remembers which settings were named when it was made: a default that was asked for is more than a default."""
 
     given: frozenset[str] = field(init=False, repr=False, compare=False)
+    prefix: ClassVar[str] = ""
+    """What stands before the names of its settings, such as `observation.`"""
 
     def __new__(cls, **values: object) -> Self:
         """Note the names before the values are checked."""
         return object.__new__(cls).with_given(_named(cls, values))
+
+    def __post_init__(self) -> None:
+        refuse([*wrong_values(self, self.prefix).values()])
 
     def with_given(self, names: Iterable[str]) -> Self:
         """Let these names be the ones that were given; returns itself."""

@@ -5,7 +5,7 @@ Knows not which settings there are: the caller hands in the list. Nothing is dro
 taken is a problem.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from os import PathLike, fspath
 from typing import Any, Final, TypeAlias, cast
@@ -66,22 +66,8 @@ def read_mapping(given: object, known: Known, where: str = "") -> Reading:
     if not isinstance(given, Mapping):
         kind = type(given).__name__
         return _nothing_but(f"Settings{where} must be a mapping of names to values, not {kind}.")
-    values: dict[str, object] = {}
-    where_from: dict[str, str] = {}
-    refused: set[str] = set()
-    problems: list[str] = []
-    for name, value in _flat(cast("Mapping[object, object]", given)):
-        setting = known.get(name)
-        if setting is None:
-            problems.append(_unknown(name, where, known))
-        elif name in values or name in refused:
-            problems.append(f"{name}{where} is given twice, nested and dotted. Keep one of them.")
-        elif (taken := _taken(setting, value)) is not _REFUSED:
-            values[name], where_from[name] = taken, where
-        else:
-            refused.add(name)
-            problems.append(setting.problem(value, where))
-    return _reading(values, where_from, refused, problems)
+    entries = ((name, known.get(name), value, where) for name, value in _flat(cast("Mapping[object, object]", given)))
+    return _collected(entries, known, _taken)
 
 
 def read_toml(path: Path, known: Known) -> Reading:
@@ -109,28 +95,39 @@ def read_toml(path: Path, known: Known) -> Reading:
 def read_environment(given: Mapping[str, str], known: Known) -> Reading:
     """Read the variables that begin with MEMOLOG_; others are not ours to judge."""
     by_variable = {setting.environment: setting for setting in known.values()}
+    ours = sorted(name for name in map(str, given) if name.startswith(PREFIX) and name not in RESERVED_VARIABLES)
+    entries = (
+        (name, setting, given[name], f" (from {name})" if setting else " (in the environment)")
+        for name in ours
+        for setting in (by_variable.get(name),)
+    )
+    return _collected(entries, by_variable, _parsed)
+
+
+_REFUSED: Final = object()
+
+
+def _collected(
+    entries: Iterable[tuple[str, Setting | None, object, str]],
+    known: Iterable[str],
+    convert: Callable[[Setting, object], object],
+) -> Reading:
+    """Return what a source gave, entry by entry: its name, the setting of that name, the value, and where it was found."""
     values: dict[str, object] = {}
     where_from: dict[str, str] = {}
     refused: set[str] = set()
     problems: list[str] = []
-    for variable in sorted(name for name in map(str, given) if name.startswith(PREFIX)):
-        if variable in RESERVED_VARIABLES:
-            continue
-        setting = by_variable.get(variable)
+    for name, setting, value, where in entries:
         if setting is None:
-            problems.append(_unknown(variable, " (in the environment)", by_variable))
-            continue
-        where = f" (from {variable})"
-        taken = _parsed(setting, given[variable])
-        if taken is _REFUSED:
-            refused.add(setting.name)
-            problems.append(setting.problem(given[variable], where))
-        else:
+            problems.append(_unknown(name, where, known))
+        elif setting.name in values or setting.name in refused:
+            problems.append(f"{name}{where} is given twice, nested and dotted. Keep one of them.")
+        elif (taken := convert(setting, value)) is not _REFUSED:
             values[setting.name], where_from[setting.name] = taken, where
+        else:
+            refused.add(setting.name)
+            problems.append(setting.problem(value, where))
     return _reading(values, where_from, refused, problems)
-
-
-_REFUSED: Final = object()
 
 
 def _reading(
@@ -173,18 +170,18 @@ def _unknown(name: str, where: str, known: Iterable[str]) -> str:
 
 
 def _taken(setting: Setting, value: object) -> object:
-    try:
-        taken = setting.kind.take(value)
-    except (ValueError, OverflowError):
-        return _REFUSED
-    return taken if setting.kind.allows(taken) else _REFUSED
+    return _allowed(setting, lambda: setting.kind.take(value))
 
 
 def _parsed(setting: Setting, text: object) -> object:
     if not isinstance(text, str) or not text.strip():
         return _REFUSED
+    return _allowed(setting, lambda: setting.kind.read(text.strip()))
+
+
+def _allowed(setting: Setting, made: Callable[[], object]) -> object:
     try:
-        value = setting.kind.read(text.strip())
+        value = made()
     except (ValueError, OverflowError):
         return _REFUSED
     return value if setting.kind.allows(value) else _REFUSED

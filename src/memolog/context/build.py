@@ -11,15 +11,14 @@ from memolog.context.edge import OTHERS, edge_blocks
 from memolog.context.escape import element, escape, one_line
 from memolog.context.pairs import is_compacted
 from memolog.context.shortening import LEAST_SHOWN, shortened
-from memolog.context.trim import ShownTail, show, without_older, without_steps
+from memolog.context.trim import ShownTail, TailCutter, show
 from memolog.context.value import Block, Context, ContextMessage, Counts
 from memolog.context.view import GroupView, View
 from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, PASSED_ALONG, USAGE, USAGE_DONE, USAGE_RESOURCE
-from memolog.domain.message import Message, NewMessage, TextPart
+from memolog.domain.message import Message
 from memolog.domain.once import grown
 from memolog.domain.pairs import is_question
-from memolog.tokens import count_message, share
-from memolog.tokens.estimate import guarded
+from memolog.tokens import count_message, count_text, share
 
 __all__ = ["build"]
 
@@ -34,7 +33,7 @@ def build(view: View) -> Context:
         blocks=prefix,
         note=note,
         tail=tail.messages,
-        ephemeral=(*_forgotten(view), *map(_as_shown, view.ephemeral)),
+        ephemeral=(*_forgotten(view), *map(ContextMessage.of, view.ephemeral)),
         edge=edge,
         tokens=Counts(prefix=fixed, tail=opening + tail.tokens, edge=passed + _sum(edge)),
         trimmed=tail.trimmed,
@@ -79,20 +78,13 @@ def _note(view: View) -> Block | None:
 
 
 def _stable(view: View, name: str, text: str) -> Block:
-    return Block(name=name, text=text, tokens=guarded(lambda: view.counter.count(text), text), stable=True)
-
-
-def _as_shown(message: NewMessage) -> ContextMessage:
-    return ContextMessage(
-        role=message.role, parts=tuple(message.parts), speaker=message.speaker, created_at=message.created_at
-    )
+    return Block(name=name, text=text, tokens=count_text(text, view.counter), stable=True)
 
 
 def _forgotten(view: View) -> Iterable[ContextMessage]:
     """Yield a note in place of what was passed along once and is not kept."""
     if view.passed:
-        text = PASSED_ALONG.format(count=view.passed)
-        yield ContextMessage(role="user", parts=(TextPart(text=text),), synthetic=True)
+        yield ContextMessage.note(PASSED_ALONG.format(count=view.passed))
 
 
 # ---------------------------------------------------------------- limits
@@ -137,14 +129,16 @@ def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
 def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) -> tuple[ShownTail, tuple[Block, ...]]:
     """Return tail and edge without what can be left out, no message longer than `most`."""
     repeated, rows = _sized(view, most)
-    before, unseen = view.before, view.unseen_from
-    tail = without_older(repeated, rows, view.counter, room - _sum(edge), before=before, unseen_from=unseen)
+    cutter = TailCutter(
+        repeated=repeated, tail=rows, counter=view.counter, before=view.before, unseen_from=view.unseen_from
+    )
+    tail = cutter.without_older(room - _sum(edge))
     if tail.tokens + _sum(edge) > room:
         excess = tail.tokens + _sum(edge) - room
         others = _sum(block for block in edge if block.name == OTHERS)
         edge = edge_blocks(view, others_tokens=max(others - excess, 0))
     if tail.tokens + _sum(edge) > room:
-        tail = without_steps(repeated, rows, view.counter, room - _sum(edge), before=before, unseen_from=unseen)
+        tail = cutter.without_steps(room - _sum(edge))
     return tail, edge
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from memolog.domain.calendar_names import ENGLISH_WEEKDAYS
 from memolog.domain.zones import zone_of
 
-__all__ = ["age", "day_name", "gap_mark", "is_gap", "local", "relative_days", "shifted", "time_mark"]
+__all__ = ["age", "clock", "day_name", "gap_mark", "is_gap", "local", "relative_days", "shifted", "time_mark"]
 
 _FRIDAY: Final = 4
 # From so many days on, the next larger unit reads better; the dates themselves stand beside it.
@@ -28,6 +28,12 @@ def local(moment: datetime, zone: str | None) -> datetime:
         return aware.astimezone(zone_of(zone)[0])
     except (OverflowError, ValueError):
         return aware
+
+
+def clock(moment: datetime, zone: str | None) -> str:
+    """Return the date and the time of day in a zone: "2026-03-14 09:15"."""
+    when = local(moment, zone)
+    return f"{when.date().isoformat()} {when:%H:%M}"
 
 
 def age(then: datetime, now: datetime) -> str:

@@ -16,7 +16,7 @@ from memolog.context.wording import PASSED, PASSED_DONE, RECALLED, WORKING_MEMOR
 from memolog.domain.lookalikes import quoted, visible
 from memolog.domain.pairs import is_question
 from memolog.domain.zones import zone_of
-from memolog.tokens.estimate import guarded
+from memolog.tokens import count_text
 
 __all__ = ["OTHERS", "PASSED_DAYS", "edge_blocks"]
 
@@ -47,8 +47,7 @@ def _others(view: View, tokens: int) -> str:
 
 
 def _block(view: View, name: str, text: str) -> Block:
-    tokens = guarded(lambda: view.counter.count(text), text)
-    return Block(name=name, text=text, tokens=tokens, stable=False)
+    return Block(name=name, text=text, tokens=count_text(text, view.counter), stable=False)
 
 
 def _hints(view: View) -> str:

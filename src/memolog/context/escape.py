@@ -3,6 +3,7 @@
 Knows the two characters that matter, and what a line is. Knows nothing of what the text says.
 """
 
+from memolog.domain.codec import well_formed
 from memolog.domain.lookalikes import visible, with_plain_tags
 
 __all__ = ["attribute", "element", "escape", "fold", "one_line"]
@@ -13,7 +14,7 @@ def escape(text: str) -> str:
 
     No provider accepts those.
     """
-    return with_plain_tags(_valid(text)).replace("&", "&amp;").replace("<", "&lt;")
+    return with_plain_tags(well_formed(text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def fold(text: str) -> str:
@@ -35,12 +36,3 @@ def element(tag: str, body: str, **attributes: str | None) -> str:
     """Return a body, escaped already, between our tags; an attribute that is None or empty is left out."""
     given = "".join(f' {name}="{attribute(value)}"' for name, value in attributes.items() if value)
     return f"<{tag}{given}>\n{body}\n</{tag}>"
-
-
-def _valid(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # Pairs that arrived as two halves are joined; a half without its other one means nothing.
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

@@ -9,15 +9,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from memolog.context.dates import local
+from memolog.context.dates import clock, local
 from memolog.context.escape import element, escape, one_line
 from memolog.context.pairs import is_compacted
 from memolog.context.view import OtherThread
 from memolog.context.wording import OTHER_CONVERSATION
 from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
-from memolog.tokens import TokenCounter, cut, cut_middle
-from memolog.tokens.estimate import guarded
+from memolog.tokens import TokenCounter, count_text, cut, cut_middle
 
 __all__ = ["render_others", "said_lines"]
 
@@ -63,7 +62,7 @@ def render_others(
     chosen = _affordable(lines, others, budget, counter)
     while True:
         text = _blocks(others, chosen, totals, more)
-        if guarded(lambda text=text: counter.count(text), text) <= budget:
+        if count_text(text, counter) <= budget:
             return text
         if not chosen:
             return ""
@@ -80,7 +79,7 @@ def _affordable(
         if line.thread not in opened:
             opened.add(line.thread)
             text = _block(others[line.thread], [text])
-        left -= guarded(lambda text=text: counter.count(text), text)
+        left -= count_text(text, counter)
         if left < 0:
             break
         chosen.append(line)
@@ -140,9 +139,7 @@ def _says_something(said: str) -> bool:
 
 def _line(message: Message, said: str, zone: str | None) -> str:
     text = one_line(cut_middle(said, _MESSAGE_CHARACTERS, " … "))
-    when = local(message.created_at, zone)
-    clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
-    return f"({clock}) {_who(message)}: {text}"
+    return f"({clock(message.created_at, zone)}) {_who(message)}: {text}"
 
 
 def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_Line]:

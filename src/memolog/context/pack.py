@@ -16,8 +16,7 @@ from memolog.context.wording import PACK, PACK_LEFT_OUT
 from memolog.domain.message import Message
 from memolog.domain.observation import MARKS
 from memolog.domain.thread import Hints
-from memolog.tokens import TokenCounter, cut, cut_tokens
-from memolog.tokens.estimate import guarded
+from memolog.tokens import TokenCounter, count_text, cut, cut_tokens
 
 __all__ = ["Conversation", "Pack", "PackView", "pack"]
 
@@ -105,7 +104,7 @@ def pack(view: PackView) -> Pack:
     fixed = _fixed(view)
     if not (entries or any(said) or any(name != "intro" for name, _ in fixed)):
         return Pack()
-    room = view.tokens - sum(_size(view, text) for _, text in fixed) - _WRAPPING
+    room = view.tokens - sum(count_text(text, view.counter) for _, text in fixed) - _WRAPPING
     while room > -view.tokens or fixed:
         made = _made(view, fixed, entries, said, max(room, 0))
         if made.tokens <= view.tokens:
@@ -140,7 +139,7 @@ def _made(
     if not any(pieces[1:5]):
         return Pack(left_out=left_out)
     text = element(TAG, "\n".join(filter(None, pieces)))
-    return Pack(text=text, tokens=_size(view, text), left_out=left_out)
+    return Pack(text=text, tokens=count_text(text, view.counter), left_out=left_out)
 
 
 # ---------------------------------------------------------------- what is always there
@@ -161,7 +160,7 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
         ("facts", element("working-memory", facts) if facts.strip() else ""),
         ("tasks", element("tasks", "\n".join(lines)) if lines else ""),
         # Words about what follows must not take the room of what follows.
-        ("intro", PACK if _size(view, PACK) <= view.tokens // 4 else ""),
+        ("intro", PACK if count_text(PACK, view.counter) <= view.tokens // 4 else ""),
         ("hints", told),
     ]
     return [(name, text) for name, text in texts if text]
@@ -186,7 +185,7 @@ def _newest_lines(view: PackView, said: Sequence[Sequence[str]], room: int) -> t
         own = list[str]()
         wrapping = _WRAPPING if lines else 0
         for line in reversed(lines):
-            cost = _size(view, line) + 1
+            cost = count_text(line, view.counter) + 1
             if used + wrapping + cost > room:
                 break
             used += cost
@@ -223,7 +222,7 @@ def _entries(view: PackView, index: int, conversation: Conversation) -> Iterable
         for line in [*text.split("\n")[1:-1], "* "]:
             if lines and not line.startswith(" "):
                 body = "\n".join(lines)
-                tokens = _size(view, body)
+                tokens = count_text(body, view.counter)
                 yield _Entry(conversation=index, group=number, place=place, heading=heading, text=body, tokens=tokens)
                 place, lines = place + 1, []
             if line.startswith(("* ", " ")):
@@ -284,7 +283,3 @@ def _left_out(
     messages = sum(map(len, said)) + sum(one.earlier for one in view.conversations)
     if missing := messages - sum(map(len, chosen.lines)):
         yield f"{missing} of {messages} messages"
-
-
-def _size(view: PackView, text: str) -> int:
-    return guarded(lambda: view.counter.count(text), text)

@@ -179,7 +179,7 @@ def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
             rows[-1] = row._replace(asks=row.asks or is_question(message))
         else:
             mark = time.mark()
-            rows.append(_Row(_as_is(message), message.turn, is_question(message), mark))
+            rows.append(_Row(ContextMessage.of(message), message.turn, is_question(message), mark))
             summary, last, time = None, message, time._replace(since=None) if mark else time
     for at, parts in grown.items():
         rows[at] = rows[at]._replace(message=replace(rows[at].message, parts=tuple(parts)))
@@ -215,25 +215,13 @@ def _settle(shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: 
 _shown = grown(_Shown(), _show_more)
 
 
-def _as_is(message: Message) -> ContextMessage:
-    return ContextMessage(
-        role=message.role,
-        parts=tuple(message.parts),
-        seq=message.seq,
-        speaker=message.speaker,
-        created_at=message.created_at,
-    )
-
-
 def _mark(earlier: datetime, later: datetime, zone: str | None) -> ContextMessage:
-    part = TextPart(text=time_mark(earlier, later, zone))
-    return ContextMessage(role="user", parts=(part,), created_at=later, synthetic=True)
+    return ContextMessage.note(time_mark(earlier, later, zone), created_at=later)
 
 
 def _summary(message: Message, text: str) -> ContextMessage:
     body = element("earlier-messages", escape(text))
-    part = TextPart(text=f"{EARLIER_MESSAGES}\n{body}")
-    return ContextMessage(role="user", parts=(part,), seq=message.seq, created_at=message.created_at, synthetic=True)
+    return ContextMessage.note(f"{EARLIER_MESSAGES}\n{body}", seq=message.seq, created_at=message.created_at)
 
 
 def _runs(row: ContextMessage) -> Iterator[ContextMessage]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from memolog.context.dates import local
+from memolog.context.dates import clock
 from memolog.context.escape import fold
 from memolog.context.recalled import part_text
 from memolog.domain.lookalikes import quoted_label
@@ -93,11 +93,9 @@ def _around(text: str, place: Place, most: int) -> str:
 
 
 def _line(message: Message, thread: str, shown: str, zone: str | None) -> str:
-    when = local(message.created_at, zone)
-    clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
     speaker = f" {quoted_label(message.speaker, _NAME)}" if message.speaker else ""
     elsewhere = "" if message.thread == thread else ", in another conversation"
-    return f"({clock}{elsewhere}) {message.role}{speaker}: {shown}"
+    return f"({clock(message.created_at, zone)}{elsewhere}) {message.role}{speaker}: {shown}"
 
 
 def _said(part: object) -> str:

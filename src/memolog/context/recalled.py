@@ -4,13 +4,13 @@ Knows parts and their texts, and where a text may be cut. A part that is too lar
 together, are its text. Knows neither where messages come from nor what was asked.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from memolog.context.dates import local
+from memolog.context.dates import clock
 from memolog.context.escape import element, escape, one_line
-from memolog.domain.codec import JsonValue, dumps
+from memolog.context.pairs import content_text
 from memolog.domain.lookalikes import label, quoted_label
 from memolog.domain.message import (
     FilePart,
@@ -223,32 +223,34 @@ class PageDraft:
     def _piece(
         self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, offset: int
     ) -> RecalledPiece | None:
-        room = self._room(message, pieces)
-        # A stretch of a few tokens helps nobody: the next page begins with more of it.
-        if room < _LEAST_ROOM:
-            return None
-        most = room
-        while True:
-            end = self._end(whole.text, offset, most)
-            piece = replace(whole, text=whole.text[offset:end], start=offset)
-            size = self._count(_body(piece))
-            if size <= room:
-                return self._spend(message, pieces, piece)
-            if most <= 1:
-                # Not even a character fits: on a page with nothing else it is shown all the same.
-                return None if self.items or pieces else self._spend(message, pieces, piece)
-            most = min(most - 1, max(1, most * room // size))
+        return self._fitting(message, pieces, whole, lambda most: (offset, self._end(whole.text, offset, most)))
 
     def _piece_before(
         self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, until: int
     ) -> RecalledPiece | None:
+        before = whole.text[:until]
+
+        def stretch(most: int) -> tuple[int, int]:
+            return until - len(cut_end(before, min(until, _CHARACTERS_A_TOKEN * most))), until
+
+        return self._fitting(message, pieces, whole, stretch)
+
+    def _fitting(
+        self,
+        message: Message,
+        pieces: Sequence[RecalledPiece],
+        whole: RecalledPiece,
+        stretch: Callable[[int], tuple[int, int]],
+    ) -> RecalledPiece | None:
+        """Return the largest piece that fits the page; `stretch` returns start and end of one of about so many tokens."""
         room = self._room(message, pieces)
+        # A stretch of a few tokens is of no use: the next page begins with more of it.
         if room < _LEAST_ROOM:
             return None
-        before, most = whole.text[:until], min(until, _CHARACTERS_A_TOKEN * room)
+        most = room
         while True:
-            start = until - len(cut_end(before, most))
-            piece = replace(whole, text=whole.text[start:until], start=start)
+            start, end = stretch(most)
+            piece = replace(whole, text=whole.text[start:end], start=start)
             size = self._count(_body(piece))
             if size <= room:
                 return self._spend(message, pieces, piece)
@@ -272,19 +274,18 @@ class PageDraft:
         return self.counter.count(text)
 
     def _render(self, item: Recalled) -> str:
-        when = local(item.at, item.zone)
-        clock = f"{when.date().isoformat()} {when.hour:02}:{when.minute:02}"
+        when = clock(item.at, item.zone)
         speaker = label(item.speaker or "", _NAME_CHARACTERS)
         who = f'{item.role} "{escape(speaker)}"' if speaker else item.role
         thread = self.labels.get(item.thread)
         if item.state != "live":
-            return f"{_place(item, thread)} ({clock}) {who}: {_TOMBSTONES[item.state]}"
+            return f"{_place(item, thread)} ({when}) {who}: {_TOMBSTONES[item.state]}"
         if self.detail == "low" or item.pruned:
             told = " | ".join(filter(None, map(_in_line, item.pieces))) or "[nothing to show]"
             note = "[raw text removed] " if item.pruned else ""
-            return f"{_place(item, thread)} ({clock}) {who}: {note}{told}"
+            return f"{_place(item, thread)} ({when}) {who}: {note}{told}"
         body = "\n".join(map(_body, item.pieces))
-        return element("message", body, thread=thread, seq=str(item.seq), at=clock, role=item.role, speaker=speaker)
+        return element("message", body, thread=thread, seq=str(item.seq), at=when, role=item.role, speaker=speaker)
 
 
 def part_text(part: Part) -> str:
@@ -293,22 +294,16 @@ def part_text(part: Part) -> str:
         case TextPart() | ReasoningPart():
             return part.text
         case ToolCallPart():
-            return _json_text(part.arguments)
+            return content_text(part.arguments)
         case ToolResultPart():
-            return _json_text(part.content)
+            return content_text(part.content)
         case FilePart():
             size = f"{len(part.data):,} bytes" if part.data is not None else None
             return ", ".join(filter(None, (part.name, part.media_type, size, part.url)))
         case UnknownPart():
-            return _json_text(part.data)
+            return content_text(part.data)
         case _:
             assert_never(part)
-
-
-def _json_text(value: JsonValue) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return dumps(value)
 
 
 def _head(message: Message) -> Recalled:

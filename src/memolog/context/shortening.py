@@ -22,8 +22,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.tokens import TokenCounter, count_message, count_parts, cut_end, cut_tokens, share
-from memolog.tokens.estimate import guarded
+from memolog.tokens import TokenCounter, count_message, count_parts, count_text, cut_end, cut_tokens, share
 
 __all__ = ["LEAST_SHOWN", "shortened"]
 
@@ -76,7 +75,7 @@ def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator
             files = tuple(file for file in part.files if count_parts("tool", (file,), counter) <= most // 4)
             room = most - around - sum(count_parts("tool", (file,), counter) for file in files)
             gone = "".join(f"\n{_file(file, message)}" for file in part.files if file not in files)
-            text = _ends(content_text(part.content), room - _count(gone, counter), message, counter) + gone
+            text = _ends(content_text(part.content), room - count_text(gone, counter), message, counter) + gone
             yield replace(part, content=text, files=files, extra=None)
         case ToolCallPart():
             # Providers take an object and nothing else.
@@ -99,18 +98,14 @@ def _file(part: FilePart, message: str) -> str:
 
 def _ends(text: str, most: int, message: str, counter: TokenCounter) -> str:
     """Return a text within so many tokens: its two ends and the mark; the mark alone where there is room for no more."""
-    if len(text) <= 4 * max(most, 0) and _count(text, counter) <= most:
+    if len(text) <= 4 * max(most, 0) and count_text(text, counter) <= most:
         return text
-    room = most - _count(_mark(len(text), message), counter) - 2
+    room = most - count_text(_mark(len(text), message), counter) - 2
     if room <= 0:
         return _mark(len(text), message)
     head = cut_tokens(text, (room + 1) // 2, counter)
     size = min(len(head), len(text) - len(head))
-    while size and _count(cut_end(text, size), counter) > room // 2:
+    while size and count_text(cut_end(text, size), counter) > room // 2:
         size = size * 9 // 10
     tail = cut_end(text, size) if size else ""
     return f"{head}\n{_mark(len(text) - len(head) - len(tail), message)}\n{tail}"
-
-
-def _count(text: str, counter: TokenCounter) -> int:
-    return guarded(lambda: counter.count(text), text)

@@ -12,11 +12,11 @@ from datetime import datetime
 from memolog.context.pairs import closed_cuts, is_compacted, mark_between, mend
 from memolog.context.value import ContextMessage
 from memolog.context.wording import LEFT_OUT
-from memolog.domain.message import Message, TextPart
+from memolog.domain.message import Message
 from memolog.domain.pairs import is_question
 from memolog.tokens import TokenCounter, count_parts
 
-__all__ = ["ShownTail", "show", "without_older", "without_steps"]
+__all__ = ["ShownTail", "TailCutter", "show"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,76 +51,54 @@ def show(
     return ShownTail(messages=messages, tokens=_weight(rows, messages, counter), rows=tuple(rows))
 
 
-def without_older(
-    repeated: Sequence[Message],
-    tail: Sequence[Message],
-    counter: TokenCounter,
-    room: int,
-    *,
-    before: datetime | None = None,
-    unseen_from: int | None = None,
-) -> ShownTail:
-    """Return the tail without the oldest exchanges, as few of them as the room demands; all that is unseen stays."""
-    start = _last_question(tail)
-    most = min(_last_exchange(tail) if start is None else start, _place_of(tail, unseen_from))
-    return _first_fitting(repeated, tail, counter, room, [cut for cut in closed_cuts(tail) if cut <= most], before)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailCutter:
+    """Leaves out rows of a tail until it fits; all that no model has seen stays."""
 
+    repeated: Sequence[Message]
+    tail: Sequence[Message]
+    counter: TokenCounter
+    before: datetime | None = None
+    unseen_from: int | None = None
 
-def without_steps(
-    repeated: Sequence[Message],
-    tail: Sequence[Message],
-    counter: TokenCounter,
-    room: int,
-    *,
-    before: datetime | None = None,
-    unseen_from: int | None = None,
-) -> ShownTail:
-    """Return what was asked last and the youngest exchanges after it, as many as the room allows, at least the last.
+    def without_older(self, room: int) -> ShownTail:
+        """Return the tail without the oldest exchanges, as few of them as the room demands."""
+        start = _last_question(self.tail)
+        most = min(_last_exchange(self.tail) if start is None else start, _place_of(self.tail, self.unseen_from))
+        return self._first_fitting(room, [cut for cut in closed_cuts(self.tail) if cut <= most])
 
-    A turn of many steps may not fit by itself: without this the provider would refuse it. All that is unseen stays.
-    """
-    start = _last_question(tail)
-    most = min(_last_exchange(tail), _place_of(tail, unseen_from))
-    least = min(start or 0, most)
-    closed = closed_cuts(tail)
-    # What was asked may stand between a call and its result: then the nearest cut is before the call.
-    cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
-    return _first_fitting(repeated, tail, counter, room, cuts, before)
+    def without_steps(self, room: int) -> ShownTail:
+        """Return what was asked last and the youngest exchanges after it, as many as the room allows, at least the last.
 
+        A turn of many steps may not fit by itself: without this the provider would refuse it.
+        """
+        start = _last_question(self.tail)
+        most = min(_last_exchange(self.tail), _place_of(self.tail, self.unseen_from))
+        least = min(start or 0, most)
+        closed = closed_cuts(self.tail)
+        # What was asked may stand between a call and its result: then the nearest cut is before the call.
+        cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
+        return self._first_fitting(room, cuts)
 
-def _first_fitting(
-    repeated: Sequence[Message],
-    tail: Sequence[Message],
-    counter: TokenCounter,
-    room: int,
-    cuts: Sequence[int],
-    before: datetime | None,
-) -> ShownTail:
-    """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
+    def _first_fitting(self, room: int, cuts: Sequence[int]) -> ShownTail:
+        """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
+        # What is left gets lighter from cut to cut.
+        first = bisect_left(cuts, True, key=lambda cut: self._from(cut).tokens <= room)
+        return self._from(cuts[min(first, len(cuts) - 1)])
 
-    def fits(cut: int) -> bool:
-        return _from(repeated, tail, counter, cut, before).tokens <= room
-
-    # What is left gets lighter from cut to cut.
-    first = bisect_left(cuts, True, key=fits)
-    return _from(repeated, tail, counter, cuts[min(first, len(cuts) - 1)], before)
-
-
-def _from(
-    repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, cut: int, before: datetime | None
-) -> ShownTail:
-    start = _last_question(tail)
-    asked = tail[start].id if start is not None and start < cut else None
-    kept = [message for message in tail[:cut] if message.id == asked]
-    dropped = [message for message in tail[:cut] if message.id != asked and message.state == "live"]
-    rows = [*kept, *tail[cut:]]
-    earlier = (m.created_at for m in reversed(dropped) if rows and m.seq < rows[0].seq)
-    shown = show(repeated, rows, counter, next(earlier, before))
-    if not dropped:
-        return shown
-    note = ContextMessage(role="user", parts=(TextPart(text=LEFT_OUT),), synthetic=True)
-    tokens = shown.tokens + count_parts(note.role, note.parts, counter)
-    return ShownTail(messages=(note, *shown.messages), tokens=tokens, rows=shown.rows, trimmed=len(dropped))
+    def _from(self, cut: int) -> ShownTail:
+        tail, start = self.tail, _last_question(self.tail)
+        asked = tail[start].id if start is not None and start < cut else None
+        kept = [message for message in tail[:cut] if message.id == asked]
+        dropped = [message for message in tail[:cut] if message.id != asked and message.state == "live"]
+        rows = [*kept, *tail[cut:]]
+        earlier = (m.created_at for m in reversed(dropped) if rows and m.seq < rows[0].seq)
+        shown = show(self.repeated, rows, self.counter, next(earlier, self.before))
+        if not dropped:
+            return shown
+        note = ContextMessage.note(LEFT_OUT)
+        tokens = shown.tokens + count_parts(note.role, note.parts, self.counter)
+        return ShownTail(messages=(note, *shown.messages), tokens=tokens, rows=shown.rows, trimmed=len(dropped))
 
 
 def _place_of(tail: Sequence[Message], seq: int | None) -> int:

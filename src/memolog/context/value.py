@@ -6,9 +6,10 @@ adapters translate.
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from memolog.domain.codec import dumps
-from memolog.domain.message import Part, Role, TextPart, parts_to_json
+from memolog.domain.message import Message, NewMessage, Part, Role, TextPart, parts_to_json
 
 __all__ = ["Block", "Context", "ContextMessage", "Counts"]
 
@@ -35,6 +36,22 @@ class ContextMessage:
     created_at: datetime | None = None
     synthetic: bool = False
     """True for what nobody said: notes, summaries, missing results."""
+
+    @classmethod
+    def of(cls, message: Message | NewMessage) -> Self:
+        """Return a stored or a new message as it was said."""
+        return cls(
+            role=message.role,
+            parts=tuple(message.parts),
+            seq=message.seq if isinstance(message, Message) else None,
+            speaker=message.speaker,
+            created_at=message.created_at,
+        )
+
+    @classmethod
+    def note(cls, text: str, *, seq: int | None = None, created_at: datetime | None = None) -> Self:
+        """Return a note of ours, in the role of the user."""
+        return cls(role="user", parts=(TextPart(text=text),), seq=seq, created_at=created_at, synthetic=True)
 
     @property
     def text(self) -> str:
@@ -97,7 +114,7 @@ class Context:
     @property
     def messages(self) -> tuple[ContextMessage, ...]:
         """Return all that is said to the model, in its order: the note that opens the tail, the tail, what is passed once."""
-        opening = () if self.note is None else (_noted(self.note),)
+        opening = () if self.note is None else (ContextMessage.note(self.note.text),)
         return (*opening, *self.tail, *self.ephemeral)
 
     def render(self) -> str:
@@ -109,10 +126,6 @@ class Context:
         """Return what a later context extends byte for byte, as long as the log is not activated or rewritten."""
         opening = "".join(f"{text}\n\n" for text in (self.system, self.note.text if self.note else "") if text)
         return opening + "".join(message.render() for message in self.tail)
-
-
-def _noted(note: Block) -> ContextMessage:
-    return ContextMessage(role="user", parts=(TextPart(text=note.text),), synthetic=True)
 
 
 def _part_line(part: Part) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from memolog.domain.message import Message, NewMessage
-from memolog.domain.observation import GroupKind, Scope
+from memolog.domain.observation import Scope
 from memolog.domain.thread import Hints
 from memolog.tokens import TokenCounter
 
@@ -19,7 +19,6 @@ class GroupView:
     """An active group of the log: its text as it was stored."""
 
     handle: str
-    kind: GroupKind
     text: str
     tokens: int
 

@@ -151,7 +151,7 @@ def restored(version: DocumentVersion) -> Change:
 def _text(text: object) -> str:
     if not isinstance(text, str):
         raise DocumentInvalid(f"A working memory is text, not {type(text).__name__}.", then="Pass a string.")
-    return "\n".join(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 # ---------------------------------------------------------------- before it is written

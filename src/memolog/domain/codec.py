@@ -32,6 +32,7 @@ __all__ = [
     "pack",
     "text_to_json",
     "unpack",
+    "well_formed",
 ]
 
 JsonValue = Any
@@ -111,6 +112,11 @@ def _has_surrogate(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def well_formed(text: str) -> str:
+    """Return the text with surrogate pairs joined and lone surrogates replaced, so that it can be encoded."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if _has_surrogate(text) else text
 
 
 def encode(value: object) -> JsonValue:

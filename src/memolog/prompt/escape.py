@@ -6,6 +6,7 @@ Knows which characters are dangerous or meaningless to a model. Knows nothing of
 import re
 from typing import Final
 
+from memolog.domain.codec import well_formed
 from memolog.domain.lookalikes import quoted, visible, with_plain_tags
 from memolog.tokens import cut
 
@@ -13,7 +14,6 @@ __all__ = ["clean", "closed", "escape", "one_line", "quoted", "unescape"]
 
 _LINE_ENDS: Final = re.compile("\r\n?|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ufeff]")
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 # Invisible letters that models read and people do not; only the flags of regions use them rightly.
 _HIDDEN: Final = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]{1,7}\U000e007f)|[\U000e0000-\U000e007f]+")
 _SPACES: Final = re.compile(r"\s+")
@@ -24,14 +24,7 @@ def clean(text: str) -> str:
     text = _LINE_ENDS.sub("\n", text)
     text = _CONTROLS.sub("", text)
     text = _HIDDEN.sub(lambda hit: hit[1] or "", text)
-    return visible(_mended(text))
-
-
-def _mended(text: str) -> str:
-    """Return the text with surrogate pairs joined and lone ones replaced."""
-    if not _SURROGATES.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return visible(well_formed(text))
 
 
 def escape(text: str) -> str:

@@ -348,7 +348,7 @@ class Contexts:
 
 
 def _view_of(group: GroupRow) -> GroupView:
-    return GroupView(handle=group.handle, kind=group.kind, text=group.text, tokens=group.tokens)  # pyright: ignore[reportArgumentType]
+    return GroupView(handle=group.handle, text=group.text, tokens=group.tokens)
 
 
 # From one request to the next the log is mostly the same, and so are the very groups that were read.

@@ -20,7 +20,7 @@ from memolog.domain.moments import from_micros
 from memolog.domain.observation import UNVERIFIED, is_doubtful
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
 from memolog.runtime.redacting import for_the_index
-from memolog.search.keys import TASK, place_of
+from memolog.search.keys import is_task as is_of_task
 from memolog.search.phrases import stand_in
 from memolog.search.query import Query, parse
 from memolog.search.ranking import Fact, Ranked, Scored, best_of_threads
@@ -288,7 +288,7 @@ def _texts_of(message: Message) -> tuple[str, str]:
 
 
 def _other_text(key: int, row: Row) -> str:
-    if place_of(key).kind == TASK:
+    if is_of_task(key):
         return text_of_task(unpack(row[4]) or "", unpack(row[5]) or "", unpack(row[6]), ())
     return "\n".join(filter(None, (unpack(row[4]), unpack(row[5]))))
 
@@ -298,7 +298,7 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
     if one.key > 0:
         return _of_message(one, message_from_row(row), rank, score, marker)
     text = _other_text(one.key, row)
-    is_task = place_of(one.key).kind == TASK
+    is_task = is_of_task(one.key)
     snippet, exact = marker.both(text)
     doubt = "" if is_task or not is_doubtful(grounded=bool(row[9]), metadata=loads(row[10])) else f"{UNVERIFIED} "
     return SearchResult(

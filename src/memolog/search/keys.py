@@ -7,7 +7,7 @@ neighbours. A thread's first 33 million messages have a place in it.
 """
 
 import math
-from typing import Final, NamedTuple
+from typing import Final
 
 __all__ = [
     "ASSISTANT",
@@ -17,13 +17,11 @@ __all__ = [
     "TASK",
     "TOOL",
     "USER",
-    "Place",
     "first_key_of",
     "fits",
     "is_task",
     "key_of_message",
     "key_of_other",
-    "place_of",
     "seq_of",
     "thread_of",
 ]
@@ -44,15 +42,6 @@ LENGTHS: Final = tuple(1.2**step for step in range(1 << _LENGTH_BITS))
 """What each step stands for, in words."""
 PLACE: Final = 1 << _SHIFT
 """One message further on."""
-
-
-class Place(NamedTuple):
-    """What a key says."""
-
-    thread: int
-    seq: int
-    length: float
-    kind: int
 
 
 def fits(thread_pk: int, seq: int) -> bool:
@@ -92,17 +81,3 @@ def seq_of(key: int) -> int:
 def is_task(key: int) -> bool:
     """Tell whether a key is a task's."""
     return key < 0 and bool(-key >> _SHIFT & 1)
-
-
-def place_of(key: int) -> Place:
-    """Return what a key says; the thread of what is no message is 0, and its sequence number its own key."""
-    if key < 0:
-        own = -key >> _SHIFT
-        length = LENGTHS[(-key >> _CLASS_BITS) & ((1 << _LENGTH_BITS) - 1)]
-        return Place(0, own >> 1, length, TASK if own & 1 else OBSERVATION)
-    return Place(
-        key >> (_SHIFT + _SEQ_BITS),
-        (key >> _SHIFT) & ((1 << _SEQ_BITS) - 1),
-        LENGTHS[(key >> _CLASS_BITS) & ((1 << _LENGTH_BITS) - 1)],
-        key & ((1 << _CLASS_BITS) - 1),
-    )

@@ -9,7 +9,7 @@ from memolog.tokens.estimate import over_estimate
 from memolog.tokens.files import count_file
 from memolog.tokens.graphemes import cut, cut_end, cut_middle, cut_tokens, is_boundary
 from memolog.tokens.images import image_size, image_tokens
-from memolog.tokens.messages import count_message, count_parts, count_tool_schemas
+from memolog.tokens.messages import count_message, count_parts, count_text, count_tool_schemas
 from memolog.tokens.sharing import share
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "count_file",
     "count_message",
     "count_parts",
+    "count_text",
     "count_tool_schemas",
     "cut",
     "cut_end",

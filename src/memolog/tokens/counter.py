@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
+from memolog.domain.codec import well_formed
 from memolog.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,12 +53,7 @@ class SplintrCounter:
         try:
             return len(tokenizer.encode_ordinary(text))
         except UnicodeEncodeError:
-            return len(tokenizer.encode_ordinary(_mended(text)))
-
-
-def _mended(text: str) -> str:
-    """Return the text with surrogate pairs joined and lone surrogates replaced."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            return len(tokenizer.encode_ordinary(well_formed(text)))
 
 
 @cache

@@ -25,11 +25,10 @@ _LEADING: Final = frozenset(
     "\U000110bd\U000110cd\U000111c2\U000111c3\U000113d1\U0001193f\U00011941\U00011a3a"
     "\U00011a84\U00011a85\U00011a86\U00011a87\U00011a88\U00011a89\U00011d46\U00011f02"
 )
-# The marks that bind consonants: those that Unicode gives the combining class of a virama, and
-# these.
+# The marks that bind consonants: those that Unicode gives the combining class of a virama, and these.
 _VIRAMA_CLASS: Final = 9
 _BINDING: Final = frozenset("\u1cf5\u1cf6\U000113d0\U00011a3a\U00011f42")
-# Real clusters are far shorter; where one is not, being cautious costs nothing.
+# Real clusters are far shorter; where one is not, no boundary is found.
 _MOST_MARKS: Final = 32
 
 
@@ -143,10 +142,8 @@ def _joined(text: str, index: int, before: str, after: str) -> bool:
         return False
     return (
         _extends(after)
-        or before in _LEADING
-        or _is_unassigned(before)
+        or _leads(before)
         or _halves(text, index)
-        or _is_syllable(before, after)
         or _splits_flag(text, index)
         or _is_conjunct(text, index)
     )
@@ -168,6 +165,15 @@ def _extends(char: str) -> bool:
     )
 
 
+def _leads(char: str) -> bool:
+    return (
+        char in _LEADING
+        or "\u1100" <= char <= "\u115f"  # leading Hangul jamo
+        or "\ua960" <= char <= "\ua97c"
+        or _is_unassigned(char)
+    )
+
+
 def _is_unassigned(char: str) -> bool:
     """Return whether a newer Unicode than this Python's may have made the character a mark.
 
@@ -183,21 +189,10 @@ def _halves(text: str, index: int) -> bool:
     return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
 
 
-def _is_syllable(before: str, after: str) -> bool:
-    """Return whether a leading jamo meets what may follow; vowels and finals extend anything."""
-    return _is_leading_jamo(before) and (_is_leading_jamo(after) or "\uac00" <= after <= "\ud7a3")
-
-
-def _is_leading_jamo(char: str) -> bool:
-    return "\u1100" <= char <= "\u115f" or "\ua960" <= char <= "\ua97c"
-
-
 def _splits_flag(text: str, index: int) -> bool:
     """Return whether an odd number of regional indicators lies before one at the index."""
-    if not _is_indicator(text[index]):
-        return False
     start = index
-    while start and _is_indicator(text[start - 1]):
+    while start and _is_indicator(text[start]) and _is_indicator(text[start - 1]):
         start -= 1
     return (index - start) % 2 == 1
 

@@ -25,7 +25,7 @@ from memolog.tokens.counter import TokenCounter
 from memolog.tokens.estimate import guarded, over_estimate
 from memolog.tokens.files import count_file
 
-__all__ = ["count_message", "count_parts", "count_tool_schemas"]
+__all__ = ["count_message", "count_parts", "count_text", "count_tool_schemas"]
 
 # OpenAI's cookbook, "How to count tokens": three for each message, one for its role, one for a
 # name. Others publish nothing; theirs are close.
@@ -51,9 +51,9 @@ def count_message(message: Message | NewMessage, counter: TokenCounter, provider
         parts = message.parts
         if len(parts) == 1 and isinstance(parts[0], TextPart) and not message.speaker and message.role in ROLES:
             # What most messages are: counted at every save, so without the care that odd ones need.
-            return _PER_MESSAGE + _PER_ROLE + _text(parts[0].text, counter)
+            return _PER_MESSAGE + _PER_ROLE + count_text(parts[0].text, counter)
         speaker = message.speaker
-        name = _PER_NAME + _text(speaker, counter) if speaker else 0
+        name = _PER_NAME + count_text(speaker, counter) if speaker else 0
         return name + count_parts(message.role, message.parts, counter, provider)
 
     return guarded(measure, message)
@@ -67,8 +67,15 @@ def count_parts(role: str, parts: Iterable[Part], counter: TokenCounter, provide
         rule = _PROVIDERS.get(rule, rule)
         return sum(guarded(lambda part=part: _part(part, counter, rule), part) for part in parts)
 
-    word = guarded(lambda: 0 if role in ROLES else _text(role, counter), role)
+    word = guarded(lambda: 0 if role in ROLES else count_text(role, counter), role)
     return _PER_MESSAGE + max(word, _PER_ROLE) + guarded(measure, parts)
+
+
+def count_text(text: object, counter: TokenCounter) -> int:
+    """Return the tokens of a text, over-estimated if the counter fails or it is no text; never raises."""
+    if not isinstance(text, str):
+        return over_estimate(text)
+    return guarded(lambda: counter.count(text), text)
 
 
 def count_tool_schemas(schemas: Iterable[JsonObject], counter: TokenCounter) -> int:
@@ -84,11 +91,11 @@ def count_tool_schemas(schemas: Iterable[JsonObject], counter: TokenCounter) -> 
 def _part(part: object, counter: TokenCounter, provider: str) -> int:
     match part:
         case TextPart():
-            return _text(part.text, counter)
+            return count_text(part.text, counter)
         case ReasoningPart():
-            return _text(part.text, counter) + _blob(part.signature) + _blob(part.encrypted)
+            return count_text(part.text, counter) + _blob(part.signature) + _blob(part.encrypted)
         case ToolCallPart():
-            return _PER_CALL + _text(part.name, counter) + _json(part.arguments, counter)
+            return _PER_CALL + count_text(part.name, counter) + _json(part.arguments, counter)
         case ToolResultPart():
             return _result(part, counter, provider)
         case FilePart():
@@ -98,15 +105,9 @@ def _part(part: object, counter: TokenCounter, provider: str) -> int:
 
 
 def _result(part: ToolResultPart, counter: TokenCounter, provider: str) -> int:
-    name = _text(part.name, counter) if part.name else 0
+    name = count_text(part.name, counter) if part.name else 0
     files = guarded(lambda: sum(count_file(file, counter, provider) for file in part.files), part.files)
     return _PER_RESULT + name + _json(part.content, counter) + files
-
-
-def _text(text: object, counter: TokenCounter) -> int:
-    if not isinstance(text, str):
-        return over_estimate(text)
-    return guarded(lambda: counter.count(text), text)
 
 
 def _json(value: JsonValue, counter: TokenCounter) -> int:
@@ -114,7 +115,7 @@ def _json(value: JsonValue, counter: TokenCounter) -> int:
     if value is None:
         return 0
     if isinstance(value, str):
-        return _text(value, counter)
+        return count_text(value, counter)
     return guarded(lambda: counter.count(dumps(value)), value)
 
 

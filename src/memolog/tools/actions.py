@@ -4,14 +4,20 @@ Knows names, types, limits and the words for them. The schemas that models see a
 send is checked against them. Knows nothing of what an action does.
 """
 
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
+from memolog.documents.changes import SectionMode
+from memolog.domain.recall import Detail
+from memolog.domain.search import Source
+from memolog.domain.task import CloseReason, LinkKind, MessageLinkKind, TaskStatus, TaskType
 from memolog.tools.reading import choice, flag, moment, name, names, priority, whole
 
 __all__ = [
     "ACTIONS",
+    "READERS",
     "Action",
     "Claim",
     "Close",
@@ -28,7 +34,6 @@ __all__ = [
     "TaskMutate",
     "TaskQuery",
     "UpdateContext",
-    "reader_of",
 ]
 
 _STATUS: Final = {
@@ -49,30 +54,25 @@ _REASON: Final = {
 }
 _SOURCE: Final = {"messages": "raw", "message": "raw", "observations": "observation", "reflections": "reflection"}
 
-Status: TypeAlias = Annotated[
-    Literal["open", "in_progress", "closed"], BeforeValidator(choice(("open", "in_progress", "closed"), _STATUS))
-]
-Kind: TypeAlias = Annotated[
-    Literal["bug", "feature", "task", "epic", "chore"],
-    BeforeValidator(choice(("bug", "feature", "task", "epic", "chore"), _TYPE)),
-]
-Reason: TypeAlias = Annotated[
-    Literal["completed", "wontfix", "duplicate"],
-    BeforeValidator(choice(("completed", "wontfix", "duplicate"), _REASON)),
-]
+
+def _one_of(words: Any, other: Mapping[str, str]) -> BeforeValidator:
+    """Return how a value of a Literal type is read; `other` has further words for its values."""
+    return BeforeValidator(choice(get_args(words), other))
+
+
+Status: TypeAlias = Annotated[TaskStatus, _one_of(TaskStatus, _STATUS)]
+Kind: TypeAlias = Annotated[TaskType, _one_of(TaskType, _TYPE)]
+Reason: TypeAlias = Annotated[CloseReason, _one_of(CloseReason, _REASON)]
 Relation: TypeAlias = Annotated[
-    Literal["blocks", "parent-child", "related", "discovered-from"],
-    BeforeValidator(
-        choice(
-            ("blocks", "parent-child", "related", "discovered-from"),
-            {"blocked by": "blocks", "depends on": "blocks", "dependency": "blocks", "parent": "parent-child"},
-        )
+    LinkKind,
+    _one_of(
+        LinkKind, {"blocked by": "blocks", "depends on": "blocks", "dependency": "blocks", "parent": "parent-child"}
     ),
 ]
-Role: TypeAlias = Annotated[
-    Literal["user", "assistant", "tool"],
-    BeforeValidator(choice(("user", "assistant", "tool"), {"human": "user", "ai": "assistant", "model": "assistant"})),
-]
+_Op: TypeAlias = Literal["add", "remove"]
+_Reach: TypeAlias = Literal["all", "thread"]
+_Speaker: TypeAlias = Literal["user", "assistant", "tool"]
+Role: TypeAlias = Annotated[_Speaker, _one_of(_Speaker, {"human": "user", "ai": "assistant", "model": "assistant"})]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Name: TypeAlias = Annotated[str, BeforeValidator(name), Field(min_length=1)]
 Names: TypeAlias = Annotated[list[Name], BeforeValidator(names)]
@@ -200,10 +200,7 @@ class Dep(Action):
 
     example = {"action": "dep", "op": "add", "task": "T-12", "depends_on": "T-3"}
     action: Literal["dep"]
-    op: Annotated[
-        Literal["add", "remove"],
-        BeforeValidator(choice(("add", "remove"), {"create": "add", "delete": "remove", "drop": "remove"})),
-    ] = "add"
+    op: Annotated[_Op, _one_of(_Op, {"create": "add", "delete": "remove", "drop": "remove"})] = "add"
     task: Name
     depends_on: Name = Field(description="the task that comes first (or is the parent, related, the origin)")
     kind: Relation = "blocks"
@@ -217,12 +214,9 @@ class Link(Action):
     task: Name
     messages: Annotated[Names, Field(min_length=1)] = Field(description="ids, numbers or spans (12-15)")
     thread: Name | None = None
-    as_: Annotated[
-        Literal["output", "reference", "created-from"],
-        BeforeValidator(
-            choice(("output", "reference", "created-from"), {"result": "output", "source": "created-from"})
-        ),
-    ] = Field("reference", alias="as")
+    as_: Annotated[MessageLinkKind, _one_of(MessageLinkKind, {"result": "output", "source": "created-from"})] = Field(
+        "reference", alias="as"
+    )
 
 
 class UpdateContext(Action):
@@ -232,17 +226,13 @@ class UpdateContext(Action):
     action: Literal["update_context"]
     text: str = Field("", description="Markdown; JSON fields where the working memory is JSON")
     section: Name | None = Field(None, description="heading of the working memory")
-    mode: Annotated[
-        Literal["append", "replace", "remove"],
-        BeforeValidator(
-            choice(("append", "replace", "remove"), {"add": "append", "set": "replace", "overwrite": "replace"})
-        ),
-    ] = "append"
+    mode: Annotated[SectionMode, _one_of(SectionMode, {"add": "append", "set": "replace", "overwrite": "replace"})] = (
+        "append"
+    )
     task: Name | None = Field(None, description="update_context: note it at this task instead")
-    scope: Annotated[
-        Literal["all", "thread"],
-        BeforeValidator(choice(("all", "thread"), {"resource": "all", "user": "all", "conversation": "thread"})),
-    ] = Field("all", description="all conversations, or this thread")
+    scope: Annotated[_Reach, _one_of(_Reach, {"resource": "all", "user": "all", "conversation": "thread"})] = Field(
+        "all", description="all conversations, or this thread"
+    )
 
 
 # ---------------------------------------------------------------- memory-search
@@ -254,15 +244,9 @@ class Search(_Paged):
     example = {"action": "search", "query": "LoginSchema auth.ts"}
     action: Literal["search"]
     query: Text = Field(description="words, names, paths; * ends a prefix")
-    sources: Annotated[
-        list[
-            Annotated[
-                Literal["raw", "compacted", "observation", "reflection", "task"],
-                BeforeValidator(choice(("raw", "compacted", "observation", "reflection", "task"), _SOURCE)),
-            ]
-        ],
-        BeforeValidator(names),
-    ] = Field([], description="raw: messages")
+    sources: Annotated[list[Annotated[Source, _one_of(Source, _SOURCE)]], BeforeValidator(names)] = Field(
+        [], description="raw: messages"
+    )
     thread: Name | None = Field(None, description="a thread's id, or: this")
     task: Name | None = None
     role: Role | None = None
@@ -279,10 +263,7 @@ class Recall(Action):
         description="group (g12), line of one (g12.3), message or observation id, span (12-30), or working-memory"
     )
     thread: Name | None = None
-    detail: Annotated[
-        Literal["low", "full"],
-        BeforeValidator(choice(("low", "full"), {"high": "full", "all": "full", "brief": "low", "short": "low"})),
-    ] = "full"
+    detail: Annotated[Detail, _one_of(Detail, {"high": "full", "all": "full", "brief": "low", "short": "low"})] = "full"
     cursor: str | None = None
 
 
@@ -304,13 +285,9 @@ ACTIONS: Final[dict[str, dict[str, type[Action]]]] = {
 }
 """The actions of each tool by name."""
 
-_READERS: Final[dict[str, TypeAdapter[Any]]] = {
+READERS: Final[dict[str, TypeAdapter[Any]]] = {
     "task-query": TypeAdapter(TaskQuery),
     "task-mutate": TypeAdapter(TaskMutate),
     "memory-search": TypeAdapter(MemorySearch),
 }
-
-
-def reader_of(tool: str) -> TypeAdapter[Any]:
-    """Return what checks the arguments of a tool."""
-    return _READERS[tool]
+"""What checks the arguments of each tool."""

@@ -13,7 +13,7 @@ from memolog.domain.task import Claimed
 from memolog.tools.actions import Claim, Close, Create, Dep, Link, UpdateContext
 from memolog.tools.naming import CURRENT, task_meant
 from memolog.tools.scope import Scope
-from memolog.tools.showing import clip, shown_ref, shown_refs, shown_task
+from memolog.tools.showing import clip, minute, shown_ref, shown_refs, shown_task
 from memolog.tools.understanding import Misunderstood
 
 __all__ = ["mutate_tasks"]
@@ -68,11 +68,8 @@ async def _create(scope: Scope, action: Create) -> dict[str, Any]:
 
 
 def _claimed(claimed: Claimed) -> dict[str, Any]:
-    until = claimed.until.isoformat(timespec="minutes").replace("+00:00", "Z")
-    return {
-        "task": {**shown_task(claimed.task), "description": clip(claimed.task.description, 2_000)},
-        "yours_until": until,
-    }
+    task = {**shown_task(claimed.task), "description": clip(claimed.task.description, 2_000)}
+    return {"task": task, "yours_until": minute(claimed.until)}
 
 
 async def _claim(scope: Scope, action: Claim) -> dict[str, Any]:

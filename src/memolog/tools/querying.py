@@ -11,7 +11,7 @@ from memolog.tools.actions import ListTasks, Ready, SearchTasks, Show
 from memolog.tools.naming import task_meant
 from memolog.tools.scope import Scope
 from memolog.tools.showing import (
-    MOST_CHARACTERS,
+    ROOM,
     fitting,
     shown_message,
     shown_observation,
@@ -24,7 +24,6 @@ __all__ = ["query_tasks"]
 
 T = TypeVar("T")
 
-_ROOM: Final = MOST_CHARACTERS - 1_000
 _DESCRIPTION: Final = 3_500
 _RELATED: Final = 5
 
@@ -91,7 +90,7 @@ async def _paged(
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Return a page and what is shown of it; where it does not fit, a shorter page, so that its cursor is right."""
     found = await page(limit)
-    shown = fitting(found.items, show, _ROOM)
+    shown = fitting(found.items, show, ROOM)
     if len(shown) < len(found.items):
         found = await page(len(shown))
         shown = [show(item) for item in found.items]
@@ -114,7 +113,7 @@ async def _show(scope: Scope, action: Show) -> dict[str, Any]:
     if action.related:
         about = await scope.tasks.about(task.id, limit=_RELATED)
         answer["observations"] = [shown_observation(one) for one in about.observations[-_RELATED:]]
-        answer["messages"] = fitting(about.messages, shown_message, _ROOM // 3)
+        answer["messages"] = fitting(about.messages, shown_message, ROOM // 3)
     return {**answer, **_more(None if end is None else _cursor(end))}
 
 
@@ -128,7 +127,7 @@ async def _search(scope: Scope, action: SearchTasks) -> dict[str, Any]:
         related=action.related,
     )
     chosen: Sequence[TaskHit] = hits[start : start + action.limit]
-    shown = fitting(chosen, _hit, _ROOM)
+    shown = fitting(chosen, _hit, ROOM)
     end = start + len(shown)
     return {"tasks": shown, **_more(_cursor(end) if end < len(hits) else None)}
 

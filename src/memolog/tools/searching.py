@@ -5,18 +5,16 @@ Knows how each is asked of memory, and that a found thing is shown with what rec
 
 import re
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, Final
 
 from memolog.domain.errors import ThreadNotFound
 from memolog.domain.search import SearchResult
 from memolog.tools.actions import Recall, Search
 from memolog.tools.scope import Scope
-from memolog.tools.showing import MOST_CHARACTERS, clip, fitting
+from memolog.tools.showing import ROOM, clip, fitting, minute
 
 __all__ = ["search_memory"]
 
-_ROOM: Final = MOST_CHARACTERS - 1_000
 _PAGE_TOKENS: Final = 1_700
 _SNIPPET: Final = 600
 _MOST_RELAXED: Final = 8
@@ -52,7 +50,7 @@ async def _search(scope: Scope, action: Search) -> dict[str, Any]:
         )
 
     found = await page(action.limit)
-    shown = fitting(found.results, _hit, _ROOM)
+    shown = fitting(found.results, _hit, ROOM)
     if len(shown) < len(found.results):
         found = await page(len(shown))
         shown = [_hit(result) for result in found.results]
@@ -82,7 +80,7 @@ def _hit(result: SearchResult) -> dict[str, Any]:
     told = {
         "source": result.source,
         "id": result.id,
-        "at": _minute(result.at),
+        "at": minute(result.at),
         "thread": result.thread,
         "number": result.seq,
         "role": result.role,
@@ -92,10 +90,6 @@ def _hit(result: SearchResult) -> dict[str, Any]:
         "exact": clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
     }
     return {name: value for name, value in told.items() if value is not None}
-
-
-def _minute(at: datetime) -> str:
-    return at.isoformat(timespec="minutes").replace("+00:00", "Z")
 
 
 async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
@@ -127,5 +121,5 @@ async def _working_memory(scope: Scope) -> dict[str, Any]:
         with suppress(ThreadNotFound):
             document = await scope.document(of_thread=of_thread).read()
             if document is not None and document.current.text.strip():
-                found[name] = clip(document.current.text, _ROOM // 2)
+                found[name] = clip(document.current.text, ROOM // 2)
     return {"working_memory": found or "There is none yet. Write one with task-mutate update_context."}

@@ -13,8 +13,10 @@ from memolog.domain.task import LinkedMessage, Task, TaskRef, TaskView
 
 __all__ = [
     "MOST_CHARACTERS",
+    "ROOM",
     "clip",
     "fitting",
+    "minute",
     "shown_message",
     "shown_observation",
     "shown_ref",
@@ -28,6 +30,8 @@ T = TypeVar("T")
 
 MOST_CHARACTERS: Final = 8_000
 """The most that one answer has: about 2,000 tokens."""
+ROOM: Final = MOST_CHARACTERS - 1_000
+"""How much of it the items of a list may take."""
 _MOST_REFS: Final = 15
 _SNIPPET: Final = 400
 _LEAST: Final = 1
@@ -61,8 +65,13 @@ def _given(**fields: object) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], (), False)}
 
 
-def _day(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat(timespec="minutes").replace("+00:00", "Z")
+def minute(at: datetime) -> str:
+    """Return a moment to the minute, in the ISO form."""
+    return at.isoformat(timespec="minutes").replace("+00:00", "Z")
+
+
+def _minute(at: datetime | None) -> str | None:
+    return None if at is None else minute(at)
 
 
 def shown_task(task: Task) -> dict[str, Any]:
@@ -77,7 +86,7 @@ def shown_task(task: Task) -> dict[str, Any]:
             blocked=task.blocked,
             labels=sorted(task.labels),
             assignee=task.assignee,
-            due=_day(task.due),
+            due=_minute(task.due),
             session=task.session if task.status == "in_progress" else None,
             summary=clip(task.summary, _SNIPPET) if task.summary else None,
         ),
@@ -105,9 +114,9 @@ def shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any]
         **_given(
             id=task.id,
             description=text[start:end],
-            created=_day(task.created_at),
-            deferred_until=_day(task.defer_until),
-            closed=_day(task.closed_at),
+            created=_minute(task.created_at),
+            deferred_until=_minute(task.defer_until),
+            closed=_minute(task.closed_at),
             close_reason=task.close_reason,
             summary=clip(task.summary, most) if task.summary else None,
             blocked_by=shown_refs(view.blocked_by),
@@ -131,7 +140,7 @@ def shown_message(linked: LinkedMessage) -> dict[str, Any]:
         "thread": message.thread,
         "number": message.seq,
         "role": message.role,
-        "at": _day(message.created_at),
+        "at": _minute(message.created_at),
         **_given(link=linked.kind, text=clip(message.text, _SNIPPET)),
     }
 

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from memolog.tools.actions import ACTIONS, Action, reader_of
+from memolog.tools.actions import ACTIONS, READERS, Action
 from memolog.tools.reading import choice
 
 __all__ = ["Misunderstood", "Understood", "shape_of", "understand"]
@@ -127,7 +127,7 @@ def understand(tool: str, arguments: object) -> Understood:
     kind = ACTIONS[tool][action]
     taken, ignored = _fields(kind, fields)
     try:
-        value = reader_of(tool).validate_python({"action": action, **taken})
+        value = READERS[tool].validate_python({"action": action, **taken})
     except ValidationError as error:
         raise Misunderstood(f"{_problems(error)} {shape_of(tool, action)}") from error
     return Understood(action=value, ignored=ignored)
