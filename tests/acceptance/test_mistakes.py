@@ -72,7 +72,7 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     "a role that is none for this request only": (
         lambda m: _prepare(m, ephemeral=[NewMessage(role="bogus", parts=())]),  # pyright: ignore[reportArgumentType]
         InputError,
-        "is not a role",
+        "`role` must be one of",
     ),
     "a turn outside of its block": (_unentered, InputError, "async with"),
     "usage as a dict": (lambda m: _record(m, {"input_tokens": 3}), InputError, "Usage"),

@@ -365,7 +365,9 @@ async def test_what_is_no_part_is_refused(store: Store, part: Any) -> None:
 @pytest.mark.parametrize("role", ["", "User", "developer", "function", " user", "user\x00", None, 5, ("user",)])
 async def test_an_unknown_role_is_refused(store: Store, role: Any) -> None:
     """The error names the roles that there are."""
-    error = await refused(store, NewMessage(role=role, parts=(TextPart(text="x"),)), UnknownRole, "is not a role")
+    error = await refused(
+        store, NewMessage(role=role, parts=(TextPart(text="x"),)), UnknownRole, "`role` must be one of"
+    )
     assert "system, user, assistant, tool" in str(error)
 
 

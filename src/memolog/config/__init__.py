@@ -1,8 +1,4 @@
-"""Every setting of Memolog: declared once, checked in one place, read from three sources.
-
-Knows names, defaults, meanings and which values contradict each other. Knows no store, no model and
-no clock; it reads a file only when it is handed a path, and never the process's own environment.
-"""
+"""Every setting of Memolog: declared once, checked in one place, read from a mapping, a file or the environment."""
 
 from memolog.config.kinds import KeepRecent, Kind, patterns_in
 from memolog.config.sections import CompactionConfig, ObservationConfig, RecallConfig, ReflectionConfig, RetentionConfig

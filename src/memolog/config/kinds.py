@@ -1,8 +1,4 @@
-"""The kinds of value a setting can have: which values are legal, and how text becomes one.
-
-Knows one setting's value at a time. Knows not which settings there are, nor what two of them mean
-together: that is in `rules`.
-"""
+"""The kinds of value that a setting can have: which values are allowed, and how text is parsed."""
 
 import re
 from collections.abc import Callable, Mapping

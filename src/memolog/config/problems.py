@@ -1,7 +1,4 @@
-"""How problems with settings are worded, and how all of them are reported at once.
-
-Knows how to show any value in a message without failing on it. Knows no setting.
-"""
+"""Word problems with settings, and report all of them in one error."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -37,7 +34,7 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return " Did you mean …?" for a name that nobody knows, or nothing when none is near."""
+    """Return " Did you mean …?" for an unknown name, or nothing when none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only ever needed for a mistake
 
     names = tuple(known)

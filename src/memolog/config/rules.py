@@ -1,7 +1,6 @@
-"""Which settings contradict each other: one table, each row a pair of names.
+"""Settings that contradict each other, as one table.
 
-Knows values that are legal by themselves. A row is skipped where one of its settings was refused
-already, so that one mistake is not reported twice.
+A rule is skipped where one of its settings was refused already, so that one mistake is not reported twice.
 """
 
 from collections.abc import Callable, Mapping

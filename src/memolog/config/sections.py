@@ -1,8 +1,4 @@
-"""The settings of observing, reflecting, compacting, recalling and of what is kept for how long.
-
-Knows each value by itself. What contradicts what is checked by `Config`, which alone knows the
-mode.
-"""
+"""Settings of observation, reflection, compaction, recall and retention."""
 
 # ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
 

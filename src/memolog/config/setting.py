@@ -1,7 +1,4 @@
-"""One declaration for each setting: its default, its kind and its meaning, kept on the field.
-
-Knows how to declare and to list. Knows none of the settings themselves.
-"""
+"""Declare a setting once, on its dataclass field: default, kind and meaning."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,4 @@
-"""What shares and factors come to in tokens.
-
-Knows the arithmetic of thresholds, and the threshold of each mode. Expects checked values.
-"""
+"""Compute thresholds in tokens from shares and factors. Values must have been checked before."""
 
 from typing import Final, Literal, TypeAlias
 

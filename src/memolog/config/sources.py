@@ -1,8 +1,6 @@
-"""Where settings come from: a mapping, a TOML file, environment variables.
+"""Read settings from a mapping, a TOML file or environment variables.
 
-Knows how each source spells a name and a value, and keeps with every value where it was found.
-Knows not which settings there are: the caller hands in the list. Nothing is dropped: what is not
-taken is a problem.
+Every value keeps where it was found. Names that are not settings, and values that are not allowed, are problems.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,8 +1,4 @@
-"""The whole configuration as one frozen value.
-
-Knows every setting, the numbers that follow from them, and how sources are layered. Checks itself
-whichever way it is made, and reports all problems at once.
-"""
+"""The whole configuration as one frozen value, which checks itself and reports all problems at once."""
 
 # ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
 
@@ -152,13 +148,13 @@ class Config(Given):
     over_budget: OverBudget = declare(
         choice(*get_args(OverBudget)),
         "extractive",
-        "Who goes on once the budget is spent: the embedded observer (extractive), or nobody (wait), with raw messages.",
+        "What happens once the budget is spent: the embedded observer goes on (extractive), or messages stay raw (wait).",
     )
     lease: float = declare(seconds(), 30, "For how long a run is claimed before others may take it over.")
     task_lease: float = declare(
         seconds(), 900, "For how long a task is claimed before others may take it over; work in its thread renews it."
     )
-    task_tokens: int = declare(tokens(0), 400, "How much of the tasks a context tells at its edge; 0 tells none.")
+    task_tokens: int = declare(tokens(0), 400, "How many tokens of tasks a context shows at its edge; 0 shows none.")
     other_threads: int = declare(
         count(0),
         8,
@@ -185,7 +181,7 @@ class Config(Given):
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """The given settings that say how a resource's log is kept; they are stored with it, for whoever does not say."""
+        """The given settings that say how a resource's log is kept; they are stored with it as its defaults."""
         values, named = _values(self), self.named
         return {name: values[name] for name in LASTING if name in named}
 

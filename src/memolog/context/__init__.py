@@ -1,7 +1,4 @@
-"""The context: state into what a model is shown, byte for byte the same from one request to the next.
-
-Pure: no clock, no store, no chance. The present is an argument, and only the edge depends on it.
-"""
+"""Build what a model is shown, byte for byte the same from one request to the next, as pure functions."""
 
 from memolog.context.build import build
 from memolog.context.escape import escape, one_line

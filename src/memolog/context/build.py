@@ -1,7 +1,6 @@
-"""State into a context: the same state gives the same bytes.
+"""Build a context from a view; the same view gives the same bytes.
 
-Knows what goes where. The prefix and the note depend on the log alone, the tail on the messages, and only the edge on
-the present. Nothing here raises because of what was said.
+The prefix and the note depend on the log alone, the tail on the messages, and only the edge on the present.
 """
 
 from collections.abc import Iterable, Sequence
@@ -97,7 +96,7 @@ def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
     if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
         return tail, edge
     if view.recalled:
-        # What nobody asked for goes first.
+        # What was not asked for goes first.
         return _fitted(replace(view, recalled=()), fixed)
     if view.repeated and any(map(is_question, view.tail)):
         # Then what the log covers, once the user has asked something else.

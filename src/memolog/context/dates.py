@@ -1,7 +1,4 @@
-"""Dates as a reader says them: zones, ages, gaps, and what relative words mean on a day.
-
-Knows calendars and wording. Knows no clock: the present is always given. Never raises: an unknown zone is UTC.
-"""
+"""Format dates, ages and gaps, and explain relative days. The present is passed in; an unknown zone is UTC."""
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta

@@ -1,7 +1,4 @@
-"""The edge: what the model is told after the last message, and what is never stored.
-
-Knows everything in a context that depends on the present. Whatever is here may differ from one request to the next.
-"""
+"""Build the edge: the blocks after the last message, which depend on the present and are never stored."""
 
 from collections.abc import Iterator
 from datetime import date

@@ -1,7 +1,4 @@
-"""Escaping: stored text between our tags can neither open nor close one.
-
-Knows the two characters that matter, and what a line is. Knows nothing of what the text says.
-"""
+"""Escape text between our tags, so that it can neither open nor close one."""
 
 from memolog.domain.codec import well_formed
 from memolog.domain.lookalikes import visible, with_plain_tags

@@ -1,7 +1,4 @@
-"""Other conversations: what was said elsewhere and is in no log yet, shortened, within a budget.
-
-Knows which messages to show and how short. Knows that their work is not to be continued here, and says so.
-"""
+"""Show what was said in other conversations and is in no log yet, shortened to a budget."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +17,7 @@ from memolog.tokens import TokenCounter, count_text, cut, cut_middle
 
 __all__ = ["render_others", "said_lines"]
 
-# Enough for what was asked or answered; whoever needs more can search.
+# Enough for what was asked or answered; search finds the rest.
 _MESSAGE_CHARACTERS: Final = 400
 _RESULT_CHARACTERS: Final = 120
 _SAMPLE_CHARACTERS: Final = 16
@@ -132,7 +129,7 @@ def _sayings(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
 
 
 def _says_something(said: str) -> bool:
-    """Tell whether anything is left of a text on one line, without making that line where its beginning shows it."""
+    """Return whether anything is left of a text on one line, without making that line where its beginning shows it."""
     is_plain = len(said) > _MESSAGE_CHARACTERS or any(map(str.isalnum, said[:_SAMPLE_CHARACTERS]))
     return is_plain or bool(one_line(said))
 
@@ -160,7 +157,7 @@ def _tool(part: ToolResultPart) -> str:
 
 
 def _said(part: Part) -> str:
-    """Return a part in a few words; what the model thought, and what nobody can read, is left out."""
+    """Return a part in a few words; reasoning and unknown parts are left out."""
     match part:
         case TextPart():
             return part.text

@@ -1,7 +1,6 @@
-"""A pack: what a memory knows, as one text within a number of tokens, for who begins to work.
+"""Build a memory pack: one text within a number of tokens, for an agent that begins to work.
 
-Knows what is worth its room: lasting facts and tasks first, then the newest of the log and what of the older log is marked, then
-the latest messages. Knows no turn and no prefix: a pack is shown once, so nothing here has to stay the same. Pure.
+Lasting facts and tasks come first, then the newest lines of the log, marked older lines, and the latest messages.
 """
 
 from collections.abc import Iterable, Sequence

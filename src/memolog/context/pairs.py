@@ -1,15 +1,13 @@
-"""Pairs: tool calls and their results, as a model must be shown them.
+"""Turn stored rows into messages in which every tool call is followed by its result. Rows stay unchanged.
 
-Knows how stored rows become messages in which every call is followed by its result. The rows stay as they are.
+A tail that grows keeps the messages it had. A user message closes the calls before it: they stay unanswered as they were
+shown, and a result that comes later is a note at its own place. The call's own turn may still answer it after a user message
+of another turn, and the two are shown together. One thing cannot be stable: an open call, whose result later takes the place
+of "no result".
 
-Mending looks at what came before, so a tail that grows keeps the messages it had. A user message that follows closes the calls
-before it: they stay unanswered as they were shown, and a result that comes after it is a note at its own place. A call's own
-turn may still answer it after a user message of another turn: such turns overlap, and the two are shown together. One thing
-cannot be stable: a call that is shown while it may still be answered. Its result takes the place of "no result".
-
-A mark says how much time has passed where more than an hour lies between two rows. It is a note of its own before the later row,
-as all notes are: adapters keep what a library's message had beyond our parts with its first part, so nothing may be put before
-that part. A mark never stands behind a call or a result unless a user message follows.
+Where more than an hour lies between two rows, a note before the later row says how much time has passed. It is a message of
+its own, since adapters store data with a message's first part. It never stands behind a call or a result unless a user
+message follows.
 """
 
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Passages: earlier messages that were found for the newest one, as texts for the edge.
-
-Knows how a hit is shown with what stands around it, within a number of tokens. Knows nothing of how it was found.
-"""
+"""Show messages that a search found, with their neighbours, within a number of tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

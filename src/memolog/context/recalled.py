@@ -1,7 +1,6 @@
-"""Pages of recalled messages: what of each message fits, exactly or in a line, within a number of tokens.
+"""Fill pages of recalled messages within a number of tokens, exactly or one line each.
 
-Knows parts and their texts, and where a text may be cut. A part that is too large for a page is shown in pieces that, put
-together, are its text. Knows neither where messages come from nor what was asked.
+A part that is too large for a page is shown in pieces; put together, the pieces are its text.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,11 +50,11 @@ class Wanted:
 
     @property
     def is_all(self) -> bool:
-        """Tell whether nothing is left out."""
+        """Return whether nothing is left out."""
         return not self.types and self.tool is None and self.part is None
 
     def takes(self, index: int, part: Part, tool: str | None) -> bool:
-        """Tell whether a part is shown."""
+        """Return whether a part is shown."""
         return (
             (not self.types or part.type in self.types)
             and (self.tool is None or tool == self.tool)

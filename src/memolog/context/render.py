@@ -1,7 +1,4 @@
-"""Groups as text: rendered once, stored, and never rendered again.
-
-Knows how observations look in the prefix. Says nothing that depends on the present, so that the text stays true.
-"""
+"""Render a group of observations as text. It is rendered once and stored, so nothing in it depends on the present."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime

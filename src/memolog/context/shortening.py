@@ -1,7 +1,6 @@
-"""One message made to fit: how it begins and how it ends, and between them how much is missing and where it can be read.
+"""Shorten one message: keep its beginning and its end, and say how much is missing and where it can be read.
 
-Knows the kinds of parts. What comes out depends on the message and the size alone, so it is the same at every request; the
-stored message stays as it is, and a call keeps its id, so that no pair comes apart.
+The result depends on the message and the size alone, so it is the same at every request. Calls keep their ids.
 """
 
 from collections.abc import Iterator

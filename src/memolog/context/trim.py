@@ -1,7 +1,6 @@
-"""The tail as it is shown, and what may be left out of it when a limit is set.
+"""Show the tail, and leave out its oldest exchanges when a limit is set.
 
-Knows what must stay: what the user asked last, and the last exchange. Everything else goes oldest first, at cuts that
-tear no pair apart. The store keeps it all.
+What the user asked last and the last exchange always stay. Cuts keep tool calls and results together.
 """
 
 from bisect import bisect_left

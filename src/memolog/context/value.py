@@ -1,8 +1,4 @@
-"""The context as a value: what the model is shown, in order, with its counts.
-
-Knows the order (prefix, note, tail, what is passed along once, edge) and one exact text of it. Knows no provider:
-adapters translate.
-"""
+"""The context as a value: prefix, note, tail, ephemeral messages and edge, in this order, with token counts."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +31,7 @@ class ContextMessage:
     speaker: str | None = None
     created_at: datetime | None = None
     synthetic: bool = False
-    """True for what nobody said: notes, summaries, missing results."""
+    """True for what is not part of the conversation: notes, summaries, missing results."""
 
     @classmethod
     def of(cls, message: Message | NewMessage) -> Self:
@@ -131,5 +127,5 @@ class Context:
 def _part_line(part: Part) -> str:
     try:
         return parts_to_json((part,))[1:-1]
-    except Exception:  # noqa: BLE001 - a part that nobody can write down must not stop a turn
+    except Exception:  # noqa: BLE001 - a part that cannot be encoded must not stop a turn
         return dumps({"type": "unreadable", "kind": type(part).__name__})

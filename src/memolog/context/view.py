@@ -1,7 +1,4 @@
-"""What a context is made of: the state, as values.
-
-Knows the names of what is needed. Knows neither where it comes from nor how it is shown.
-"""
+"""The input of a context, as values."""
 
 from dataclasses import dataclass, field
 from datetime import date, datetime

@@ -1,7 +1,4 @@
-"""The fixed words of a context, from `texts/*.md`, read once.
-
-Knows which texts there are. Knows nothing of when they are shown; what is filled in must have been escaped before.
-"""
+"""The fixed texts of a context, read from `texts/*.md`. What is filled in must be escaped before."""
 
 from importlib.resources import files
 from typing import Final

@@ -1,7 +1,4 @@
-"""The working memory as one text: that of the resource, that of the thread, or both.
-
-Knows what is said when there are both. Knows neither versions nor where they are kept.
-"""
+"""Join the working memory of the resource and that of the thread into one text."""
 
 from collections.abc import Mapping
 

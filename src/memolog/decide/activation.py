@@ -1,7 +1,4 @@
-"""Activation: which buffered groups enter the log.
-
-Knows how to leave the tail nearest to its floor. Makes no model call and costs no time.
-"""
+"""Choose which buffered groups enter the log."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -13,7 +10,7 @@ __all__ = ["activatable", "choose"]
 # An activation that empties the tail takes the last exchange from the model's eyes: some of it stays, if it can.
 _LEAST_LEFT = 1_000
 _OVERSHOOT = 0.95
-# Somebody who spoke within this time may go on with what was said last.
+# A conversation in which something was said within this time may go on.
 _RECENT = timedelta(hours=1)
 
 

@@ -1,7 +1,4 @@
-"""Back-off: when a failed run may be tried again, and when to leave the model alone.
-
-Knows numbers only; the runtime adds the clock and the chance.
-"""
+"""Compute when a failed run is retried. Clock and jitter are passed in."""
 
 from datetime import datetime, timedelta
 
@@ -19,10 +16,10 @@ def back_off(failures: int, jitter: float) -> float:
 
 
 def is_due(retry_at: datetime | None, now: datetime) -> bool:
-    """Tell whether a time to try again has come; one that no back-off can lead to was given by a clock that was ahead."""
+    """Return whether a time to try again has come; one that no back-off can lead to was given by a clock that was ahead."""
     return retry_at is None or not timedelta(0) < retry_at - now <= timedelta(seconds=_LONGEST_SECONDS * _MOST)
 
 
 def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> bool:
-    """Tell whether the model has failed so often in a row that no turn should wait for it now."""
+    """Return whether the model has failed so often in a row that no turn should wait for it now."""
     return failures > 0 and not is_due(retry_at, now)

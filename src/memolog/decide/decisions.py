@@ -1,7 +1,4 @@
-"""The decisions: what to do next, each with a reason that a person can read.
-
-Knows their names and what each one carries. The runtime performs them.
-"""
+"""The possible decisions, each with a reason in words. The runtime performs them."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -64,7 +61,7 @@ class Observe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflect:
-    """Condense these groups; `wait` tells whether the turn waits for it."""
+    """Condense these groups; `wait` says whether the turn waits for it."""
 
     groups: tuple[str, ...]
     reason: str

@@ -1,7 +1,6 @@
-"""The rules, in the order in which they are tried; the first that applies decides.
+"""The rules of `decide`, in the order in which they are tried; the first that applies decides.
 
-Each rule is a pure function of the state, the configuration and the time. The diagram in `docs/architecture.md` is made from
-the table at the end.
+Each rule is a pure function of state, configuration and time. The table in `docs/architecture.md` is generated from `RULES`.
 """
 
 from collections.abc import Callable
@@ -239,7 +238,7 @@ def decide(state: State, config: Config, now: datetime) -> Decision:
 
 
 def _is_resting(state: State, now: datetime) -> bool:
-    """Tell whether no new run may start: the model failed, and its time has not come or a failed run goes first."""
+    """Return whether no new run may start: the model failed, and its time has not come or a failed run goes first."""
     return breaker_is_open(state.failures, state.retry_at, now)
 
 

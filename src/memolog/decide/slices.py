@@ -1,7 +1,4 @@
-"""Slices: which part of the log is condensed next.
-
-Knows the sliding window of what is too recent to be condensed.
-"""
+"""Choose which part of the log is reflected next."""
 
 from datetime import datetime, timedelta
 

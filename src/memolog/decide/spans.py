@@ -1,7 +1,4 @@
-"""Spans: which messages may be observed next, and where a cut does no harm.
-
-Knows that a tool call and its result stay together, and that spans tile a thread without gap or overlap.
-"""
+"""Choose which messages are observed next. Spans cover a thread without gap or overlap and keep tool pairs together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""What a decision is made from: sizes, spans and states, read from rows at one moment.
-
-Knows no store and no clock. Token counts here are already calibrated to the model in use.
-"""
+"""The input of a decision: sizes, spans and states, read at one moment. Token counts are calibrated to the model."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,10 +75,10 @@ class Flight:
     span: Span | None = None
     retry_at: datetime | None = None
     is_silent: bool = False
-    """Its lease is that of a clock which was ahead, and nobody prolongs it any more."""
+    """Its lease was set by a clock that was ahead, and is no longer renewed."""
 
     def has_ended(self, now: datetime) -> bool:
-        """Tell whether its lease is over."""
+        """Return whether its lease is over."""
         return self.is_silent or self.lease_until <= now
 
 
@@ -142,7 +139,7 @@ class State:
     may_wait: bool = True
     """False once this step has waited, and for work in the background."""
     may_activate: bool = True
-    """False for work in the background: the log changes only when somebody is about to read it."""
+    """False for work in the background: the log changes only right before it is read."""
     ending: bool = False
     """True at the end of a turn."""
     by_hand: frozenset[str] = frozenset()
@@ -187,7 +184,7 @@ class State:
 
     @property
     def has_other_model(self) -> bool:
-        """Tell whether the model is another one than that of the last request; its other names are no other model."""
+        """Return whether the model is another one than that of the last request; its other names are no other model."""
         if not self.model or not self.last_model:
             return False
         return canonical_model(self.model) != canonical_model(self.last_model)

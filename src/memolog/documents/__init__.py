@@ -1,7 +1,4 @@
-"""Working memory as text: sections, patches, schemas, merges, templates. All of it pure.
-
-Knows how a document is changed. Knows nothing of who may do it, where it is kept or how it is shown.
-"""
+"""Edit working memory as text: sections, patches, schemas, merges and templates, as pure functions."""
 
 from memolog.documents.changes import (
     Change,

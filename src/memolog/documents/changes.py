@@ -1,7 +1,6 @@
-"""Changes of a document, as functions from what is there to what is wanted.
+"""Changes of a document, as functions from the present document to the wanted one.
 
-Knows the two formats and what may be done to each, the size limit, and how two changes meet. A change is pure: a lost race
-runs it again on what is there then.
+A change is pure: after a lost race it runs again on the document as it is then.
 """
 
 import difflib
@@ -56,7 +55,9 @@ def value_of(text: str) -> JsonObject:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DocumentInvalid(
-            f"The text is no JSON: {error}.", why="This working memory is JSON.", then="Pass an object, or its JSON."
+            f"The text is not valid JSON: {error}.",
+            why="This working memory is JSON.",
+            then="Pass an object, or its JSON.",
         ) from error
     if not isinstance(value, Mapping):
         raise DocumentInvalid("The working memory must be one JSON object.", then="Pass an object with named fields.")
@@ -96,7 +97,10 @@ def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Cha
 def merged_patch(patch: JsonObject) -> Change:
     """Return the change by a JSON merge patch: fields take the place of fields, null takes one away."""
     if not isinstance(patch, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DocumentInvalid("A patch is an object.", then="Pass the fields that change; null removes one.")
+        raise DocumentInvalid(
+            f"`patch` must be an object, got {type(patch).__name__}.",
+            then="Pass the fields that change; null removes one.",
+        )
 
     def change(present: Document | None) -> Wanted:
         if present is not None and present.format != "json" and present.current.text.strip():
@@ -109,7 +113,7 @@ def merged_patch(patch: JsonObject) -> Change:
 
 
 def _patched(value: object, patch: object) -> JsonObject:
-    # RFC 7396: whatever is no object takes the place of what was there; a missing target is an empty object.
+    # RFC 7396: a value that is not an object takes the place of what was there; a missing target is an empty object.
     result = dict(cast("JsonObject", value)) if isinstance(value, Mapping) else {}
     for name, item in cast("JsonObject", patch).items():
         if item is None:
@@ -124,7 +128,7 @@ def _patched(value: object, patch: object) -> JsonObject:
 def edited_section(heading: str, text: str | None, mode: SectionMode = "replace") -> Change:
     """Return the change of one section: its content replaced, added to, or the section removed."""
     if mode not in {"replace", "append", "remove"}:
-        raise DocumentInvalid(f"A section cannot be changed by {mode!r}.", then="Use replace, append or remove.")
+        raise DocumentInvalid(f"`mode` must be 'replace', 'append' or 'remove', got {mode!r}.")
 
     def change(present: Document | None) -> Wanted:
         if present is not None and present.format == "json":
@@ -150,7 +154,7 @@ def restored(version: DocumentVersion) -> Change:
 
 def _text(text: object) -> str:
     if not isinstance(text, str):
-        raise DocumentInvalid(f"A working memory is text, not {type(text).__name__}.", then="Pass a string.")
+        raise DocumentInvalid(f"The working memory must be a string, got {type(text).__name__}.", then="Pass a string.")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -1,7 +1,4 @@
-"""Markdown as sections: find one, replace it, add to it, take it out.
-
-Knows headings and code fences, and that a section reaches to the next heading of its rank. Knows nothing of versions.
-"""
+"""Find, replace, append to and remove sections of a Markdown document."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,4 @@
-"""Two changes of one document: both are kept where they touch different parts.
-
-Knows what a part is: a section of Markdown, a top-level field of JSON. Knows nothing of who made the changes.
-"""
+"""Merge two changes of one document: both are kept where they touch different sections or top-level fields."""
 
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeVar, cast

@@ -1,7 +1,6 @@
-"""JSON under a schema: the part of JSON Schema that small documents need, and nothing that is silently ignored.
+"""Validate JSON against the part of JSON Schema that small documents need.
 
-Knows types, fields, lists, ranges, lengths, patterns, enumerations, alternatives and references within the schema. A keyword
-that is not known is refused when the schema is set, never skipped when a value is checked.
+An unsupported keyword is refused when the schema is set, never ignored when a value is checked.
 """
 
 import json
@@ -66,7 +65,7 @@ def _faults(schema: object, at: str, root: JsonObject, depth: int = 0) -> Iterat
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
-        yield f"{place} is no schema"
+        yield f"{place} is not a schema"
         return
     rules = cast("Mapping[str, Any]", schema)
     yield from (f"{place} uses {name!r}, which is not known" for name in rules if name not in _KNOWN)
@@ -77,7 +76,7 @@ def _faults(schema: object, at: str, root: JsonObject, depth: int = 0) -> Iterat
     for name in _NAMED:
         inner = rules.get(name, {})
         if not isinstance(inner, Mapping):
-            yield f"{place}.{name} is no object"
+            yield f"{place}.{name} is not an object"
             continue
         for key, value in cast("Mapping[str, Any]", inner).items():
             yield from _faults(value, f"{at}.{name}.{key}", root, depth + 1)
@@ -94,7 +93,7 @@ def _wrong_words(rules: Mapping[str, Any], place: str, root: JsonObject) -> Iter
         (("pattern",), _is_pattern, "regular expression"),
     )
     for names, is_right, words in checks:
-        yield from (f"{place}.{name} is no {words}" for name in names if name in rules and not is_right(rules[name]))
+        yield from (f"{place}.{name} is not a {words}" for name in names if name in rules and not is_right(rules[name]))
     if "$ref" in rules and _target(rules["$ref"], root) is None:
         yield f"{place} refers to {rules['$ref']!r}, which is not in it"
 
@@ -221,7 +220,7 @@ def _counted(count: int, rules: Mapping[str, Any], place: str, what: str, unit: 
 
 
 def _same(one: object, other: object) -> bool:
-    # True is no 1 here, as it is in Python.
+    # Unlike in Python, True is not equal to 1 here.
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

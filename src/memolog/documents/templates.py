@@ -1,7 +1,4 @@
-"""The templates that a working memory may start from, from `texts/*.md`, read once.
-
-Knows which there are. Knows nothing of how they are filled in.
-"""
+"""Templates that a working memory may start from, read from `texts/*.md`."""
 
 from functools import cache
 from importlib.resources import files
@@ -19,7 +16,7 @@ def template(name: str) -> str:
     """Return a template's Markdown."""
     if name not in TEMPLATES:
         raise InputError(
-            f"There is no template {name!r}.", then=f"Use one of {', '.join(TEMPLATES)}, or pass your own Markdown."
+            f"`template` must be one of {', '.join(TEMPLATES)}, got {name!r}.", then="Or pass your own Markdown."
         )
     text = files("memolog.documents").joinpath("texts", f"{name}.md").read_text("utf-8")
     # A checkout may have turned the line ends.

@@ -1,7 +1,6 @@
-"""Caches of what follows from words and rows alone: shared by the process, bounded, and emptied when something is forgotten.
+"""Process-wide caches of results that depend on text or rows alone: bounded, and emptied by `forget()` and `aclose()`.
 
-A result that is remembered holds the text it was worked out from. Every such cache is made here, so that `forget()` and
-`aclose()` can empty all of them.
+Every such cache is made here, since a cached result holds the text that it was computed from.
 """
 
 import re

@@ -1,7 +1,6 @@
 """Names of months and weekdays in seven languages, with the short forms that CLDR lists.
 
-The one table that everything shares which reads or writes dates. A name is a key in lower case, its value is the number of the
-month (from 1) or of the weekday (Monday is 0).
+Keys are in lower case; values are the number of the month (from 1) or of the weekday (Monday is 0).
 """
 
 from typing import Final

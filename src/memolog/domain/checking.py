@@ -1,7 +1,4 @@
-"""Whether a message is one: what it is made of, and whether JSON can hold it exactly.
-
-Knows what each field may be. Knows nothing of what is stored: ids that are taken and sizes are told there.
-"""
+"""Check a message before it is saved: the types of its fields, and that JSON can hold its values exactly."""
 
 from collections.abc import Iterable
 from types import UnionType
@@ -43,16 +40,18 @@ def check_kinds(message: NewMessage) -> None:
         raise UnknownRole(message.role, ROLES)
     for name, value in (("speaker", message.speaker), ("zone", message.zone)):
         if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"The {name} is a string, not {type(value).__name__}.", then="Pass its text, or None.")
+            raise InputError(f"`{name}` must be a string, got {type(value).__name__}.", then="Pass its text, or None.")
     if message.zone:
         check_zone(message.zone)
     if message.created_at is not None:
         to_micros(message.created_at)
     if not isinstance(message.own, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"`own` is True or False, not {message.own!r:.40}.", then="Leave it out, or pass own=True.")
+        raise InputError(
+            f"`own` must be True or False, got {message.own!r:.40}.", then="Leave it out, or pass own=True."
+        )
     if not isinstance(message.parts, tuple | list):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
-            f"The parts of a message are a tuple, not {type(message.parts).__name__}.",
+            f"`parts` must be a tuple, got {type(message.parts).__name__}.",
             then='Pass parts=(TextPart(text="…"),), or use UserMessage("…").',
         )
     for part in message.parts:
@@ -79,14 +78,14 @@ def _check_part(part: Part) -> None:
         case UnknownPart():
             pass
         case _:  # pyright: ignore[reportUnnecessaryComparison]
-            raise NotJson("A part", f"{type(part).__name__} is no part")
+            raise NotJson("A part", f"{type(part).__name__} is not a message part")
 
 
 def _check_files(files: Iterable[FilePart]) -> None:
     if not isinstance(files, tuple | list) or not all(
         isinstance(file, FilePart) for file in cast("list[object]", files)
     ):
-        raise NotJson("A tool result", "one of its files is no FilePart")
+        raise NotJson("A tool result", "one of its files is not a FilePart")
     for file in files:
         _check_file(file)
 
@@ -101,7 +100,7 @@ def _check_file(file: FilePart) -> None:
 def _check_kind(where: str, value: object, kind: type[str] | UnionType = str) -> None:
     # Text and bytes look alike in JSON: the wrong one of them would come back as the other.
     if not isinstance(value, kind):
-        raise NotJson(where, f"{type(value).__name__} is not what it is made of")
+        raise NotJson(where, f"got {type(value).__name__}, expected {getattr(kind, '__name__', kind)}")
 
 
 def _check_values(part: Part) -> None:

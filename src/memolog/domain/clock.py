@@ -1,4 +1,4 @@
-"""What a clock is. The system's own is in the runtime; tests bring theirs."""
+"""Define the interface of a clock."""
 
 from datetime import datetime
 from typing import Protocol
@@ -7,7 +7,7 @@ __all__ = ["Clock"]
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A source of the present time."""
 
     def now(self) -> datetime:
         """Return the present moment, with a zone."""

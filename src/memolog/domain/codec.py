@@ -1,7 +1,7 @@
-"""Values to JSON and back, exactly.
+"""Convert values to JSON and back, exactly.
 
-Knows how our frozen dataclasses, moments, tuples and tagged parts look in JSON, and how any Python string, also with NUL or
-a lone surrogate, becomes text that both engines can hold. Knows no particular value and no database.
+Covers frozen dataclasses, moments, tuples, tagged unions, and any Python string: NUL and lone surrogates become text that
+both engines can store.
 """
 
 import base64
@@ -64,7 +64,7 @@ def text_to_json(text: str) -> str:
     try:
         quoted = encode_basestring(text)
     except TypeError as error:
-        raise NotJson("A text", f"{type(text).__name__} is no string") from error
+        raise NotJson("A text", f"{type(text).__name__} is not a string") from error
     return _escaped(quoted)
 
 
@@ -149,7 +149,7 @@ def _encode_other(value: object) -> JsonValue:
 def _key(key: object) -> str:
     if isinstance(key, str):
         return key
-    raise NotJson("A dict", f"its key {key!r} is no string")
+    raise NotJson("A dict", f"its key {key!r} is not a string")
 
 
 def decode(kind: type[T], data: JsonValue) -> T:
@@ -232,8 +232,8 @@ def _children(where: str, item: object) -> Iterable[object]:
         entries = cast("Mapping[object, object]", item)
         for key in entries:
             if not isinstance(key, str):
-                raise NotJson(where, f"the key {key!r} is no string")
+                raise NotJson(where, f"the key {key!r} is not a string")
         return entries.values()
     if isinstance(item, list | tuple):
         return cast("list[object]", item)
-    raise NotJson(where, f"{type(item).__name__} is no JSON value")
+    raise NotJson(where, f"{type(item).__name__} is not a JSON value")

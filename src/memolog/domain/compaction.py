@@ -1,7 +1,4 @@
-"""Compactions: messages that are shown and indexed by a summary, and can be brought back.
-
-Knows what a batch is and what a compaction came to. Knows neither how summaries are made nor where they are kept.
-"""
+"""Compactions: batches of messages that are shown and indexed by a summary, and can be restored."""
 
 from dataclasses import dataclass
 from datetime import datetime

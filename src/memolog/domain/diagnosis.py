@@ -1,7 +1,4 @@
-"""What an examination of a database found.
-
-Knows the kinds of findings. Knows not how they are found.
-"""
+"""Findings of a database check."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -67,5 +64,5 @@ class Report:
 
     @property
     def is_healthy(self) -> bool:
-        """Tell whether nothing is wrong any more."""
+        """Return whether nothing is wrong any more."""
         return all(finding.repaired for finding in self.findings)

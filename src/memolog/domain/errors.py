@@ -1,6 +1,6 @@
 """Every error that Memolog raises on purpose, in one tree.
 
-Knows the words: each error says what happened, why, and what to do next. Knows nothing of stores or models.
+Each error says what happened, why, and what to do next.
 
     MemologError
     ├── ConfigError             settings that contradict each other or cannot be read
@@ -26,7 +26,7 @@ Knows the words: each error says what happened, why, and what to do next. Knows 
     │   ├── LeaseLost
     │   ├── TaskChanged         an edit of a version that is no longer the present one
     │   ├── TaskBlocked         claimed while another task blocks it
-    │   └── TaskHeld            claimed by somebody else
+    │   └── TaskHeld            claimed by another session
     ├── ModelFailed             the model that observes gives no answer that could be used
     └── StoreError              the database cannot do it now
         ├── StoreUnavailable    wrong address, server gone, driver missing
@@ -99,7 +99,7 @@ class MemologError(Exception):
     def for_outside(self) -> str:
         """Return what a model or a client may be told: the whole text, or a plain one where that names our insides.
 
-        Addresses, users, schemas, paths and other tenants belong into the log of whoever runs the memory.
+        Addresses, users, schemas, paths and other tenants belong in the log of the application.
         """
         return self._outside or str(self)
 
@@ -107,9 +107,7 @@ class MemologError(Exception):
 class ConfigError(MemologError):
     """Settings that contradict each other, are out of range, or are unknown."""
 
-    _outside = (
-        "The memory is not set up as it should be. Go on without it, and tell whoever runs it: the log says more."
-    )
+    _outside = "The memory is not configured correctly. Go on without it; details are in the application's log."
 
 
 class InputError(MemologError):
@@ -122,18 +120,17 @@ class EmptyId(InputError):
     def __init__(self, kind: str) -> None:
         super().__init__(
             f"The {kind} id is empty.",
-            why="Every read and write names what it is about.",
+            why="Every read and write needs it.",
             then=f"Pass a non-empty string as the {kind} id.",
         )
 
 
 class UnknownRole(InputError):
-    """A role that no provider knows."""
+    """A role that is not one of ours."""
 
     def __init__(self, role: object, known: tuple[str, ...]) -> None:
         super().__init__(
-            f"{role!r} is not a role.",
-            why=f"Roles are {', '.join(known)}.",
+            f"`role` must be one of {', '.join(known)}, got {role!r}.",
             then="Map the role of your framework onto one of these (a 'developer' message is 'system').",
         )
 
@@ -275,7 +272,7 @@ class Conflict(MemologError):
 
 
 class DocumentConflict(Conflict):
-    """Somebody else changed the same part of the working memory; `parts` are what both changed, if that is known."""
+    """Another writer changed the same part of the working memory; `parts` are what both changed, if that is known."""
 
     def __init__(self, read: int, present: int, by: str, parts: tuple[str, ...]) -> None:
         self.parts = parts
@@ -296,17 +293,17 @@ class LeaseLost(Conflict):
         super().__init__(
             f"{owner} no longer holds {name} (fence {fence}).",
             why="The lease ended and another owner may have taken over.",
-            then="Drop the result: whoever holds the lease now repeats the work.",
+            then="Drop the result: the present holder of the lease repeats the work.",
         )
 
 
 class TaskChanged(Conflict):
-    """The task was changed by somebody else since it was read."""
+    """The task was changed after it was read."""
 
     def __init__(self, handle: str, expected: int, found: int) -> None:
         super().__init__(
             f"{handle} has version {found}, not {expected}.",
-            why="Somebody changed it after it was read.",
+            why="It was changed after it was read.",
             then="Read it again and decide again.",
         )
 
@@ -328,7 +325,7 @@ class TaskHeld(Conflict):
 
     def __init__(self, handle: str, holder: str | None, until: str) -> None:
         self.holder = holder
-        who = f"held by {holder} until {until}" if holder else "held by nobody"
+        who = f"held by {holder} until {until}" if holder else "not claimed"
         super().__init__(
             f"{handle} is {who}.",
             why="A task is worked on by one session at a time.",
@@ -354,7 +351,7 @@ class ModelFailed(MemologError):
 class StoreError(MemologError):
     """The database could not do what was asked; nothing of the call was saved."""
 
-    _outside = "The memory's database cannot do this. Go on without it, and tell whoever runs it: the log says more."
+    _outside = "The memory's database cannot do this. Go on without it; details are in the application's log."
 
 
 class StoreUnavailable(StoreError):
@@ -376,7 +373,7 @@ class StoreBusy(StoreError):
 class StoreFull(StoreError):
     """No space is left where the database lives."""
 
-    _outside = "The memory's database has no space left. Go on without it, and tell whoever runs it."
+    _outside = "The memory's database has no space left. Go on without it; details are in the application's log."
 
     retryable = True
 
@@ -425,7 +422,7 @@ class SchemaTooNew(StoreError):
 
     def __init__(self, found: int, known: int) -> None:
         super().__init__(
-            f"The database has schema version {found}, this Memolog knows up to {known}.",
+            f"The database has schema version {found}, this Memolog supports up to {known}.",
             why="A newer release has migrated it, and writing with older code could lose data.",
             then="Upgrade Memolog, or open the snapshot that was taken before the migration.",
         )

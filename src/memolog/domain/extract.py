@@ -1,7 +1,4 @@
-"""Extracts: values that an application has drawn from a thread, with every version kept.
-
-Knows a value, where it comes from and who drew it. Knows not how it is asked for, nor what it means.
-"""
+"""Values that an application extracts from a thread, with every version kept."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,4 @@
-"""What forgetting did, or would do.
-
-Knows what is counted. Holds ids and numbers and never a text: a report of what was forgotten must not remember it.
-"""
+"""Report of a `forget` call: ids and counts, never text, so that the report does not keep what was forgotten."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Self

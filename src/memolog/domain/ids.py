@@ -1,7 +1,4 @@
-"""Time-ordered ids: UUID version 7 (RFC 9562), made here and nowhere else.
-
-Knows the layout and the rule that ids of one maker never go back. Knows no clock and no source of chance: both are given.
-"""
+"""Make time-ordered ids: UUID version 7 (RFC 9562). Clock and random source are passed in."""
 
 import threading
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Disguises in text of others: invisible characters, brackets and letters that look like those of our tags, and names.
+"""Detect disguised text: invisible characters, brackets and letters that look like those of our tags, and misleading names.
 
-Pure functions on strings. Prompts and contexts use them before they escape a text, so that what a person or a model would
-read as one of our tags, lines or speakers is treated as one.
+Prompts and contexts apply these functions before they escape text, so that what a reader would take for one of our tags,
+lines or speakers is treated as one.
 """
 
 import re
@@ -43,7 +43,7 @@ _DASHES: Final = re.compile("[‐‑‒–—−_－]")
 
 
 def visible(text: str) -> str:
-    """Return the text without marks of direction and without characters that nobody sees."""
+    """Return the text without marks of direction and without invisible characters."""
     return text if text.isascii() else _HIDDEN.sub("", text)
 
 
@@ -86,7 +86,7 @@ _QUOTE: Final = "› "
 
 
 def imitates(line: str) -> bool:
-    """Tell whether a line begins like one of the log, a date of it or a header of a transcript, in whatever letters."""
+    """Return whether a line begins like one of the log, a date of it or a header of a transcript, in whatever letters."""
     head = line[:_HEAD]
     return bool(_IMITATION.match(head.casefold() if head.isascii() else _plain(head)))
 
@@ -122,7 +122,7 @@ def label(name: str, most: int = 60) -> str:
 def quoted_label(name: str, most: int = 60, *, is_tool: bool = False) -> str:
     """Return a cleaned name in quotation marks; nothing if nothing is left of it.
 
-    The name of a tool stands without them where it is a plain identifier that nobody takes for a role.
+    The name of a tool stands without them where it is a plain identifier and not the name of a role.
     """
     text = label(name, most)
     if is_tool and _IDENTIFIER.fullmatch(text) and _plain(text) not in _ROLES:

@@ -1,8 +1,4 @@
-"""Messages and their parts: what was said, exactly.
-
-Knows the kinds of parts, the roles, and how parts become JSON and back without a byte lost. Knows nothing of storage,
-tokens or providers: adapters translate.
-"""
+"""Messages and their parts, and their exact JSON form."""
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
@@ -138,7 +134,7 @@ class NewMessage:
     metadata: JsonObject = field(default_factory=nothing)
 
     def __post_init__(self) -> None:
-        # A name is looked at with every line and every question. What is no string is refused when the message is saved.
+        # The name is read with every line and every query. A name that is not a string is refused when the message is saved.
         if isinstance(self.speaker, str) and len(self.speaker) > LONGEST_SPEAKER:
             object.__setattr__(self, "speaker", self.speaker[:LONGEST_SPEAKER])
 
@@ -189,7 +185,7 @@ def _parts(content: Content | None) -> tuple[Part, ...]:
         case None | Mapping():
             # None is what some providers send beside tool calls: those are the message then.
             raise InputError(
-                f"A message is made of text or parts, not of {'a dict' if content is not None else 'None'}.",
+                f"`content` must be text or message parts, got {'dict' if content is not None else 'None'}.",
                 then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like.',
             )
         case TextPart() | ReasoningPart() | ToolCallPart() | ToolResultPart() | FilePart() | UnknownPart():
@@ -198,7 +194,7 @@ def _parts(content: Content | None) -> tuple[Part, ...]:
             return tuple(TextPart(text=item) if isinstance(item, str) else item for item in content)
         case _:
             raise InputError(
-                f"A message is made of text or parts, not of {type(content).__name__}.",
+                f"`content` must be text or message parts, got {type(content).__name__}.",
                 then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like, one or a list of them.',
             )
 
@@ -320,7 +316,7 @@ def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part
 
 
 def has_many_parts(messages: Iterable[Message]) -> bool:
-    """Tell whether messages have so many parts that working through them should leave the event loop to others."""
+    """Return whether messages have so many parts that working through them should leave the event loop to others."""
     return sum(len(message.parts) for message in messages) > _MANY_PARTS
 
 

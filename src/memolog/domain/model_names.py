@@ -1,4 +1,4 @@
-"""Model names: which names mean the same model, and how much a model can read.
+"""Compare model names and look up context windows.
 
 Providers, gateways and responses spell one model in many ways (`openai-responses:gpt-5`, `gpt-5-2025-08-07`). Sizes and
 versions are kept apart: `gpt-5` and `gpt-5-mini` are two models.

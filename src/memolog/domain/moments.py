@@ -1,7 +1,4 @@
-"""Moments in time as the store keeps them: whole microseconds since 1970 in UTC.
-
-Knows how a moment becomes a number and back without losing a microsecond. Knows no clock.
-"""
+"""Convert moments to whole microseconds since 1970 in UTC, as the store keeps them, and back."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +16,7 @@ def to_micros(moment: datetime) -> int:
     """Return the microseconds since 1970; refuses a moment without a zone, since it names no moment."""
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
-            f"A time is a datetime, not {type(moment).__name__}.",
+            f"A time must be a datetime, got {type(moment).__name__}.",
             then="Pass an aware datetime, for example datetime.now(timezone.utc).",
         )
     if moment.tzinfo is None:

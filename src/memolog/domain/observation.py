@@ -1,7 +1,4 @@
-"""Observations, the groups they come in, and the generations of a log.
-
-Knows what a line of the log is and where it comes from. Knows neither how it is written nor how it is shown.
-"""
+"""Observations: the lines of a log, their sources, and the generations of a log."""
 
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -38,7 +35,7 @@ TRACES: tuple[str, ...] = ("Also named: ", "Also mentioned: ")
 
 
 def is_doubtful(*, grounded: bool, metadata: JsonObject) -> bool:
-    """Tell whether a line with these fields says more than its sources."""
+    """Return whether a line with these fields says more than its sources."""
     return not grounded or any(metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
@@ -51,7 +48,7 @@ class Span:
 
     def __post_init__(self) -> None:
         if not 1 <= self.first <= self.last:
-            raise ValueError(f"a span runs forward from 1, not from {self.first} to {self.last}")
+            raise ValueError(f"a span needs 1 <= first <= last, got first={self.first}, last={self.last}")
 
     def __contains__(self, seq: int) -> bool:
         return self.first <= seq <= self.last

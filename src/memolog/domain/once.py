@@ -1,7 +1,6 @@
-"""Once: what follows from a sequence of immutable values that grows at its end, worked out for what is new.
+"""Incremental map over an append-only sequence: cache results and compute only new items.
 
-Each step of a turn looks at all of its tail and its log, and hardly any of it is new. Knows a sequence by its first value.
-Knows nothing of what the values are; all that is kept can be lost at any moment, and is when something is forgotten.
+A sequence is identified by its first value. The caches are bounded and are emptied by `forget()` and `aclose()`.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""Our own tools: what they are called, and which messages are theirs alone.
+"""Recognise calls and results of Memolog's own tools, under the names that frameworks give them.
 
-Knows the names, also as frameworks mangle them. What our tools answer is stored flagged `own`: memory does not remember itself.
+Their messages are stored with `own` set, so that memory is not observed again.
 """
 
 import re

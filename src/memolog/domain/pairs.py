@@ -1,7 +1,7 @@
-"""Pairs: which tool call a result answers.
+"""Match tool results to tool calls.
 
-A result belongs to the latest open call of its id in its own turn, and only if that turn has none, to the latest of the thread:
-turns that overlap may use the same ids, and some providers use them again and again.
+A result belongs to the latest open call of its id in its own turn, and only if that turn has none, to the latest of the
+thread: overlapping turns may use the same ids, and some providers reuse them.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class _Open:
         return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
 
     def is_beside(self, place: Place, turn: str | None) -> bool:
-        """Tell whether a further call of the same id leaves this one open: one of the same message, or of another turn."""
+        """Return whether a further call of the same id leaves this one open: one of the same message, or of another turn."""
         return self.place[0] == place[0] or (turn is not None and self.turn is not None and turn != self.turn)
 
 

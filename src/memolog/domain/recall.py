@@ -1,7 +1,4 @@
-"""What recall answers with: messages as they were said, in pages.
-
-Knows the pieces of a page and how it continues. Knows neither where messages are kept nor how a page is filled.
-"""
+"""Result values of recall: messages as they were said, in pages."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,7 +35,7 @@ class RecalledPiece:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether this is the whole part."""
+        """Return whether this is the whole part."""
         return len(self.text) == self.length
 
 

@@ -1,7 +1,4 @@
-"""Runs, leases and what they cost.
-
-Knows which moves a run may make, in one table. Knows no clock: a lease ends at a moment that somebody else compares.
-"""
+"""Runs of the observer and the reflector, leases, and usage."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

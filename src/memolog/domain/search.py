@@ -1,7 +1,4 @@
-"""What a search answers with.
-
-Knows the values and their words. Knows nothing of how they are found.
-"""
+"""Result values of a search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +30,7 @@ class SearchResult:
     exact: str = ""
     """The same part as it was written: whole lines, without marks, to be copied."""
     zone: str | None = None
-    """Where whoever said it was then, if that is known."""
+    """The time zone of the speaker, if it is known."""
     thread: str | None = None
     seq: int | None = None
     role: Role | None = None

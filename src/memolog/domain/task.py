@@ -1,8 +1,4 @@
-"""Tasks: what is to be done, and what blocks what.
-
-Knows the fields, the links, which status may follow which, and what calls about tasks answer with. Blocked is computed elsewhere
-and never set by hand.
-"""
+"""Tasks, their links, and the results of calls about tasks. `blocked` is computed by the store and never set by hand."""
 
 import re
 from dataclasses import dataclass, field
@@ -84,7 +80,7 @@ class Task:
     assignee: str | None = None
     session: str | None = None
     held_until: datetime | None = None
-    """When the claim of `session` ends unless it is renewed; past it, anybody may claim the task."""
+    """When the claim of `session` ends unless it is renewed; after that, any session may claim the task."""
     labels: frozenset[str] = frozenset()
     defer_until: datetime | None = None
     due: datetime | None = None

@@ -1,6 +1,6 @@
-"""Resources and threads: whose memory it is, and one ordered conversation of theirs.
+"""Threads: one ordered conversation of a resource each.
 
-Knows what a thread carries beside its messages. Hints live here and never on a log, since several threads may share one.
+Hints are stored with the thread, not with the log, since several threads may share a log.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,4 @@
-"""What exports and imports tell: counts by kind, and what was left out and why.
-
-Knows the values. Knows neither files nor formats.
-"""
+"""Reports of exports and imports: counts by kind, and what was skipped and why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,5 +62,5 @@ class ImportReport:
 
     @property
     def has_changed_nothing(self) -> bool:
-        """Tell whether all of it was there already."""
+        """Return whether all of it was there already."""
         return not any(self.added.values())

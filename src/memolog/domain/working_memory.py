@@ -1,7 +1,4 @@
-"""Working memory: a small document of stable facts, with every version kept.
-
-Knows the document and its versions. Knows nothing of how it is shown or who may edit it.
-"""
+"""Working memory: a small document of stable facts, with every version kept."""
 
 from dataclasses import dataclass
 from datetime import datetime

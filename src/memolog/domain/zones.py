@@ -1,7 +1,4 @@
-"""Time zones by name: what a name or an offset stands for, and whether this machine knows it.
-
-Knows names such as "Europe/Lisbon" and offsets such as "+02:00". Never raises: a zone that another machine knew is UTC here.
-"""
+"""Look up time zones by IANA name ("Europe/Lisbon") or offset ("+02:00"). An unknown zone is treated as UTC."""
 
 import re
 from datetime import UTC, timedelta, timezone, tzinfo
@@ -27,7 +24,7 @@ def zone_of(name: str | None) -> tuple[tzinfo, str]:
 
 @lru_cache(maxsize=256)
 def is_zone(name: str) -> bool:
-    """Tell whether this is a zone, as far as this machine knows zones at all."""
+    """Return whether this is a zone, as far as this machine has zone data."""
     try:
         _known_zone(name.strip())
     except Exception:  # noqa: BLE001 - as above
@@ -36,11 +33,11 @@ def is_zone(name: str) -> bool:
 
 
 def check_zone(name: str) -> None:
-    """Refuse a zone that nobody knows."""
+    """Refuse an unknown zone."""
     if not is_zone(name):
         raise InputError(
-            f"There is no time zone {name!r}.",
-            why="Messages never change, and what is said under it could not be dated.",
+            f"Unknown time zone {name!r}.",
+            why="Messages never change, and this one could not be dated.",
             then='Pass a name such as "Europe/Lisbon" or an offset such as "+02:00", or None.',
         )
 

@@ -1,7 +1,4 @@
-"""What a text is indexed as: its terms with how often each occurs, its words, its length, and a few traits.
-
-Knows texts. Which text of a message, an observation or a task that is, is said in `texts.py`.
-"""
+"""Analyse a text for the index: its terms with their frequency, its words, its length and a few traits."""
 
 import re
 from collections import Counter

@@ -1,6 +1,6 @@
-"""The days that a question speaks of: "in March", "last week", "two days ago", "on 5 May 2023".
+"""Find the dates that a question names: "in March", "last week", "two days ago", "on 5 May 2023".
 
-Knows calendars and wording. The present is given. What it finds is a preference, never a filter: nobody remembers dates well.
+They are a preference in ranking, never a filter.
 """
 
 import math

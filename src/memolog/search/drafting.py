@@ -1,8 +1,7 @@
-"""Scoring hits by their own words: exact BM25, term by term, and which documents are worth a closer look.
+"""Score hits by their own words with exact BM25, and choose which documents deserve a closer look.
 
-Knows keys, postings and sums. Terms come rarest first. As soon as enough documents are ahead of all that the remaining terms
-could give, those terms are added to the documents that are in already and no others: common words make long lists, and hardly
-ever a result. Nothing is lost by it; what was passed over is scored when a page asks for it.
+Terms come rarest first. Once enough documents are ahead of everything that the remaining terms could add, those terms are
+added only to documents that were found already. What was passed over is scored when a page asks for it.
 """
 
 from __future__ import annotations
@@ -236,7 +235,7 @@ def _summed(
 
 
 def _are_ahead(own: Mapping[int, float], most: float, prefer: int) -> bool:
-    """Tell whether enough hits, of the class that is preferred, have more than any other could get."""
+    """Return whether enough hits, of the class that is preferred, have more than any other could get."""
     ahead = [key for key, score in own.items() if score > most]
     if prefer >= 0 and len(ahead) >= _CLOSELY:
         ahead = [key for key in ahead if key > 0 and key & 3 == prefer]

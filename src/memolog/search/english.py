@@ -1,7 +1,4 @@
-"""What search knows of English: words that carry no meaning of their own, stems, and irregular forms.
-
-Knows words in lower case. A text in another language passes through: its words simply are not in these tables.
-"""
+"""English stop words, irregular forms and stems, all in lower case. Words of other languages pass unchanged."""
 
 from typing import Final
 
@@ -130,7 +127,7 @@ def _has_vowel(word: str) -> bool:
 
 
 def _ends_short(word: str) -> bool:
-    """Tell whether a word ends like `hop`: consonant, vowel, consonant, so that an `e` has been lost."""
+    """Return whether a word ends like `hop`: consonant, vowel, consonant, so that an `e` has been lost."""
     return _shape(word[-3:] if len(word) == _SHORTEST else word).endswith("cvc") and word[-1] not in "wxy"
 
 

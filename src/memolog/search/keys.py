@@ -1,9 +1,7 @@
-"""The key of a document in the index: where it stands, how long it is and who said it, in one number.
-
-Knows how the number is put together, so that hits can be ranked, and neighbours found, without looking anything up.
+"""Encode a document of the index as one number: position, length and class.
 
 A message: thread, sequence number, length, class. Anything else: minus its own key, its kind and its length; it has no
-neighbours. A thread's first 33 million messages have a place in it.
+neighbours. Hits can be ranked, and neighbours found, from the keys alone. A thread has room for 33 million messages.
 """
 
 import math
@@ -45,7 +43,7 @@ PLACE: Final = 1 << _SHIFT
 
 
 def fits(thread_pk: int, seq: int) -> bool:
-    """Tell whether a message can have a key."""
+    """Return whether a message can have a key."""
     return 0 < seq < 1 << _SEQ_BITS and 0 < thread_pk < 1 << (63 - _SHIFT - _SEQ_BITS)
 
 
@@ -79,5 +77,5 @@ def seq_of(key: int) -> int:
 
 
 def is_task(key: int) -> bool:
-    """Tell whether a key is a task's."""
+    """Return whether a key is a task's."""
     return key < 0 and bool(-key >> _SHIFT & 1)

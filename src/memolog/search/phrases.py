@@ -1,7 +1,4 @@
-"""Whether phrases stand in a text, and where.
-
-Knows words in their order, and how to see quickly that they do not stand there. Knows not where texts come from.
-"""
+"""Return whether phrases occur in a text, with a quick test before the exact one."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +15,7 @@ _BEGINS_A_WORD: Final = re.compile(r"\w")
 
 
 def stand_in(text: str, phrases: Sequence[str]) -> bool:
-    """Tell whether all of some phrases, as `phrase_of` returns them, stand in a text."""
+    """Return whether all of some phrases, as `phrase_of` returns them, stand in a text."""
     # To take a text apart takes a hundred times as long as to look through it.
     plain = folded(normal(text))
     if text.isascii():

@@ -1,11 +1,9 @@
-"""What a query means. Any text is one: what is no operator is a word, and what is no word is nothing.
+"""Parse a query. Any text is a valid query: what is not an operator is searched for as words.
 
-Knows operators, words and the shape of questions. Knows no index.
-
-    "exact words"   must stand there in this order      role:user  thread:t1  task:T-7  source:observation
-    auth*           words that begin like this          after:2024-03  before:2024-03-05
-    *chem*          words that contain this
-    -draft          must not stand there                everything else: the more of it, the better; so are -f and --force
+"exact words"   must stand there in this order      role:user  thread:t1  task:T-7  source:observation
+auth*           words that begin like this          after:2024-03  before:2024-03-05
+*chem*          words that contain this
+-draft          must not stand there                everything else: the more of it, the better; so are -f and --force
 """
 
 import re
@@ -24,7 +22,7 @@ __all__ = ["MOST_WORDS", "Query", "Wish", "parse", "phrase_of"]
 
 MOST_WORDS: Final = 256
 """More words than any question has. Of a longer text, say a log that was pasted before the question, the longest are taken,
-and those at its two ends: one of them is what somebody wrote."""
+and those at its two ends, where the question mostly stands."""
 _AT_THE_ENDS = 32
 _MOST_CHARACTERS = 10_000
 _MOST_SPECIAL = 8
@@ -48,7 +46,7 @@ _QUESTION: Final = re.compile(
     r"would|will|tell|remind|find|recall)\b|\b(?:i|my|me|we|our)\b",
     re.IGNORECASE,
 )
-# Who names a function or a file wants the place where it stands, whoever wrote it, however the question is put.
+# A query that names a function or a file asks for its occurrences, whoever wrote them.
 _CODE: Final = re.compile(
     r"\w_\w|\b[a-z]{2,}[A-Z]|[A-Za-z_]\w{1,40}\.[a-z]\w{0,3}\b|(?<!\w)/\w+/\w|\w/\w+/\w|::|\w\(\)"
 )
@@ -59,7 +57,7 @@ _ASKS_ASSISTANT: Final = re.compile(
     r"|\b(?:our|previous|earlier|last) (?:last |previous |earlier )?(?:conversation|chat|discussion)|\bremind me\b",
     re.IGNORECASE,
 )
-# Who asks for advice today wants what was said about the matter, not who was asked for advice before.
+# A request for advice asks for what was said about the matter, not for earlier requests for advice.
 _ASKS_ADVICE: Final = re.compile(
     r"\b(?:can|could|would|will|do) you\b|\bany (?:tips|advice|suggestions|ideas|recommendations)\b|\bwhat should i\b",
     re.IGNORECASE,

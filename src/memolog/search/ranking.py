@@ -1,9 +1,7 @@
-"""How hits are ranked: what stands in them, fused with what stands around them.
+"""Rank hits: fuse the scores of their own words with those of their surroundings.
 
-Knows drafts, details and scores. `drafting.py` scored the hits by their own words and said which are worth a closer look; here
-what is known of those is fused. Both engines hand in the same rows, so both give the same order.
-
-Every list of scores is divided by its maximum before it is weighed: BM25 has no scale of its own.
+Every list of scores is divided by its maximum before it is weighted, since BM25 has no fixed scale. Both engines pass the
+same rows, so both give the same order.
 """
 
 from __future__ import annotations
@@ -68,13 +66,13 @@ class Weights:
     time_near: float = 0.2
     name: float = 0.05
     name_near: float = 0.2
-    """Who says when, where or who often does not repeat what: the words of the question stand nearby. From 0.1 to 0.3 for times
+    """An answer to when, where or who often does not repeat the matter: the question's words stand nearby. 0.1 to 0.3 for times
     and from 0.05 to 0.2 for names both parts of the questions gain; the same for numbers lost LongMemEval what it gave LoCoMo."""
     states: float = 0.025
     early: float = 0.5
     """The first to speak of something is asked for more often than what came of it."""
     covers: float = 0.5
-    """Who gives words instead of a question wants all of them; half of the own words' weight lets a long text with all of them
+    """A query of words, not a question, asks for all of them; half of the own words' weight lets a long text with all of them
     pass a short one with some."""
     stated: float = 0.5
     """What the user states is what edits, calls and output repeat. As much as `covers`; nothing where a function or a file is
@@ -122,7 +120,7 @@ class Fact(NamedTuple):
 class Ranked(Sequence[Scored]):
     """All hits, the best first: those of a closer look, then the others by their own words.
 
-    The others are put in order when somebody asks for them: most pages end before.
+    The others are sorted when they are asked for: most pages end before.
     """
 
     def __init__(
@@ -235,7 +233,7 @@ def rank(
     """Return all hits, the best first.
 
     `details` are of the keys to look at closely and of those found around them; `thread_lengths` are the words of users and
-    of others in each thread; `speakers` are the names in the question that somebody of this scope bears.
+    of others in each thread; `speakers` are the names in the question that are speakers in this scope.
     """
     if not details:
         return Ranked()
@@ -298,7 +296,7 @@ class _Look:
         self.oldest = min(moments)
         self.recent_share = WEIGHTS.recent / ((max(moments) - self.oldest) or 1)
         self.first = _first_named(query, speakers)
-        # What each place gives to the one after it: somebody asks, so what follows answers.
+        # What each place gives to the one after it: what follows a question answers it.
         self.asked = {
             key // PLACE + 1: sum(found.by_place[key // PLACE].values()) * WEIGHTS.reply / self.own_max
             for key, detail in details.items()
@@ -341,7 +339,7 @@ class _Look:
         return parts
 
     def _by_class(self, parts: dict[str, float], kind: int, traits: int) -> None:
-        # An observation tells what was said, whoever said it; a tool's output says nothing by itself.
+        # An observation counts for any speaker; a tool's output gets no bonus.
         if kind == self.prefer:
             parts["asked"] = WEIGHTS.asked
         elif kind < 0:
@@ -386,7 +384,7 @@ class _Look:
                     yield Fact(best, tuple(sorted(same, key=self._moment, reverse=True)))
 
     def _states(self, one: Scored) -> bool:
-        """Tell whether a hit may be a statement of what is asked for."""
+        """Return whether a hit may be a statement of what is asked for."""
         if one.is_beside or is_task(one.key):
             return False
         return (one.key < 0 or one.key & 3 in self.tellers) and self._covered(one.key) >= _OF_THE_FACT
@@ -401,12 +399,12 @@ class _Look:
         return (0, key) if key > 0 else (self.details[key].at, -key)
 
     def _may_be_of_one_fact(self, best: int, other: int) -> bool:
-        """Tell whether two messages hold what is asked for about equally well."""
+        """Return whether two messages hold what is asked for about equally well."""
         own, get = self.found.own, self.found.by_place.get
         if own[other] < _NEAR_EQUAL * own[best]:
             return False
         newer, older = sorted((best, other), key=self._moment, reverse=True)
-        # Who asks how many, or when, is not answered by a statement without a figure.
+        # A question for a number or a time is not answered by a statement without a figure.
         if self.details[older].traits & ~self.details[newer].traits & self.asks_for & _FIGURES:
             return False
         here, there = get(best // PLACE, _NOTHING).keys(), get(other // PLACE, _NOTHING).keys()

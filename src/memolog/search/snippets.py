@@ -1,7 +1,4 @@
-"""The part of a text around the hits, with the hits marked.
-
-Knows words, terms and phrases. Never longer than asked for by more than one word. Knows nothing of where a text comes from.
-"""
+"""Cut the part of a text around the hits, and mark the hits. A snippet exceeds its length by at most one word."""
 
 import re
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Which sentence of a text states what a query asks for, and whether a later one says something else about it.
-
-Knows sentences, terms and values. Knows nothing of where texts come from.
-"""
+"""Find the sentence of a text that states what a query asks for, and compare it with a later one."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -104,12 +101,12 @@ def _statement(words: Sequence[str], terms: frozenset[str]) -> Statement:
 
 
 def changes(older: Statement, newer: Statement, rarity: Mapping[str, float]) -> bool:
-    """Tell whether a later statement is about the same and says something else."""
+    """Return whether a later statement is about the same and says something else."""
     rests = (older.others, newer.others)
     both = sum(map(rarity.__getitem__, older.terms & newer.terms))
     if both < _SAME_FACT * sum(map(rarity.__getitem__, older.terms | newer.terms)):
         return False
-    # Who says it again says the same figure or name again.
+    # A statement that only repeats the fact has the same figure or name.
     if newer.figures:
         return bool(newer.figures - older.figures)
     if newer.names:

@@ -1,7 +1,4 @@
-"""Which text of a message, an observation or a task is indexed, and under which class.
-
-Knows the values. Secrets are taken out by whoever calls: the text goes through `redact` before it is looked at.
-"""
+"""Choose which text of a message, an observation or a task is indexed, and under which class. Callers redact it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -86,7 +83,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _is_short(value: object) -> bool:
-    """Tell whether a value is a few words on one line."""
+    """Return whether a value is a few words on one line."""
     if isinstance(value, str):
         return 0 < len(value) <= _SHORT and "\n" not in value and '"' not in value
     return isinstance(value, int | float) and not isinstance(value, bool)

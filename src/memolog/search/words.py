@@ -1,12 +1,10 @@
-"""From a text to the terms that stand for it in the index, and from a query to the same terms.
+"""Split a text or a query into words, and words into the terms of the index.
 
-Knows words, identifiers, paths and scripts without spaces. Knows nothing of messages or of where terms are kept.
-
-    restaurants          restaur                                     a word by its stem
-    getUserById          =getuserbyid · get · user · by · id         an identifier whole, and its parts
-    src/auth/login.ts    =src/auth/login.ts · =auth/login.ts ·       a path whole, its ends, and its parts
-                         =login.ts · src · auth · login · ts
-    東京都               東 · 京 · 都 · 東京 · 京都                  characters and pairs
+restaurants          restaur                                     a word by its stem
+getUserById          =getuserbyid · get · user · by · id         an identifier whole, and its parts
+src/auth/login.ts    =src/auth/login.ts · =auth/login.ts ·       a path whole, its ends, and its parts
+                     =login.ts · src · auth · login · ts
+東京都               東 · 京 · 都 · 東京 · 京都                  characters and pairs
 """
 
 import re
@@ -107,7 +105,7 @@ def terms_of_word(word: Word) -> tuple[str, ...]:
 
 
 def is_unspaced(word: Word) -> bool:
-    """Tell whether a word is a run of a script without spaces."""
+    """Return whether a word is a run of a script without spaces."""
     return not word.isascii() and _RUN.match(word) is not None
 
 

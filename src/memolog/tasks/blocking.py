@@ -1,12 +1,11 @@
-"""Blocking: the definition, and the search for a circle.
+"""Define when a task is blocked, and search for cycles of links.
 
-Knows graphs of keys and nothing of what the keys stand for. The store keeps the result of the definition in a column and changes
-it where a change can be felt; what it keeps must always equal what is computed here from scratch.
+The store keeps the result in a column; tests compare it with the definition:
 
 1. A closed task is not blocked.
 2. A task is blocked if one of its blockers is not closed.
 3. A task is blocked if one of its parents is.
-4. Blocking and parent links together have no circle, so the three rules have one answer.
+4. Blocking and parent links together have no cycle, so the three rules have one answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +33,7 @@ class CycleSearch:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the answer is known."""
+        """Return whether the answer is known."""
         return self._meeting is not None or not all(self._ends.values())
 
     def next(self) -> tuple[Direction, Sequence[int]]:

@@ -1,7 +1,4 @@
-"""Likeness: how far two tasks seem to mean the same, from their words alone.
-
-Knows words and how rare they are among the tasks at hand. A shared name of a file or a function says much, "add" or "fix" little.
-"""
+"""Estimate from their words whether two tasks mean the same. Rare words count more than common ones."""
 
 import math
 import re

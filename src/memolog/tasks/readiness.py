@@ -1,7 +1,4 @@
-"""Readiness, in words: why a task can be claimed now, or why it cannot.
-
-Knows what a task's fields mean for that. Knows no store: what blocks a task is handed in.
-"""
+"""Explain in words why a task can be claimed now, or why it cannot."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +11,7 @@ _MOST_NAMED = 5
 
 
 def is_held(task: Task, now: datetime) -> bool:
-    """Tell whether a session works on a task and its claim has not ended."""
+    """Return whether a session works on a task and its claim has not ended."""
     return task.status == "in_progress" and task.held_until is not None and task.held_until > now
 
 

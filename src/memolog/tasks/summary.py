@@ -1,7 +1,4 @@
-"""A summary for closing a task, drafted from what was learned while it was worked on.
-
-Knows observations and which of them tell what came of a task. Cites the messages behind every line; invents nothing.
-"""
+"""Draft the summary for closing a task from the observations about it, with a citation on every line."""
 
 import re
 from collections.abc import Sequence

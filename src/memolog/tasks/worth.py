@@ -1,7 +1,4 @@
-"""What of the tasks is worth telling a model at every request, within a budget of tokens.
-
-Knows which tasks matter most: the one being worked on, then what is overdue, pressing, or holds others up. New is not a merit.
-"""
+"""Choose the tasks that a context shows at its edge, within a budget of tokens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""Tokens: what texts, messages and files cost, and where a text may be cut.
-
-Knows providers' published rules of thumb. Pure: no clock, no network, no store; counts never raise.
-"""
+"""Count tokens of texts, messages and files, and cut texts safely. Counting never raises."""
 
 from memolog.tokens.calibration import apply, learn
 from memolog.tokens.counter import HeuristicCounter, SplintrCounter, TokenCounter

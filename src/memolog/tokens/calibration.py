@@ -1,8 +1,4 @@
-"""Calibration: how far our counts are from what a model's provider reports.
-
-Knows how a factor is learned and applied. Knows no model and no store: the factor scales
-thresholds, stored counts stay.
-"""
+"""Learn the factor between our counts and those that a provider reports. It scales thresholds; stored counts stay."""
 
 import math
 from dataclasses import replace
@@ -40,7 +36,7 @@ def apply(factor: float, tokens: int) -> int:
 
 
 def _usable(factor: float) -> float:
-    """Return the factor within its bounds, or 1 if it is no usable number."""
+    """Return the factor within its bounds, or 1 if it is not a usable number."""
     return _clamped(factor) if 0 < factor < math.inf else 1.0
 
 

@@ -1,8 +1,4 @@
-"""Counters: how many tokens a text is.
-
-Knows the built-in heuristic and how to ask an exact tokenizer. Knows nothing of messages, providers
-or models.
-"""
+"""Token counters: the built-in heuristic, and exact counts with `splintr-rs`."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -33,7 +29,7 @@ class HeuristicCounter:
 
     def count(self, text: str) -> int:
         """Return a quarter of the text's bytes, at least one for any text that is not empty."""
-        # An ASCII text knows its length in bytes without being encoded.
+        # An ASCII text has as many bytes as characters.
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         return -(-size // _BYTES_PER_TOKEN)
 
@@ -70,7 +66,7 @@ def _tokenizer(vocabulary: str) -> "AnyTokenizer":
         return Tokenizer.from_pretrained(vocabulary)
     except ValueError as error:
         raise ConfigError(
-            f"There is no token counter {vocabulary!r}.",
+            f"Unknown vocabulary {vocabulary!r}.",
             why=str(error),
             then="Use one of these vocabularies, or HeuristicCounter().",
         ) from error

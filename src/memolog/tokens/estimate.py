@@ -1,8 +1,4 @@
-"""Over-estimates: a number of tokens for what nobody understands.
-
-Knows how to measure any object at all without raising. Knows nothing of parts or providers: whoever
-does not know better asks here, and errs on the high side.
-"""
+"""Over-estimate the tokens of any object without raising."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping

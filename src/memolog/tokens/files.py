@@ -1,8 +1,6 @@
-"""Files: what a file part costs at each provider.
+"""Count the tokens of a file part: images, PDF, audio, video and text, by their stated size or their bytes.
 
-Knows images, PDF, audio, video and text, by the sizes that the part states or that its bytes show.
-Knows nothing of messages; fetches nothing: a file behind an address is estimated. Errs on the high
-side, and never raises.
+Nothing is fetched: a file behind an address is over-estimated. Never raises.
 """
 
 import base64

@@ -1,8 +1,7 @@
-"""Graphemes: cutting a text where a reader would.
+"""Cut texts between characters as a reader sees them.
 
-Knows a cautious form of Unicode's text segmentation (UAX #29): a boundary here is one there, but
-not always the reverse. Knows nothing of words, lines or widths. Looks only at the neighbourhood of
-a cut, never at the whole text.
+A cautious form of Unicode's text segmentation (UAX #29): every boundary found here is one there, but not the reverse. Only
+the neighbourhood of a cut is read, never the whole text.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,6 @@
-"""Images: how large they are, and what providers charge for that.
+"""Read the size of an image from its header (PNG, JPEG, GIF, WebP, BMP), and compute what each provider charges for it.
 
-Knows the headers of PNG, JPEG, GIF, WebP and BMP, and the published rule of each provider. Knows
-nothing of other files, decodes no pixel and never raises: what cannot be read costs the most that
-the rule allows.
+Never raises: an image that cannot be read costs the most that the provider's rule allows.
 """
 
 import struct
@@ -58,13 +56,13 @@ def _openai(width: int, height: int, low: bool) -> int:
 
 
 def _anthropic(width: int, height: int, low: bool) -> int:
-    del low  # the rule knows no detail
+    del low  # the rule does not depend on it
     width, height = _shrunk(width, height, _ANTHROPIC_LONGEST / max(width, height))
     return -(-width * height // _ANTHROPIC_PIXELS)
 
 
 def _gemini(width: int, height: int, low: bool) -> int:
-    del low  # the rule knows no detail
+    del low  # the rule does not depend on it
     if max(width, height) <= _GEMINI_SMALL:
         return _GEMINI_TILE
     return _GEMINI_TILE * min(_tiles(width, height, _GEMINI_TILE_SIDE), _GEMINI_MOST_TILES)

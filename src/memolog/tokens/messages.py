@@ -1,8 +1,6 @@
-"""Messages: how many tokens the provider will see.
+"""Count the tokens of messages as a provider sees them.
 
-Knows the kinds of parts and what surrounds them in a request. Knows no model and no store. Never
-raises: a part that cannot be counted is over-estimated. What a part carries as `extra` is for the
-provider's machinery and is not counted.
+Never raises: a part that cannot be counted is over-estimated. `extra` of a part is not sent to the model and not counted.
 """
 
 from collections.abc import Iterable
@@ -72,7 +70,7 @@ def count_parts(role: str, parts: Iterable[Part], counter: TokenCounter, provide
 
 
 def count_text(text: object, counter: TokenCounter) -> int:
-    """Return the tokens of a text, over-estimated if the counter fails or it is no text; never raises."""
+    """Return the tokens of a text, over-estimated if the counter fails or it is not a string; never raises."""
     if not isinstance(text, str):
         return over_estimate(text)
     return guarded(lambda: counter.count(text), text)

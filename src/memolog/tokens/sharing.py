@@ -1,7 +1,4 @@
-"""Sharing: how much each of several may take of what there is.
-
-Knows sizes and nothing of what has them.
-"""
+"""Share a budget among several sizes."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,6 @@
-"""The actions of the three tools, as values: what each takes and what that means.
+"""Define the actions of the three tools and their fields.
 
-Knows names, types, limits and the words for them. The schemas that models see are made from these classes, and what models
-send is checked against them. Knows nothing of what an action does.
+The schemas that models are given are generated from these classes, and the calls of models are validated with them.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""The definitions of the tools as models are given them, in the forms of OpenAI, Anthropic and MCP.
+"""Generate the tool definitions in the forms of OpenAI, Anthropic and MCP.
 
-Knows that providers take one flat object: the fields of all actions side by side, each with the actions that it belongs to.
-The classes of the actions are the source; nothing is written twice.
+Each tool takes one flat object: the fields of all its actions, each described with the actions that use it.
 """
 
 from collections.abc import Mapping
@@ -48,7 +47,7 @@ def definition(tool: str, form: Form = "openai") -> dict[str, Any]:
             title = _TITLES[tool]
             return {"name": tool, "title": title, "description": words, "inputSchema": schema, "annotations": hints}
         case _:  # pyright: ignore[reportUnnecessaryComparison] - callers write any text
-            raise InputError(f"{form!r} is no form of a definition.", then=f"Use one of {', '.join(FORMS)}.")
+            raise InputError(f"`form` must be one of {', '.join(FORMS)}, got {form!r}.")
 
 
 @cache

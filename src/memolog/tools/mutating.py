@@ -1,7 +1,4 @@
-"""`task-mutate`: create, claim, close, dep, link, update_context.
-
-Knows how each is asked of task memory and working memory, and what a model needs to know afterwards. Deletes nothing.
-"""
+"""Perform `task-mutate`: create, claim, close, dep, link, update_context. Nothing is deleted."""
 
 import json
 import re
@@ -175,6 +172,6 @@ async def _note_at_task(scope: Scope, action: UpdateContext, name: str) -> dict[
         text = f"{task.description.rstrip()}\n\n{text}"
     if task.status == "closed":
         raise InputError(f"{task.handle} is closed.", then="Create a new task for what is left.")
-    # The version that was read: a note of somebody else is not written over.
+    # The version that was read: a note written meanwhile is not overwritten.
     edited = await scope.tasks.edit(task.id, description=text, version=task.version)
     return {"task": {**shown_task(edited), "description": clip(edited.description, _SHOWN_DOCUMENT)}}

@@ -1,7 +1,4 @@
-"""Which task is meant: by handle, id, title, or "the current one".
-
-Knows how models name tasks. One clear meaning is taken; several are refused, with what they could be. Changes nothing.
-"""
+"""Find the task that a model means: by handle, id, title, or "the current one". Ambiguous names are refused."""
 
 import difflib
 import re

@@ -1,7 +1,4 @@
-"""`task-query`: ready, show, list, search.
-
-Knows how each is asked of task memory, and how an answer is kept within its size. Changes nothing.
-"""
+"""Perform `task-query`: ready, show, list, search."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -122,7 +119,7 @@ async def _search(scope: Scope, action: SearchTasks) -> dict[str, Any]:
     hits = await scope.tasks.search(
         action.query,
         status=(action.status,) if action.status else (),
-        # One more than is shown tells whether there are more.
+        # One more than is shown, to find out whether there are more.
         limit=start + action.limit + 1,
         related=action.related,
     )
@@ -150,5 +147,5 @@ def _offset(cursor: str | None) -> int:
         return 0
     place = cursor.removeprefix("from-")
     if not place.isdecimal() or len(place) > 9:  # noqa: PLR2004 - far beyond any page
-        raise Misunderstood(f"{cursor!r} is no cursor. Pass the one of the last answer, unchanged.")
+        raise Misunderstood(f"{cursor!r} is not a cursor. Pass the cursor of the last answer unchanged.")
     return int(place)

@@ -1,7 +1,4 @@
-"""Values as models write them: numbers in strings, lists in one string, names of choices in other words.
-
-Knows what each kind of value may look like and what is clearly meant by it. What is not clear is refused, never guessed.
-"""
+"""Read values as models write them: numbers in strings, lists in one string, synonyms. Unclear values are refused."""
 
 import difflib
 import json

@@ -1,7 +1,4 @@
-"""Whose tools they are: the memory, the resource, and the thread and session that they act for.
-
-Knows how to get at tasks and documents of that scope. Knows no action.
-"""
+"""The memory, resource, thread and session that a toolset acts on."""
 
 from dataclasses import dataclass, field
 

@@ -1,7 +1,4 @@
-"""`memory-search`: search, recall.
-
-Knows how each is asked of memory, and that a found thing is shown with what recall takes. Changes nothing.
-"""
+"""Perform `memory-search`: search, recall."""
 
 import re
 from contextlib import suppress

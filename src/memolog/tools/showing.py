@@ -1,7 +1,4 @@
-"""Answers as models are shown them: small objects, bounded in size.
-
-Knows what of a task or a message is worth its tokens, and where to cut. Whatever is cut can be fetched with a cursor.
-"""
+"""Turn tasks, messages and observations into small JSON objects of bounded size."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

@@ -1,8 +1,4 @@
-"""The toolset: three tools over one memory, for one resource.
-
-Knows how a call becomes an answer. Whatever happens, the answer is a value: an error says what to do next, and never raises
-into the agent.
-"""
+"""The toolset: three tools over one memory, for one resource. Errors are returned, never raised into the agent."""
 
 import logging
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""What a model sent, understood: an action with its fields, or a refusal that shows what was expected.
+"""Parse the arguments of a model's tool call into an action, or refuse them and show what was expected.
 
-Knows how models get calls wrong: JSON in a string, an object in a list, other names for fields and actions, an action of
-another tool, fields that do not exist. What is clear is understood, everything else is refused. Knows nothing of tasks.
+Tolerates common mistakes: JSON in a string, an object in a list, other names of fields and actions, unknown fields.
 """
 
 import json
@@ -182,7 +181,7 @@ def _from_text(tool: str, text: str, depth: int) -> object:
         pass
     if _read_exactly(tool, plain):
         return {"action": plain}
-    raise Misunderstood(f"The arguments are text that is no JSON object. {shape_of(tool)}")
+    raise Misunderstood(f"The arguments are text, but not a JSON object. {shape_of(tool)}")
 
 
 def _unwrapped(tool: str, value: dict[str, Any], depth: int) -> Mapping[str, Any]:
@@ -230,7 +229,7 @@ def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         ]
         hint = f" It is an action of {elsewhere[0]}." if elsewhere else ""
         raise Misunderstood(
-            f"{_short(named)} is no action of {tool}.{hint} Its actions are {', '.join(ACTIONS[tool])}. {shape_of(tool)}"
+            f"{_short(named)} is not an action of {tool}.{hint} Its actions are {', '.join(ACTIONS[tool])}. {shape_of(tool)}"
         )
     if action == "dep" and isinstance(named, str) and _plain(named) in _REMOVING:
         fields.setdefault("op", "remove")
@@ -238,7 +237,7 @@ def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _is_action_elsewhere(tool: str, word: str) -> bool:
-    """Tell whether a word is the name of another tool's action: that is no slip of the pen."""
+    """Return whether a word is the name of another tool's action: then it is not a misspelling."""
     return any(_plain(word) in map(_plain, actions) for other, actions in ACTIONS.items() if other != tool)
 
 
