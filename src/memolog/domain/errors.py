@@ -131,6 +131,7 @@ class UnknownRole(InputError):
     def __init__(self, role: object, known: tuple[str, ...]) -> None:
         super().__init__(
             f"`role` must be one of {', '.join(known)}, got {role!r}.",
+            why="Providers accept no other role.",
             then="Map the role of your framework onto one of these (a 'developer' message is 'system').",
         )
 
