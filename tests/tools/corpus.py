@@ -78,7 +78,7 @@ def _wrappings() -> Iterator[Case]:
         yield yes(tool, call | {"labels": None, "cursor": None, "thread": None}, says, "nulls for what is optional")
         yield yes(tool, call | {"action": f" {call['action'].upper()} "}, says, "the action in capitals, with blanks")
         yield no(tool, [call, call], "not a list of 2", "two calls in one")
-        yield no(tool, text[:-2], "no JSON object", "JSON that was cut off")
+        yield no(tool, text[:-2], "not a JSON object", "JSON that was cut off")
 
 
 _NOTHING: list[Case] = [
@@ -92,7 +92,7 @@ _NOTHING: list[Case] = [
             ([], "not a list of 0"),
             (5, "must be one object"),
             (True, "must be one object"),
-            ("please help me", "no JSON object"),
+            ("please help me", "not a JSON object"),
             ("null", "must be one object"),
             ([[[[[[{"action": "ready"}]]]]]], "must be one object"),
             ({"action": None}, "action is missing"),
@@ -163,7 +163,7 @@ _ACTIONS: list[Case] = [
     no(M, {"task": "T-1"}, "action is missing", "a change must be named"),
     no(M, {"text": "note this"}, "action is missing", "a change must be named"),
     no(S, {"text": 5}, "action is missing", "nothing tells what is meant"),
-    no(Q, "show T-3", "no JSON object", "a command, no call"),
+    no(Q, "show T-3", "not a JSON object", "a command, no call"),
 ]
 
 _NAMES: list[Case] = [

@@ -126,7 +126,7 @@ def test_the_first_section_of_an_empty_document() -> None:
         (lambda: edited_section("People", "x\n# Other\ny"), "would end it"),
         (lambda: edited_section(" ", "x"), "heading of one line"),
         (lambda: edited_section("People", 5), "got int"),  # pyright: ignore[reportArgumentType]
-        (lambda: edited_section("People", "x", "destroy"), "replace, append or remove"),  # pyright: ignore[reportArgumentType]
+        (lambda: edited_section("People", "x", "destroy"), "`mode` must be"),  # pyright: ignore[reportArgumentType]
         (lambda: merged_patch({"a": 1}), "Only a JSON working memory"),
         (lambda: merged_patch([1]), "`patch` must be an object, got list"),  # pyright: ignore[reportArgumentType]
         (lambda: replaced({"a": 1}), "This working memory is Markdown"),

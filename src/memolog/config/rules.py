@@ -167,20 +167,13 @@ RULES: Final = (
         why="a lease would end before it is renewed",
         then="Lower heartbeat to about a third of lease",
     ),
-    _exclusive(
-        "buffer_on_idle", True, "read_only", True,
-        why="what is buffered has to be written",
-        then="Set one of them to False",
-    ),
-    _exclusive(
-        "manage_working_memory", True, "read_only", True,
-        why="what the observer changes has to be written",
-        then="Set one of them to False",
-    ),
-    _exclusive(
-        "keep_prompts", True, "read_only", True,
-        why="what is kept has to be written",
-        then="Set one of them to False",
+    *(
+        _exclusive(name, True, "read_only", True, why=f"{what} has to be written", then="Set one of them to False")
+        for name, what in (
+            ("buffer_on_idle", "what is buffered"),
+            ("manage_working_memory", "what the observer changes"),
+            ("keep_prompts", "what is kept"),
+        )
     ),
     _exclusive(
         "buffer_on_idle", True, "observe", False,

@@ -9,10 +9,7 @@ __all__ = [
     "MODE_TOKENS",
     "Mode",
     "Voice",
-    "begin_at",
     "block_at",
-    "buffer_step",
-    "kept_tokens",
     "shared_threshold",
     "threshold",
 ]
@@ -44,23 +41,6 @@ LEAST_REPEATED: Final = 2_000
 def threshold(message_tokens: int | None, mode: str) -> int:
     """Return T: what was given, or else what the mode asks for."""
     return MODE_TOKENS[mode] if message_tokens is None else message_tokens
-
-
-def buffer_step(buffer_tokens: float, limit: int) -> int | None:
-    """Return B in tokens, or None when buffering is off."""
-    if buffer_tokens is False:
-        return None
-    return int(buffer_tokens) if buffer_tokens >= 1 else max(1, round(limit * buffer_tokens))
-
-
-def kept_tokens(activation: float, limit: int) -> int:
-    """Return how many raw tokens stay after an activation."""
-    return int(activation) if activation >= LEAST_KEPT else limit - round(limit * activation)
-
-
-def begin_at(activation: float, limit: int) -> int:
-    """Return the log size at which a reflection begins in the background."""
-    return int(activation) if activation >= LEAST_KEPT else max(1, round(limit * activation))
 
 
 def block_at(block_after: float, limit: int) -> int:

@@ -193,12 +193,18 @@ class Config(Given):
     @property
     def buffer_step(self) -> int | None:
         """B: by how many tokens the tail grows between two buffered groups; None when off."""
-        return sizes.buffer_step(self.observation.buffer_tokens, self.threshold)
+        step = self.observation.buffer_tokens
+        if step is False:
+            return None
+        return int(step) if step >= 1 else max(1, round(self.threshold * step))
 
     @property
     def floor(self) -> int:
         """F: how many raw tokens an activation leaves in the tail."""
-        return sizes.kept_tokens(self.observation.buffer_activation, self.threshold)
+        activation = self.observation.buffer_activation
+        return (
+            int(activation) if activation >= sizes.LEAST_KEPT else self.threshold - round(self.threshold * activation)
+        )
 
     @property
     def repeated_tokens(self) -> int:
@@ -213,7 +219,8 @@ class Config(Given):
     @property
     def reflect_background_at(self) -> int:
         """The size of the log at which a reflection begins in the background."""
-        return sizes.begin_at(self.reflection.buffer_activation, self.reflect_at)
+        activation = self.reflection.buffer_activation
+        return int(activation) if activation >= sizes.LEAST_KEPT else max(1, round(self.reflect_at * activation))
 
     @property
     def reflect_block_at(self) -> int:

@@ -124,7 +124,7 @@ def problems(value: JsonValue, schema: JsonObject) -> tuple[str, ...]:
 
 
 def _problems(value: Any, schema: object, at: str, root: JsonObject, depth: int) -> Iterator[str]:
-    place = at.lstrip(".") or "the whole"
+    place = _place(at)
     if isinstance(schema, bool):
         if not schema:
             yield f"{place} is not allowed"
@@ -146,6 +146,10 @@ def _problems(value: Any, schema: object, at: str, root: JsonObject, depth: int)
     yield from _of_kind(value, rules, at, root, depth)
 
 
+def _place(at: str) -> str:
+    return at.lstrip(".") or "the whole"
+
+
 def _choices(value: Any, rules: Mapping[str, Any], place: str) -> Iterator[str]:
     if "enum" in rules and not any(_same(value, one) for one in rules["enum"]):
         yield f"{place} must be one of {', '.join(map(_shown, rules['enum']))}, not {_shown(value)}"
@@ -154,7 +158,7 @@ def _choices(value: Any, rules: Mapping[str, Any], place: str) -> Iterator[str]:
 
 
 def _of_kind(value: Any, rules: Mapping[str, Any], at: str, root: JsonObject, depth: int) -> Iterator[str]:
-    place = at.lstrip(".") or "the whole"
+    place = _place(at)
     match value:
         case str():
             yield from _of_text(value, rules, place)
@@ -185,7 +189,7 @@ def _of_number(value: float, rules: Mapping[str, Any], place: str) -> Iterator[s
 
 
 def _of_list(value: Sequence[Any], rules: Mapping[str, Any], at: str, root: JsonObject, depth: int) -> Iterator[str]:
-    place = at.lstrip(".") or "the whole"
+    place = _place(at)
     yield from _counted(len(value), rules, place, "Items", "items")
     if rules.get("uniqueItems") and any(_same(one, other) for n, one in enumerate(value) for other in value[:n]):
         yield f"{place} names something twice"
@@ -197,7 +201,7 @@ def _of_list(value: Sequence[Any], rules: Mapping[str, Any], at: str, root: Json
 def _of_object(
     value: Mapping[str, Any], rules: Mapping[str, Any], at: str, root: JsonObject, depth: int
 ) -> Iterator[str]:
-    place = at.lstrip(".") or "the whole"
+    place = _place(at)
     yield from (f"{place} lacks {name!r}" for name in rules.get("required", ()) if name not in value)
     yield from _counted(len(value), rules, place, "Properties", "fields")
     known = rules.get("properties", {})

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 __all__ = ["guarded", "over_estimate"]
 
@@ -64,15 +64,10 @@ def _inside(item: object) -> Iterable[object]:
         case list() | tuple() | set() | frozenset():
             return cast("list[object]", item)
         case _ if _is_value(item):
-            return [getattr(item, field.name, None) for field in dataclasses.fields(cast("_Value", item))]
+            return [getattr(item, field.name, None) for field in dataclasses.fields(cast("Any", item))]
         case _:
             return ()
 
 
 def _is_value(item: object) -> bool:
     return dataclasses.is_dataclass(item) and not isinstance(item, type)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Value:
-    """Stands for any dataclass where one is looked into."""

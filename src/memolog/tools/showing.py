@@ -20,7 +20,6 @@ __all__ = [
     "shown_refs",
     "shown_task",
     "shown_view",
-    "size_of",
 ]
 
 T = TypeVar("T")
@@ -31,12 +30,6 @@ ROOM: Final = MOST_CHARACTERS - 1_000
 """How much of it the items of a list may take."""
 _MOST_REFS: Final = 15
 _SNIPPET: Final = 400
-_LEAST: Final = 1
-
-
-def size_of(value: object) -> int:
-    """Return how long a value is as JSON."""
-    return len(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def clip(text: str, most: int) -> str:
@@ -50,8 +43,8 @@ def fitting(items: Sequence[T], show: Callable[[T], dict[str, Any]], room: int) 
     left = room
     for item in items:
         made = show(item)
-        left -= size_of(made) + 2
-        if left < 0 and len(shown) >= _LEAST:
+        left -= len(json.dumps(made, ensure_ascii=False, default=str)) + 2
+        if left < 0 and shown:
             break
         shown.append(made)
     return shown

@@ -1,31 +1,17 @@
 """The toolset: three tools over one memory, for one resource. Errors are returned, never raised into the agent."""
 
 import logging
-from collections.abc import Mapping
 from typing import Any, Final
 
 from memolog.domain.errors import MemologError
 from memolog.domain.own import OWN_TOOLS, called_tool
 from memolog.runtime.memory import Memory
-from memolog.tools.actions import (
-    Claim,
-    Close,
-    Create,
-    Dep,
-    Link,
-    ListTasks,
-    Ready,
-    Recall,
-    Search,
-    SearchTasks,
-    Show,
-    UpdateContext,
-)
 from memolog.tools.definitions import Form, definition, guidance
 from memolog.tools.mutating import mutate_tasks
 from memolog.tools.querying import query_tasks
 from memolog.tools.scope import Scope
 from memolog.tools.searching import search_memory
+from memolog.tools.showing import clip
 from memolog.tools.understanding import Misunderstood, understand
 
 __all__ = ["Toolset"]
@@ -33,9 +19,7 @@ __all__ = ["Toolset"]
 _log = logging.getLogger("memolog")
 
 _MOST_ERROR: Final = 2_000
-_QUERIES: Final = (Ready, Show, ListTasks, SearchTasks)
-_SEARCHES: Final = (Search, Recall)
-_CHANGES: Final = (Create, Claim, Close, Dep, Link, UpdateContext)
+_PERFORM: Final = {"task-query": query_tasks, "task-mutate": mutate_tasks, "memory-search": search_memory}
 
 
 class Toolset:
@@ -79,20 +63,11 @@ class Toolset:
         if tool is None:
             raise Misunderstood(f"There is no tool {str(name)[:80]!r} here. There are {', '.join(OWN_TOOLS)}.")
         understood = understand(tool, arguments)
-        answer = await self._perform(understood.action)
+        perform: Any = _PERFORM[tool]
+        answer: dict[str, Any] = await perform(self._scope, understood.action)
         note = {"ignored": sorted(understood.ignored)[:10]} if understood.ignored else {}
         return {"success": True, **answer, **note}
 
-    async def _perform(self, action: object) -> Mapping[str, Any]:
-        if isinstance(action, _QUERIES):
-            return await query_tasks(self._scope, action)
-        if isinstance(action, _CHANGES):
-            return await mutate_tasks(self._scope, action)
-        if isinstance(action, _SEARCHES):
-            return await search_memory(self._scope, action)
-        raise TypeError(f"nothing performs {type(action).__name__}")
-
 
 def _failure(error: str, *, retryable: bool) -> dict[str, Any]:
-    text = error if len(error) <= _MOST_ERROR else f"{error[: _MOST_ERROR - 1]}…"
-    return {"success": False, "error": text, "retryable": retryable}
+    return {"success": False, "error": clip(error, _MOST_ERROR), "retryable": retryable}
