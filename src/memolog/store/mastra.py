@@ -1,4 +1,4 @@
-"""Read the tables of a Mastra database: a SQLite (LibSQL) file or a PostgreSQL schema. `memolog.transfer.mastra` interprets them."""
+"""Read the tables of a Mastra database: a SQLite (LibSQL) file or a PostgreSQL schema."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ __all__ = [
     "clamp",
     "page_key",
     "page_of",
+    "page_token",
     "reading_thread",
     "taking_thread",
 ]
@@ -125,7 +126,12 @@ def page_of(rows: Sequence[Row], limit: int, *columns: str) -> tuple[Sequence[Ro
     """
     if len(rows) <= limit:
         return rows, None
-    return rows[:limit], ".".join(str(getattr(rows[limit - 1], column)) for column in columns)
+    return rows[:limit], page_token([getattr(rows[limit - 1], column) for column in columns])
+
+
+def page_token(key: Sequence[int]) -> str:
+    """Return the token that continues after a key."""
+    return ".".join(str(number) for number in key)
 
 
 def page_key(token: str | None, start: Sequence[int]) -> list[int]:

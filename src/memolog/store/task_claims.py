@@ -47,7 +47,7 @@ class TaskClaims:
     async def claim(
         self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
     ) -> Claimed:
-        """Claim a task for a session, and make it the active task of a thread. A session that claims its own task again renews the claim.
+        """Claim a task for a session, and make it the active task of a thread. Claiming it again renews the claim.
 
         Raises TaskBlocked while something must come first, TaskHeld while another session works on it.
         """
