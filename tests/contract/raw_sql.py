@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from memolog.domain.moments import to_micros
+from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.run import Lease
 from memolog.store import Store
 from memolog.store.sql import Script, Statement, Step
 
-__all__ = ["add_group", "add_log", "add_run", "add_task", "run_sql", "set_state", "thread_pk"]
+__all__ = ["add_group", "add_log", "add_run", "add_task", "lease_of", "run_sql", "set_state", "thread_pk"]
 
 
 async def run_sql(store: Store, text: str, **values: object) -> list[tuple[Any, ...]]:
@@ -19,6 +20,15 @@ async def run_sql(store: Store, text: str, **values: object) -> list[tuple[Any, 
         return [tuple(row) for row in rows]
 
     return await store.engine.write(script, name="test.sql")
+
+
+async def lease_of(store: Store, resource: str, name: str) -> Lease | None:
+    """Return a lease as it is held now, expired or not; None if it has no owner."""
+    text = (
+        "SELECT owner, fence, expires_at FROM leases WHERE resource = :resource AND name = :name AND owner IS NOT NULL"
+    )
+    rows = await run_sql(store, text, resource=resource, name=name)
+    return Lease(name=name, owner=rows[0][0], fence=rows[0][1], expires_at=from_micros(rows[0][2])) if rows else None
 
 
 async def thread_pk(store: Store, resource: str, thread: str) -> int:

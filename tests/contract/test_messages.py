@@ -1,8 +1,6 @@
 """What every engine does with messages: saving them once, keeping them as they are, finding them again."""
 
 import asyncio
-import random
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -401,62 +399,6 @@ async def test_pages_lead_back_to_the_start(ten: Store) -> None:
     assert (none.items, none.next) == ((), None)
 
 
-async def pages_of(store: Store, limit: int, *, newest_first: bool) -> AsyncIterator[Message]:
-    """Walk through all messages of a resource."""
-    token = None
-    while True:
-        page = await store.messages.of_resource("alice", limit=limit, after=token, newest_first=newest_first)
-        for message in page.items:
-            yield message
-        if page.next is None:
-            return
-        token = page.next
-
-
-@pytest.mark.parametrize("limit", [1, 2, 5, 100])
-async def test_a_resource_is_paged_in_the_order_of_time(store: Store, limit: int) -> None:
-    """Over all threads, in both directions, with many equal times: each once, and one direction mirrors the other."""
-    chance = random.Random(limit)
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    batch: dict[str, list[NewMessage]] = {"a": [], "b": [], "c": []}
-    for index in range(counts(24, 200)):
-        at = start + timedelta(hours=chance.randrange(4))
-        message = NewMessage(role="user", parts=(TextPart(text=str(index)),), id=f"m{index}", created_at=at)
-        batch[chance.choice("abc")].append(message)
-    for thread, messages in batch.items():
-        await store.messages.save("alice", thread, messages)
-    await store.messages.save("bob", "a", UserMessage("not hers"))
-    forward = [row async for row in pages_of(store, limit, newest_first=False)]
-    back = [row async for row in pages_of(store, limit, newest_first=True)]
-    assert sorted(row.id for row in forward) == sorted(message.id or "" for some in batch.values() for message in some)
-    assert back == forward[::-1]
-    assert [row.created_at for row in forward] == sorted(row.created_at for row in forward)
-    for thread in batch:
-        same = [row.seq for row in forward if row.thread == thread and row.created_at == start]
-        assert same == sorted(same)
-
-
-async def test_a_resource_is_paged_within_two_moments(store: Store) -> None:
-    """`since` is included, `until` is not."""
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    days = [start + timedelta(days=index) for index in range(5)]
-    batch = [NewMessage(role="user", parts=(), id=f"d{index}", created_at=day) for index, day in enumerate(days)]
-    await store.messages.save("alice", "t", batch)
-
-    async def ids(since: datetime | None, until: datetime | None, *, newest_first: bool = False) -> list[str]:
-        page = await store.messages.of_resource("alice", since=since, until=until, newest_first=newest_first)
-        return [row.id for row in page.items]
-
-    assert await ids(days[1], days[3]) == ["d1", "d2"]
-    assert await ids(days[1], days[3], newest_first=True) == ["d2", "d1"]
-    assert await ids(days[3], None) == ["d3", "d4"]
-    assert await ids(None, days[1]) == ["d0"]
-    assert await ids(days[3], days[1]) == []
-    assert await ids(days[4] + timedelta(microseconds=1), None) == []
-    zone = start.astimezone().tzinfo
-    assert await ids(days[1].astimezone(zone), days[2].astimezone(zone)) == ["d1"]
-
-
 async def test_totals_count_live_messages(ten: Store) -> None:
     """Of a thread, of its tail, and of the whole resource."""
     rows = await ten.messages.after("alice", "t")
@@ -512,7 +454,6 @@ async def test_a_tombstone_keeps_its_place(ten: Store) -> None:
     ]
     assert span[3].parts == ()
     assert numbers((await ten.messages.page("alice", "t")).items) == list(range(1, 11))
-    assert numbers((await ten.messages.of_resource("alice")).items) == live
     assert (await ten.messages.totals("alice", "t")).messages == 8
     assert (await ten.messages.save("alice", "t", UserMessage("next"))).messages[0].seq == 11
 

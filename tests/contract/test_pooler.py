@@ -47,8 +47,7 @@ async def _tell_story(store: Store) -> None:
     lease = await store.leases.acquire("r", "work", "me", lasts=timedelta(minutes=1))
     assert lease is not None
     assert await store.leases.acquire("r", "work", "you", lasts=timedelta(minutes=1)) is None
-    renewed = await store.leases.renew("r", lease, lasts=timedelta(minutes=2))
-    assert await store.leases.release("r", renewed)
+    assert await store.leases.release("r", lease)
     copy = await store.threads.clone("r", "t", "copy", up_to=50)
     assert copy.last_seq == 50
     await store.ledger.add("r", Usage(kind="turn", model="m", input_tokens=3))

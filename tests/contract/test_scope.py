@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from conftest import FakeClock
-from contract.raw_sql import add_task
+from contract.raw_sql import add_task, lease_of
 from memolog.documents import replaced
 from memolog.domain.errors import EmptyId, InputError, MemologError
 from memolog.domain.message import NewMessage, UserMessage
@@ -146,7 +146,6 @@ TASK_CASES: Final[dict[str, list[Call]]] = {
     "tasks.history": [lambda s, r, _: s.tasks.history(r, "T-1")],
     "task_links.link": [lambda s, r, _: s.task_links.link(r, "T-1", "T-2", "blocks", who="me")],
     "task_links.unlink": [lambda s, r, _: s.task_links.unlink(r, "T-1", "T-2", "blocks", who="me")],
-    "task_links.all": [lambda s, r, _: s.task_links.all(r)],
     "task_claims.claim": [
         lambda s, r, _: s.task_claims.claim(r, "T-1", "holder", lasts=MINUTE, who="me"),
         lambda s, r, _: s.task_claims.claim(r, "T-2", "holder", lasts=MINUTE, who="me", thread="secret"),
@@ -217,10 +216,6 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.messages.page(r, "secret"),
         lambda s, r, _: s.messages.page(r, "secret", before=3),
     ],
-    "messages.of_resource": [
-        lambda s, r, _: s.messages.of_resource(r),
-        lambda s, r, _: s.messages.of_resource(r, newest_first=True, after=f"{2**62}.{2**62}.{2**62}"),
-    ],
     "messages.totals": [
         lambda s, r, _: s.messages.totals(r, "secret"),
         lambda s, r, _: s.messages.totals(r),
@@ -244,10 +239,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "compactions.restore": [lambda s, r, _: s.compactions.restore(r, "secret", "c1", now=s.clock.now())],
     "compactions.prune": [lambda s, r, _: s.compactions.prune(r, "secret", days=30, now=s.clock.now(), left=str.upper)],
     "leases.acquire": [lambda s, r, _: s.leases.acquire(r, "lock", "me", lasts=MINUTE)],
-    "leases.renew": [lambda s, r, lease: s.leases.renew(r, lease, lasts=MINUTE)],
     "leases.release": [lambda s, r, lease: s.leases.release(r, lease)],
-    "leases.get": [lambda s, r, _: s.leases.get(r, "lock")],
-    "leases.reap": [lambda s, r, _: s.leases.reap(r)],
     "ledger.add": [lambda s, r, _: s.ledger.add(r, Usage(model="m", cost=1.0, thread="secret", task="task"))],
     "ledger.lines": [
         lambda s, r, _: s.ledger.lines(r),
@@ -415,8 +407,8 @@ async def everything(store: Store) -> str:
     return repr(
         (
             await store.threads.list("alice"),
-            await store.messages.of_resource("alice"),
-            await store.leases.get("alice", "lock"),
+            await store.messages.after("alice", "secret"),
+            await lease_of(store, "alice", "lock"),
             await store.ledger.lines("alice"),
             await store.ledger.calibration("alice", "m"),
             await store.settings.get("alice"),
@@ -427,7 +419,7 @@ async def everything(store: Store) -> str:
             await store.journal.events("alice"),
             await store.journal.contexts("alice", "secret"),
             await store.task_views.list("alice"),
-            await store.task_links.all("alice"),
+            [await store.task_views.show("alice", handle) for handle in ("T-1", "T-2", "T-3")],
             [await store.tasks.history("alice", handle) for handle in ("T-1", "T-2", "T-3")],
             await store.task_messages.messages("alice", "T-1"),
             await store.working_memory.versions("alice"),

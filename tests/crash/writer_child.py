@@ -20,7 +20,7 @@ from typing import Any
 
 from memolog.documents import edited_section, replaced
 from memolog.domain.message import Message, NewMessage, TextPart, UserMessage
-from memolog.domain.run import Calibration, Usage
+from memolog.domain.run import Calibration, Lease, Usage
 from memolog.domain.task import NewTask
 from memolog.runtime.clock import SystemClock, system_chance
 from memolog.store import Store, open_store
@@ -202,16 +202,9 @@ async def _save_batch(store: Store) -> None:
     await store.messages.save(RESOURCE, "old", batch)
 
 
-async def _renew(store: Store) -> None:
-    held = await store.leases.get(RESOURCE, "held")
-    assert held is not None
-    await store.leases.renew(RESOURCE, held, lasts=90 * _MINUTE)
-
-
 async def _release(store: Store) -> None:
-    held = await store.leases.get(RESOURCE, "held")
-    assert held is not None
-    await store.leases.release(RESOURCE, held)
+    held = Lease(name="held", owner="me", fence=1, expires_at=store.clock.now())
+    assert await store.leases.release(RESOURCE, held)
 
 
 def _learn(known: Calibration) -> Calibration:
@@ -226,9 +219,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "messages.save": _save_batch,
     "messages.end_turn": lambda store: store.messages.end_turn(RESOURCE, "open", "turn-1"),
     "leases.acquire": lambda store: store.leases.acquire(RESOURCE, "fresh", "me", lasts=_MINUTE),
-    "leases.renew": _renew,
     "leases.release": _release,
-    "leases.reap": lambda store: store.leases.reap(RESOURCE),
     "usage.add": lambda store: store.ledger.add(
         RESOURCE, Usage(kind="observe", model="m", output_tokens=7, thread="old")
     ),

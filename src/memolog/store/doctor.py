@@ -1,8 +1,4 @@
-"""The doctor: proves the invariants on a real database, and repairs what can be repaired without losing anything.
-
-Knows the order of things: read everything on one snapshot, repair in one transaction, start the index over where it is wrong.
-What is wrong and how it is explained is in `checks` and `log_checks`.
-"""
+"""Check the invariants of a database on one snapshot, and repair what can be repaired without loss in one transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from memolog.domain.clock import Clock
-from memolog.domain.diagnosis import Report
+from memolog.domain.diagnosis import Finding, Report
 from memolog.domain.moments import to_micros
 from memolog.search.texts import Redact
 from memolog.store.checks import CHECKS, Found, checking
@@ -26,7 +22,7 @@ from memolog.store.log_checks import (
 )
 from memolog.store.reindexing import resetting_index
 from memolog.store.renderings import checking_renderings
-from memolog.store.scope import check_id
+from memolog.store.scope import check_optional_ids
 from memolog.store.sql import Script, load_queries
 from memolog.store.withdrawals import Render
 
@@ -46,9 +42,8 @@ class Doctor:
     async def examine(
         self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
     ) -> tuple[Found, ...]:
-        """Return everything that is not as it must be, as of one moment."""
-        if resource is not None:
-            check_id("resource", resource)
+        """Return every violation of an invariant, as of one moment."""
+        check_optional_ids(resource=resource)
         now = to_micros(self._clock.now())
 
         def script() -> Script[tuple[Found, ...]]:
@@ -79,28 +74,18 @@ class Doctor:
         await self._engine.write(script, name="doctor.repair")
 
     async def report(self, resource: str | None, found: Sequence[Found], left: Sequence[Found] = ()) -> Report:
-        """Return what was found; what a second look does not find any more counts as repaired."""
-        rows = await self._engine.read(lambda: self._counting(resource))
-        still = {(one.finding.kind, one.finding.where, one.finding.explanation) for one in left}
+        """Return a report of the findings; those that a second examination no longer finds count as repaired."""
+        rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
+        still = {_identity(one.finding) for one in left}
         findings = tuple(
-            replace(
-                one.finding,
-                repaired=one.finding.is_safe
-                and (one.finding.kind, one.finding.where, one.finding.explanation) not in still,
-            )
-            for one in found
+            replace(one.finding, repaired=one.finding.is_safe and _identity(one.finding) not in still) for one in found
         )
         return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
 
-    def _counting(self, resource: str | None) -> Script[tuple[int, ...]]:
-        rows = yield q.examined(resource=resource)
-        return tuple(rows[0])
-
     async def resources(self) -> tuple[str, ...]:
-        """Return every resource that there is."""
+        """Return all resources."""
+        return await self._engine.fetch(q.resources(), lambda row: row.resource)
 
-        def script() -> Script[tuple[str, ...]]:
-            rows = yield q.resources()
-            return tuple(row[0] for row in rows)
 
-        return await self._engine.read(script)
+def _identity(finding: Finding) -> tuple[str, str, str]:
+    return finding.kind, finding.where, finding.explanation

@@ -1,13 +1,10 @@
-"""What an engine must offer: connect, run a script in a transaction, map errors. Nothing else.
-
-Knows the contract. Policy (what to store, who wins) lives in the scripts, which are the same for every engine.
-"""
+"""Define what an engine offers: run a script in a transaction, and close. The scripts are the same for every engine."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from memolog.store.sql import Script
+from memolog.store.sql import Row, Script, Step
 
 __all__ = ["CommitHook", "Engine", "Work"]
 
@@ -15,10 +12,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Work: TypeAlias = Callable[[], Script[R]]
-"""Makes a fresh script: a lost race runs it again from the start, on what is there then."""
+"""Makes a fresh script, since a transaction that lost a race runs again from the start."""
 
 CommitHook: TypeAlias = Callable[[str], None]
-"""Called with `NAME:before` and `NAME:after` around the commit of each write; crash tests stop the world there."""
+"""Called with `NAME:before` and `NAME:after` around the commit of each write, for crash tests."""
 
 
 class Engine(ABC):
@@ -26,37 +23,46 @@ class Engine(ABC):
 
     commit_hook: CommitHook | None = None
     file: str | None = None
-    """The one file that holds the database, where it is a file of ours."""
+    """The path of the database, if it is one file."""
 
     @abstractmethod
     async def read(self, work: Work[T], *, brief: bool = True) -> T:
-        """Run a script on one consistent snapshot. `brief` promises that it touches few rows."""
+        """Run a script on one consistent snapshot. Pass `brief=False` if it reads many rows."""
 
     @abstractmethod
     async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
-        """Run a script in one transaction and commit it; on any error nothing of it stays.
+        """Run a script in one transaction and commit it; after an error nothing is changed.
 
-        Writers of one thread wait for each other in the order in which they commit. A race that the database refuses is
-        run again with a fresh script. `name` is the commit point's name; `brief` promises that it writes little.
+        Writers of one thread wait for each other in the order in which they commit. After a lost race the transaction runs again
+        with a fresh script. `name` is the name of the commit point. Pass `brief=False` if it writes much.
         """
 
-    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
-        """Write, and read what is there after it at one moment.
+    async def fetch(self, step: Step, make: Callable[[Row], T], *, brief: bool = True) -> tuple[T, ...]:
+        """Run one query and return its rows as values."""
 
-        A transaction that writes sees what others commit meanwhile, from one statement to the next, unless an engine lets
-        only one write at a time: so what must fit together is read in another.
+        def script() -> Script[tuple[T, ...]]:
+            rows = yield step
+            return tuple(map(make, rows))
+
+        return await self.read(script, brief=brief)
+
+    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
+        """Write, then read the result at one moment.
+
+        Unless an engine allows one writer only, a transaction that writes sees what others commit meanwhile. So the second
+        script runs on a snapshot of its own.
         """
         written = await self.write(writing, name=name, brief=brief)
         return written, await self.read(reading)
 
     async def settled(self) -> None:  # noqa: B027 - most engines leave nothing behind
-        """Wait until nothing is left of calls that were cancelled."""
+        """Wait until cancelled calls have been cleaned up."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what is running and let go of the database. Closing twice is harmless."""
+        """Finish what is running and close the database. Closing twice is harmless."""
 
     def reached(self, name: str, moment: str) -> None:
-        """Tell whoever listens that a commit point is reached."""
+        """Call the commit hook, if there is one."""
         if self.commit_hook is not None:
             self.commit_hook(f"{name}:{moment}")

@@ -1,7 +1,4 @@
-"""Extracts in the store: values drawn from a thread, each version with where it comes from.
-
-Knows rows and their order. Knows not how a value was drawn; it is stored with the group of the same run, under its fence.
-"""
+"""Store and read extracts: values that a run drew from a thread, each version with its source."""
 
 from __future__ import annotations
 
@@ -12,14 +9,12 @@ from memolog.domain.extract import Extract, NewExtract
 from memolog.domain.moments import from_micros
 from memolog.domain.observation import Span
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id
+from memolog.store.scope import LAST, check_ids
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["Extracts", "cloning_extracts", "deleting_extracts", "storing_extracts"]
 
 q = load_queries("extracts")
-
-_ALL = 2**62
 
 
 class Extracts:
@@ -29,22 +24,16 @@ class Extracts:
         self._engine = engine
 
     async def list(self, resource: str, thread: str, *, before: int | None = None) -> tuple[Extract, ...]:
-        """Return every version of every value, by key, oldest first; only those drawn before a message if one is named."""
-        check_id("resource", resource)
-        check_id("thread", thread)
-        limit = _ALL if before is None else before
-
-        def script() -> Script[tuple[Extract, ...]]:
-            rows = yield q.list_extracts(resource=resource, thread=thread, before=limit)
-            return tuple(_extract(row, thread) for row in rows)
-
-        return await self._engine.read(script)
+        """Return every version of every value by key, oldest first; with `before`, only those drawn before that message."""
+        check_ids(resource=resource, thread=thread)
+        step = q.list_extracts(resource=resource, thread=thread, before=LAST if before is None else before)
+        return await self._engine.fetch(step, lambda row: _extract(row, thread))
 
 
 def storing_extracts(
     thread_pk: int, span: Span, values: Sequence[NewExtract], *, who: str, run: str, at: int
 ) -> Script[None]:
-    """Store what a run drew from its span."""
+    """Store the values that a run drew from its span."""
     for new in values:
         yield q.put_extract(
             thread_pk=thread_pk,
@@ -59,24 +48,23 @@ def storing_extracts(
 
 
 def deleting_extracts(where: dict[str, int]) -> Script[None]:
-    """Delete what was drawn from a range of messages."""
+    """Delete the values drawn from a range of messages."""
     yield q.delete_extracts_over(**where)
 
 
 def cloning_extracts(source_pk: int, target_pk: int, up_to: int) -> Script[None]:
-    """Copy what was drawn from the messages up to one."""
+    """Copy the values drawn from the messages up to a number."""
     yield q.copy_extracts(source_pk=source_pk, target_pk=target_pk, up_to=up_to)
 
 
 def _extract(row: Row, thread: str) -> Extract:
-    key, version, first, last, at, who, run, value = row
     return Extract(
-        key=key,
-        value=loads(value),
-        version=version,
-        by=unpack(who) or "",
-        at=from_micros(at),
+        key=row.key,
+        value=loads(row.value),
+        version=row.version,
+        by=unpack(row.who) or "",
+        at=from_micros(row.at),
         thread=thread,
-        span=Span(first=first, last=last),
-        run=run,
+        span=Span(first=row.first_seq, last=row.last_seq),
+        run=row.run,
     )

@@ -1,18 +1,18 @@
-"""Forgetting in the store: messages, threads, a whole resource, and what is older than a moment.
+"""Forget messages, threads, a whole resource, and what is older than a moment.
 
-Knows everything that hangs on a message. A forgotten message keeps its row as a tombstone, so that its place is never given
-again and no run brings it back; a forgotten thread or resource keeps nothing but its costs. Keyed hashes stay of both, by which
-what others still have is recognised: see `tombstones`. Each call is one transaction, and a dry run is the same transaction, taken
-back. Knows nothing of the bytes that deleted rows leave in a file: see `sqlite_files`.
+A forgotten message keeps its row as a tombstone, so that its number is not used again and no run brings it back; of a thread
+or resource only the costs stay. Keyed hashes of both stay too: see `tombstones`. Each call is one transaction, and a dry run
+is the same transaction, rolled back. `sqlite_files` removes the bytes that deleted rows leave in a file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from memolog.domain.clock import Clock
-from memolog.domain.errors import NotFound, ThreadNotFound
+from memolog.domain.errors import NotFound
 from memolog.domain.forgetting import Forgotten
 from memolog.domain.moments import to_micros
 from memolog.store.compactions import undoing_compactions
@@ -22,7 +22,7 @@ from memolog.store.indexing import reading_scope
 from memolog.store.rederiving import Loss, rederiving
 from memolog.store.reindexing import clearing_index, resetting_index, taking_index
 from memolog.store.rows import message_from_row
-from memolog.store.scope import check_id
+from memolog.store.scope import LAST, check_ids, check_optional_ids, taking_thread
 from memolog.store.sql import Script, load_queries
 from memolog.store.tombstones import burying_messages, burying_resource, burying_thread
 from memolog.store.withdrawals import Render, ranges, taking_logs
@@ -36,7 +36,6 @@ threads = load_queries("threads")
 
 _LEASE_CHARACTERS = 400
 _PAGE = 400
-_LAST = 2**62
 _SKEW = 300_000_000
 
 
@@ -50,10 +49,8 @@ class Forgetting:
         self, resource: str, message_id: str, *, thread: str | None = None, render: Render, dry_run: bool = False
     ) -> Forgotten:
         """Forget a message, in every thread of the resource or in one; raises NotFound."""
-        check_id("resource", resource)
-        check_id("message", message_id)
-        if thread is not None:
-            check_id("thread", thread)
+        check_ids(resource=resource, message=message_id)
+        check_optional_ids(thread=thread)
         at = self._now()
 
         def script() -> Script[Forgotten]:
@@ -64,7 +61,7 @@ class Forgetting:
             if not rows:
                 where = f"thread {thread}" if thread is not None else "any thread of this resource"
                 raise NotFound(f"There is no message {message_id} in {where}.", then="Check its id.")
-            places = [(row[1], row[2]) for row in rows]
+            places = [(row.thread, row.seq) for row in rows]
             return (yield from self._forgetting_messages(resource, places, render, at))
 
         return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.message"))
@@ -79,15 +76,15 @@ class Forgetting:
         render: Render,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget what is from before a moment: messages, kept prompts, events with records of contexts; None leaves them."""
-        check_id("resource", resource)
+        """Forget what is older than a moment: messages, kept prompts, and events with records of contexts; None keeps them."""
+        check_ids(resource=resource)
         at = self._now()
 
         def script() -> Script[Forgotten]:
             gone = Forgotten(resource=resource)
             if messages is not None:
                 rows = yield q.older(resource=resource, before=to_micros(messages))
-                gone += yield from self._forgetting_messages(resource, [(row[0], row[1]) for row in rows], render, at)
+                gone += yield from self._forgetting_messages(resource, [(row.id, row.seq) for row in rows], render, at)
             if prompts is not None:
                 rows = yield q.old_prompts(resource=resource, before=to_micros(prompts))
                 gone += Forgotten(resource=resource, prompts=len(rows))
@@ -100,32 +97,24 @@ class Forgetting:
         return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.older"))
 
     async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
-        """Forget a thread with all that hangs on it, also in a log that it shares; raises ThreadNotFound."""
-        check_id("resource", resource)
-        check_id("thread", thread)
+        """Forget a thread with all that belongs to it, in a shared log too; raises ThreadNotFound."""
+        check_ids(resource=resource, thread=thread)
         at = self._now()
 
         def script() -> Script[Forgotten]:
             yield from taking_index(resource)
-            rows = yield threads.lock_thread(resource=resource, thread=thread)
-            if not rows:
-                raise ThreadNotFound(thread)
-            gone = yield from self._forgetting_thread(resource, thread, rows[0][0], render, at)
+            thread_pk = (yield from taking_thread(resource, thread)).pk
+            gone = yield from self._forgetting_thread(resource, thread, thread_pk, render, at)
             yield from resetting_index(resource)
             return gone
 
         return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.thread"))
 
     async def resource(self, resource: str, *, dry_run: bool = False) -> Forgotten:
-        """Forget a resource: nothing of it stays but its costs. Raises NotFound if there is nothing of it."""
-        check_id("resource", resource)
-
-        at = self._now()
-
-        def script() -> Script[Forgotten]:
-            return (yield from self._forgetting_resource(resource, at))
-
-        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.resource"))
+        """Forget a resource; only its costs stay. Raises NotFound if there is nothing of it."""
+        check_ids(resource=resource)
+        work = partial(self._forgetting_resource, resource, self._now())
+        return await told(self._engine.write(work_of(work, dry_run=dry_run), name="forgetting.resource"))
 
     # ------------------------------------------------------------ pieces of scripts
 
@@ -140,19 +129,19 @@ class Forgetting:
             return gone
         yield from taking_index(resource)
         lines: dict[int, dict[int, str]] = {}
-        # In one order, so that two writers cannot wait for each other.
+        # In one order, to avoid deadlocks.
         for thread in sorted({thread for thread, _ in places}):
             rows = yield threads.lock_thread(resource=resource, thread=thread)
             if not rows:
                 continue
-            thread_pk = rows[0][0]
+            thread_pk = rows[0].pk
             yield from taking_logs(thread_pk)
             for first, last in ranges(sorted(seq for name, seq in places if name == thread)):
                 where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
                 yield from self._burying(resource, thread, first, last, at)
                 gone += yield from _forgetting_range(resource, where, at)
-                for pk, name, log_pk in (yield q.citing(**where)):
-                    lines.setdefault(log_pk, {})[pk] = name
+                for line in (yield q.citing(**where)):
+                    lines.setdefault(line.log_pk, {})[line.pk] = line.id
         if not gone.messages:
             return gone
         for log_pk, found in sorted(lines.items()):
@@ -168,25 +157,25 @@ class Forgetting:
         yield from taking_logs(thread_pk)
         gone = yield from _counting_thread(resource, thread, thread_pk)
         yield from burying_thread(
-            resource, thread, self._new_id, (yield from self._burying(resource, thread, 0, _LAST, at))
+            resource, thread, self._new_id, (yield from self._burying(resource, thread, 0, LAST, at))
         )
         prompts = yield q.delete_prompts(thread_pk=thread_pk, first_seq=0)
         yield q.clear_group_hints(thread_pk=thread_pk, first_seq=0)
         yield q.clear_run_errors(thread_pk=thread_pk)
         yield q.clear_log_errors(thread_pk=thread_pk)
         lines: dict[int, list[int]] = {}
-        where = {"thread_pk": thread_pk, "first_seq": 0, "last_seq": _LAST}
-        for pk, _, log_pk in (yield q.citing(**where)):
-            lines.setdefault(log_pk, []).append(pk)
+        where = {"thread_pk": thread_pk, "first_seq": 0, "last_seq": LAST}
+        for line in (yield q.citing(**where)):
+            lines.setdefault(line.log_pk, []).append(line.pk)
         names: list[str] = []
         reflections: list[str] = []
-        for log_pk, _, owner in (yield logs.logs_of_thread(thread_pk=thread_pk)):
-            if owner is not None:
-                names += [row[0] for row in (yield q.lines_of_log(log_pk=log_pk))]
+        for log in (yield logs.logs_of_thread(thread_pk=thread_pk)):
+            if log.thread_pk is not None:
+                names += [row.id for row in (yield q.lines_of_log(log_pk=log.pk))]
                 continue
             loss = Loss(
-                log_pk=log_pk,
-                lines=tuple(lines.get(log_pk, ())),
+                log_pk=log.pk,
+                lines=tuple(lines.get(log.pk, ())),
                 how="deleted",
                 kind="forget",
                 without_thread=thread_pk,
@@ -204,19 +193,20 @@ class Forgetting:
         gone = Forgotten(resource=resource)
         is_indexed = (yield from reading_scope(resource)) is not None
         yield from taking_index(resource)
-        names = [row[0] for row in (yield q.threads_of_resource(resource=resource))]
+        names = [row.id for row in (yield q.threads_of_resource(resource=resource))]
         for name in names:
             rows = yield threads.lock_thread(resource=resource, thread=name)
             if rows:
-                gone += yield from _counting_thread(resource, name, rows[0][0])
-                until = yield from self._burying(resource, name, 0, _LAST, at)
+                gone += yield from _counting_thread(resource, name, rows[0].pk)
+                until = yield from self._burying(resource, name, 0, LAST, at)
                 yield from burying_thread(resource, name, self._new_id, until)
         lines: list[str] = []
-        for row in (yield q.logs_of_resource(resource=resource)):
-            lines += [line[0] for line in (yield q.lines_of_log(log_pk=row[0]))]
-        tasks, events, usage, versions, prompts, others = (yield q.counts_of_resource(resource=resource))[0]
-        if not (names or lines or tasks or events or versions or others or is_indexed):
-            raise NotFound("There is nothing of this resource.", then="Check its id.")
+        for log in (yield q.logs_of_resource(resource=resource)):
+            lines += [line.id for line in (yield q.lines_of_log(log_pk=log.pk))]
+        counts = (yield q.counts_of_resource(resource=resource))[0]
+        has_rows = counts.tasks or counts.events or counts.working_memory or counts.others
+        if not (names or lines or has_rows or is_indexed):
+            raise NotFound(f"There is nothing of resource {resource}.", then="Check its id.")
         yield from burying_resource(resource, self._new_id, at)
         index = (yield from clearing_index(resource)).index - gone.index
         yield q.delete_tasks(resource=resource)
@@ -231,18 +221,18 @@ class Forgetting:
         return gone + Forgotten(
             resource=resource,
             observations=tuple(lines),
-            tasks=tasks,
-            events=events,
-            usage=usage,
-            working_memory=versions,
-            prompts=prompts,
+            tasks=counts.tasks,
+            events=counts.events,
+            usage=counts.usage,
+            working_memory=counts.working_memory,
+            prompts=counts.prompts,
             index=index,
         )
 
     def _burying(self, resource: str, thread: str, first: int, last: int, at: int) -> Script[int]:
-        """Leave hashes of the messages of a range; returns the moment up to which their thread would be forgotten.
+        """Store hashes of the messages of a range; returns the moment up to which their thread would be forgotten.
 
-        Clocks differ by a little: what was said in the near future of this one is forgotten too.
+        Clocks differ a little, so messages from the near future are forgotten too.
         """
         latest = at + _SKEW
         while True:
@@ -258,7 +248,7 @@ class Forgetting:
 
 
 def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[Forgotten]:
-    """Make tombstones of a range of a thread's messages, and remove what hangs on them but for the lines of logs."""
+    """Turn a range of messages into tombstones, and delete what belongs to them, except for the lines of logs."""
     thread_pk, first = where["thread_pk"], where["first_seq"]
     from_here = {"thread_pk": thread_pk, "first_seq": first}
     compactions = yield q.count_compactions(**where)
@@ -283,12 +273,12 @@ def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[F
         groups=len(groups),
         runs=len(runs),
         hints=len(hints),
-        task_links=linked[0][0] + len(unlinked),
+        task_links=linked[0].counted + len(unlinked),
         prompts=len(prompts),
-        extracts=extracts[0][0],
-        compactions=compactions[0][0],
+        extracts=extracts[0].counted,
+        compactions=compactions[0].counted,
         events=len(events),
-        index=documents[0][0],
+        index=documents[0].counted,
     )
 
 
@@ -297,18 +287,18 @@ def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgo
     return Forgotten(
         resource=resource,
         threads=(thread,),
-        messages=row[0],
-        groups=row[1],
-        runs=row[2],
-        hints=row[3],
-        working_memory=row[4],
-        task_links=row[5],
-        extracts=row[6],
-        compactions=row[7],
-        contexts=row[8],
-        events=row[9],
-        usage=row[10],
-        index=row[11],
+        messages=row.messages,
+        groups=row.groups,
+        runs=row.runs,
+        hints=row.hints,
+        working_memory=row.working_memory,
+        task_links=row.task_links,
+        extracts=row.extracts,
+        compactions=row.compactions,
+        contexts=row.contexts,
+        events=row.events,
+        usage=row.usage,
+        index=row.index_docs,
     )
 
 
@@ -316,7 +306,7 @@ def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgo
 
 
 class _Undone(Exception):
-    """Takes a transaction back, and tells what it would have done."""
+    """Rolls a transaction back, with what it would have done."""
 
     def __init__(self, gone: Forgotten) -> None:
         super().__init__("a dry run")
@@ -324,7 +314,7 @@ class _Undone(Exception):
 
 
 def work_of(script: Work[Forgotten], *, dry_run: bool) -> Work[Forgotten]:
-    """Return the script itself or, for a dry run, one that does the same and takes it back."""
+    """Return the script or, for a dry run, one that does the same and rolls it back."""
 
     def undone() -> Script[Forgotten]:
         gone = yield from script()
@@ -338,8 +328,4 @@ async def told(write: Awaitable[Forgotten]) -> Forgotten:
     try:
         return await write
     except _Undone as undone:
-        return _as_dry(undone.gone)
-
-
-def _as_dry(gone: Forgotten) -> Forgotten:
-    return Forgotten(resource=gone.resource, dry_run=True) + gone
+        return Forgotten(resource=undone.gone.resource, dry_run=True) + undone.gone

@@ -1,9 +1,5 @@
-"""What saving a message adds to those that are stored: all of it, the parts it has grown by, or nothing.
+"""Work out what saving a message adds to the stored ones: all of it, its new parts, or nothing."""
 
-Knows that stored messages never change, and what does not come back. Writes nothing.
-"""
-
-# Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +8,7 @@ from dataclasses import dataclass, replace
 from memolog.domain.errors import MessageConflict
 from memolog.domain.message import Message, NewMessage, Part, Role, continues
 from memolog.store.rows import message_from_row
+from memolog.store.scope import chunks
 from memolog.store.sql import Script, load_queries
 
 __all__ = ["Grown", "additions", "grown_by_id", "grown_from", "reading_grown"]
@@ -23,19 +20,19 @@ _IDS_A_QUERY = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """A message as far as it has grown."""
+    """A stored message with all its parts so far."""
 
     id: str
     role: Role | None
-    """None where nothing of it is left."""
+    """None if no row of it is live."""
     parts: tuple[Part, ...]
     is_forgotten: bool = False
-    """Something of it was forgotten: it does not come back, and whoever tries is told."""
+    """Part of it was forgotten: saving it again raises MessageConflict."""
     is_pruned: bool = False
-    """Its raw text was removed; saying it again is a repetition that nothing can be compared with."""
+    """Its raw text was removed: saving it again is accepted without comparing parts."""
 
     def lacks(self, offered: NewMessage, thread: str) -> tuple[Part, ...]:
-        """Return the parts that are not here yet; raises MessageConflict where the two disagree."""
+        """Return the parts that are not stored yet; raises MessageConflict if role or parts differ."""
         if self.is_forgotten:
             raise MessageConflict(self.id, thread, None)
         if self.is_pruned:
@@ -49,7 +46,7 @@ class Grown:
 
 
 def grown_from(rows: Sequence[Message]) -> Grown:
-    """Return a message from its rows, of which there is one at least."""
+    """Return a message from its rows, at least one."""
     live = [row for row in rows if row.state == "live"]
     return Grown(
         id=rows[0].id,
@@ -61,7 +58,7 @@ def grown_from(rows: Sequence[Message]) -> Grown:
 
 
 def grown_by_id(rows: Iterable[Message]) -> dict[str, Grown]:
-    """Return the messages that these rows are."""
+    """Return the messages of these rows by id."""
     together: dict[str, list[Message]] = {}
     for row in rows:
         together.setdefault(row.id, []).append(row)
@@ -69,7 +66,7 @@ def grown_by_id(rows: Iterable[Message]) -> dict[str, Grown]:
 
 
 def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread: str) -> Iterator[NewMessage]:
-    """Yield what saving these, one after the other, would add; what would be refused adds nothing."""
+    """Yield what saving these messages in order would add. Messages that would be refused add nothing."""
     now = dict(known)
     for message in offered:
         before = now.get(message.id or "")
@@ -85,11 +82,11 @@ def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread:
 
 
 def reading_grown(resource: str, thread: str, ids: Sequence[str]) -> Script[dict[str, Grown]]:
-    """Return those of these messages that are stored."""
+    """Return the stored ones among these messages."""
     found: dict[str, Grown] = {}
-    for start in range(0, len(ids), _IDS_A_QUERY):
-        known = yield q.known_ids(resource=resource, thread=thread, ids=list(ids[start : start + _IDS_A_QUERY]))
-        for name in dict.fromkeys(row[0] for row in known):
+    for chunk in chunks(ids, _IDS_A_QUERY):
+        known = yield q.known_ids(resource=resource, thread=thread, ids=chunk)
+        for name in dict.fromkeys(row.id for row in known):
             rows = yield q.by_id(resource=resource, thread=thread, id=name)
             found[name] = grown_from([message_from_row(row) for row in rows])
     return found

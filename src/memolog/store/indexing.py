@@ -1,7 +1,7 @@
-"""Keeping the search index up: what waits is analysed in batches and written in one transaction each.
+"""Update the search index: analyse new and changed rows in batches and write each batch in one transaction.
 
-Knows what waits (threads that grew, rows that changed) and how a row becomes a document. What is gone is taken out by triggers,
-whoever deletes it. Two processes that index the same at once do it once: a batch names the place that it starts from.
+Triggers remove deleted rows from the index. A batch names the place that it starts from, so that two processes do not index
+the same rows twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memolog.search.texts import Redact, kind_of, text_of_parts, text_of_task
 from memolog.search.words import folded, grams, normal, words_of
 from memolog.store.engine import Engine
 from memolog.store.reindexing import taking_index
-from memolog.store.scope import check_id
+from memolog.store.scope import check_ids, chunks
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["Indexing", "has_words", "reading_scope"]
@@ -29,18 +29,18 @@ q = load_queries("search")
 
 Values: TypeAlias = dict[str, Any]
 
-# So many rows are analysed between two commits: a writer never waits longer than for these.
+# The rows of one batch: a writer never waits for more.
 _BATCH = 128
 _WORDS_A_QUERY = 512
 _TERMS_A_QUERY = 20_000
-# What is longer takes some milliseconds to analyse and to write: a thread does it, so that others are served meanwhile.
+# Longer texts take some milliseconds, so a worker thread analyses and writes them.
 _LONG = 20_000
 _FOUND_OBSERVATIONS = frozenset({"active", "superseded", "dropped"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
-    """One row, ready to be written: its place among what waits, and what it is indexed as."""
+    """One row, analysed and ready to be written."""
 
     values: Values
     words: frozenset[str]
@@ -49,7 +49,7 @@ class _Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stretch:
-    """Messages of a thread after those that are indexed."""
+    """Messages of a thread that are not indexed yet."""
 
     thread_pk: int
     from_seq: int
@@ -59,7 +59,7 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changed:
-    """A row that changed since it was indexed; without a document if it is not to be found any more."""
+    """A row that changed since it was indexed; without a document if it is to be removed."""
 
     kind: str
     source_pk: int
@@ -68,7 +68,7 @@ class _Changed:
     last: int
     document: _Document | None
     source: tuple[object, ...] = ()
-    """The columns that it was analysed from, and the labels; of a message none."""
+    """The columns that it was analysed from, and the labels; empty for a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class _Unread:
     """The rows that wait to be indexed."""
 
     threads: Sequence[tuple[int, int, int, Sequence[Row]]] = ()
-    """A thread, the last message that is indexed, up to which one these rows go, and the rows."""
+    """The key of a thread, its last indexed message, the last message of the rows, and the rows."""
     messages: Sequence[Row] = ()
     observations: Sequence[Row] = ()
     tasks: Sequence[Row] = ()
@@ -87,14 +87,14 @@ class _Unread:
 
     @property
     def is_long(self) -> bool:
-        """Whether there is much text in them."""
+        """Whether the rows have much text."""
         rows = chain(*(rows for *_, rows in self.threads), self.messages, self.observations, self.tasks)
         return sum(len(cell) for row in rows for cell in row if isinstance(cell, str)) > _LONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """What was read to be indexed."""
+    """The analysed rows of a batch."""
 
     stretches: tuple[_Stretch, ...]
     changed: tuple[_Changed, ...]
@@ -107,8 +107,8 @@ class Indexing:
         self._engine = engine
 
     async def catch_up(self, resource: str, redact: Redact, *, most: int | None = None) -> int:
-        """Index what waits, up to some batches if told; returns how many batches it took."""
-        check_id("resource", resource)
+        """Index waiting rows, in at most `most` batches; returns how many batches there were."""
+        check_ids(resource=resource)
         batches = 0
         while most is None or batches < most:
             rows = await self._engine.read(lambda: _reading_waiting(resource))
@@ -126,43 +126,43 @@ class Indexing:
 def reading_scope(resource: str) -> Script[int | None]:
     """Return the key that a resource has in the index."""
     rows = yield q.get_scope(resource=resource)
-    return rows[0][0] if rows else None
+    return rows[0].pk if rows else None
 
 
 # ---------------------------------------------------------------- what waits
 
 
 def _reading_waiting(resource: str) -> Script[_Unread]:
-    rows = yield q.any_behind(resource=resource)
-    behind, queued = rows[0]
-    threads = (yield from _reading_threads(resource)) if behind else ()
-    if not queued:
+    waiting = (yield q.any_behind(resource=resource))[0]
+    threads = (yield from _reading_threads(resource)) if waiting.behind else ()
+    if not waiting.queued:
         return _Unread(threads=threads)
     messages = yield q.messages_queued(resource=resource, limit=_BATCH)
     observations = yield q.observations_queued(resource=resource, limit=_BATCH)
     tasks = yield q.tasks_queued(resource=resource, limit=_BATCH)
-    labels = yield q.labels_of(tasks=[row[0] for row in tasks])
+    labels = yield q.labels_of(tasks=[row.pk for row in tasks])
     return _Unread(threads=threads, messages=messages, observations=observations, tasks=tasks, labels=labels)
 
 
 def _reading_threads(resource: str) -> Script[Sequence[tuple[int, int, int, Sequence[Row]]]]:
     found: list[tuple[int, int, int, Sequence[Row]]] = []
     left = _BATCH
-    for thread_pk, indexed, last in (yield q.threads_behind(resource=resource, limit=_BATCH)):
+    for thread in (yield q.threads_behind(resource=resource, limit=_BATCH)):
+        indexed, last = thread.indexed_seq, thread.last_seq
         rows: Sequence[Row] = ()
         if indexed < last and left > 0:
-            rows = yield q.messages_behind(thread_pk=thread_pk, after=indexed, up_to=last, limit=left)
+            rows = yield q.messages_behind(thread_pk=thread.pk, after=indexed, up_to=last, limit=left)
         elif indexed < last:
             break
-        # Numbers may be missing at the end: a copy that ends early, a number that was given back.
-        up_to = rows[-1][2] if len(rows) == left and rows else last
+        # Numbers may be missing at the end, as in a clone of a part of a thread.
+        up_to = rows[-1].seq if len(rows) == left and rows else last
         left -= len(rows)
-        found.append((thread_pk, indexed, up_to, rows))
+        found.append((thread.pk, indexed, up_to, rows))
     return found
 
 
 def _analysed(unread: _Unread, redact: Redact) -> _Waiting:
-    """Return what rows are indexed as."""
+    """Return rows as documents."""
     stretches = tuple(
         _Stretch(
             thread_pk=thread_pk,
@@ -181,33 +181,32 @@ def _analysed(unread: _Unread, redact: Redact) -> _Waiting:
 
 
 def _message(row: Row, redact: Redact) -> _Document | None:
-    pk, thread_pk, seq, role, at, state, own, level, speaker, parts_text, search = row[:11]
-    if state != "live" or own or not fits(thread_pk, seq):
+    if row.state != "live" or row.own or not fits(row.thread_pk, row.seq):
         return None
-    parts = parts_from_json(parts_text)
-    analysed = analyse(redact(text_of_parts(parts) if search is None else unpack(search) or ""))
+    parts = parts_from_json(row.parts)
+    analysed = analyse(redact(text_of_parts(parts) if row.search is None else unpack(row.search) or ""))
     if not analysed.terms:
         return None
-    kind = kind_of(role, parts)
+    kind = kind_of(row.role, parts)
     values: Values = {
-        "doc": key_of_message(thread_pk, seq, analysed.length, kind),
-        "thread_pk": thread_pk,
-        "source_pk": pk,
-        "source": "raw" if level == 0 else "compacted",
+        "doc": key_of_message(row.thread_pk, row.seq, analysed.length, kind),
+        "thread_pk": row.thread_pk,
+        "source_pk": row.pk,
+        "source": "raw" if row.level == 0 else "compacted",
         "kind": kind,
-        "at": at,
-        "speaker": _name(unpack(speaker) or ""),
+        "at": row.created_at,
+        "speaker": _name(unpack(row.speaker) or ""),
     }
-    return _document(values, analysed, level)
+    return _document(values, analysed, row.level)
 
 
 def _name(speaker: str) -> str | None:
-    """Return a speaker's name as it is looked for; what no engine takes as text is left out of it."""
+    """Return a speaker's name as it is searched, without characters that an engine cannot store."""
     return folded(normal("".join(filter(str.isprintable, speaker[:LONGEST_SPEAKER])))) or None
 
 
 def has_words(row: Row, redact: Redact) -> bool:
-    """Tell whether a message, the columns of `select_texts`, belongs into the index."""
+    """Return whether a message, a row with the columns of `select_texts`, belongs into the index."""
     return _message(row, redact) is not None
 
 
@@ -217,12 +216,12 @@ def _document(values: Values, analysed: Analysed, level: int = 0) -> _Document:
 
 
 def _changed_message(row: Row, redact: Redact) -> _Changed:
-    # Whatever its length and class were, the message's place is the same.
-    first = key_of_message(row[1], row[2], 0, 0)
+    # The key of a message begins with its place, whatever its length and kind were.
+    first = key_of_message(row.thread_pk, row.seq, 0, 0)
     return _Changed(
         kind="message",
-        source_pk=row[0],
-        version=row[-1],
+        source_pk=row.pk,
+        version=row.version,
         first=first,
         last=first + 255,
         document=_message(row, redact),
@@ -261,26 +260,24 @@ def _other(kind: int, pk: int, at: int, source: str, thread_pk: int | None, text
 
 
 def _changed_observation(row: Row, redact: Redact) -> _Changed:
-    pk, at, state, text, verbatim, files, group_kind, thread_pk, version = row
     document = None
-    if state in _FOUND_OBSERVATIONS:
-        texts = (unpack(text) or "", unpack(verbatim) or "", *map(str, loads(files)))
-        source = "reflection" if group_kind == "reflection" else "observation"
-        document = _other(OBSERVATION, pk, at, source, thread_pk, redact("\n".join(filter(None, texts))))
-    return _changed_other(OBSERVATION, pk, version, document, tuple(row[:-1]))
+    if row.state in _FOUND_OBSERVATIONS:
+        texts = (unpack(row.text) or "", unpack(row.verbatim) or "", *map(str, loads(row.files)))
+        source = "reflection" if row.kind == "reflection" else "observation"
+        document = _other(OBSERVATION, row.pk, row.at, source, row.thread_pk, redact("\n".join(filter(None, texts))))
+    return _changed_other(OBSERVATION, row.pk, row.version, document, tuple(row[:-1]))
 
 
 def _changed_task(row: Row, labels: Iterable[Row], redact: Redact) -> _Changed:
-    pk, at, title, description, summary, version = row
-    packed = _labels(labels, pk)
+    packed = _labels(labels, row.pk)
     named = [unpack(label) or "" for label in packed]
-    text = text_of_task(unpack(title) or "", unpack(description) or "", unpack(summary), named)
-    document = _other(TASK, pk, at, "task", None, redact(text))
-    return _changed_other(TASK, pk, version, document, (*row[:-1], packed))
+    text = text_of_task(unpack(row.title) or "", unpack(row.description) or "", unpack(row.summary), named)
+    document = _other(TASK, row.pk, row.created_at, "task", None, redact(text))
+    return _changed_other(TASK, row.pk, row.version, document, (*row[:-1], packed))
 
 
 def _labels(labels: Iterable[Row], pk: int) -> tuple[str, ...]:
-    return tuple(label for task_pk, label in labels if task_pk == pk)
+    return tuple(row.label for row in labels if row.task_pk == pk)
 
 
 # ---------------------------------------------------------------- writing
@@ -305,7 +302,7 @@ def _writing(resource: str, waiting: _Waiting) -> Script[None]:
 
 
 def _in_parts(documents: Sequence[_Document]) -> Iterator[Sequence[_Document]]:
-    """Yield documents in parts that have few terms each: an engine may serve others between two steps."""
+    """Yield documents in parts with few terms each, so that an engine can serve others between two steps."""
     part: list[_Document] = []
     terms = 0
     for document in documents:
@@ -319,10 +316,10 @@ def _in_parts(documents: Sequence[_Document]) -> Iterator[Sequence[_Document]]:
 
 
 def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Changed]]:
-    """Take rows off the queue; returns those that are still what was analysed. The others wait again.
+    """Remove rows from the queue; returns those that have not changed since they were analysed. The others are queued again.
 
-    A row that another process indexed and somebody changed since waits under the number that it had before: its number alone
-    does not say that it is the same. Once it is taken, whoever changes it lets it wait again behind us.
+    The version of a queued row alone does not tell that it is unchanged: another process may have indexed the row, and a
+    later change then queues it under the same version.
     """
     taken: list[_Changed] = []
     for one in changed:
@@ -340,28 +337,27 @@ def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Change
 
 
 def _reading_sources(taken: Iterable[_Changed]) -> Script[dict[tuple[str, int], tuple[object, ...]]]:
-    """Return what observations and tasks are indexed from, as it is now."""
+    """Return the present columns of observations and tasks that are indexed."""
     lines = [one.source_pk for one in taken if one.kind == "observation"]
     plans = [one.source_pk for one in taken if one.kind == "task"]
     found: dict[tuple[str, int], tuple[object, ...]] = {}
     if lines:
         rows = yield q.observations_now(pks=lines)
-        found |= {("observation", row[0]): tuple(row) for row in rows}
+        found |= {("observation", row.pk): tuple(row) for row in rows}
     if plans:
         rows = yield q.tasks_now(pks=plans)
         labels = yield q.labels_of(tasks=plans)
-        found |= {("task", row[0]): (*row, _labels(labels, row[0])) for row in rows}
+        found |= {("task", row.pk): (*row, _labels(labels, row.pk)) for row in rows}
     return found
 
 
 def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:
-    """Leave out messages that were withdrawn or compacted since they were read; their rows wait again by themselves."""
+    """Remove messages that were withdrawn or compacted since they were read; triggers have queued them again."""
     said = [document for document in documents if document.values["doc"] > 0]
     levels: dict[int, int] = {}
-    for start in range(0, len(said), _WORDS_A_QUERY):
-        pks = [document.values["source_pk"] for document in said[start : start + _WORDS_A_QUERY]]
-        rows = yield q.unchanged(messages=pks)
-        levels |= {row[0]: row[1] for row in rows}
+    for some in chunks(said, _WORDS_A_QUERY):
+        rows = yield q.unchanged(messages=[document.values["source_pk"] for document in some])
+        levels |= {row.pk: row.level for row in rows}
     return [
         document
         for document in documents
@@ -370,7 +366,7 @@ def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:
 
 
 def _scoped(values: Values, scope_pk: int) -> Values:
-    # No term holds a quote; between quotes PostgreSQL reads a term as it is, and FTS5 leaves them out.
+    # No term contains a quote. PostgreSQL takes a quoted term literally, and FTS5 ignores the quotes.
     mark = f"'{scope_pk:x}:"
     return {**values, "scope_pk": scope_pk, "terms": " ".join([f"{mark}{term}'" for term in values["terms"]])}
 
@@ -378,14 +374,12 @@ def _scoped(values: Values, scope_pk: int) -> Values:
 def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
     words = list(frozenset[str]().union(*(document.words for document in documents)))
     new: list[str] = []
-    for start in range(0, len(words), _WORDS_A_QUERY):
-        chunk = words[start : start + _WORDS_A_QUERY]
-        known = {row[0] for row in (yield q.known_words(scope_pk=scope_pk, words=chunk))}
+    for chunk in chunks(words, _WORDS_A_QUERY):
+        known = {row.word for row in (yield q.known_words(scope_pk=scope_pk, words=chunk))}
         new += [word for word in chunk if word not in known]
-    # In one order, so that two writers cannot wait for each other.
+    # In one order, to avoid deadlocks.
     new.sort()
-    for start in range(0, len(new), _WORDS_A_QUERY):
-        chunk = new[start : start + _WORDS_A_QUERY]
+    for chunk in chunks(new, _WORDS_A_QUERY):
         yield q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in chunk])
         yield q.add_gram.many(list(_gram_values(scope_pk, chunk)))
     names = sorted({name for document in documents for name in _names(document.values)})

@@ -1,13 +1,12 @@
-"""Correcting the log by hand: edit a line, take it back and reinstate it, or delete it for good.
+"""Correct the log by hand: edit, retract, reinstate or delete a line.
 
-Knows that a correction is a line of its own beside the one that it corrects, which is kept out of sight: both name the messages
-that they come from. Reflections over it are derived again. Knows not how a line is shown.
+A correction is a new line beside the old one, which is kept as retracted; both name the same messages. Reflections over it are
+derived again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from memolog.domain.clock import Clock
 from memolog.domain.codec import loads, object_text, pack
@@ -20,8 +19,8 @@ from memolog.store.forgetting import told, work_of
 from memolog.store.lines import reading_observations
 from memolog.store.rederiving import Loss, copying_line, reading_groups, rederiving, rewriting
 from memolog.store.reindexing import resetting_index, taking_index
-from memolog.store.scope import check_id
-from memolog.store.sql import Script, load_queries
+from memolog.store.scope import check_ids
+from memolog.store.sql import Row, Script, load_queries
 from memolog.store.withdrawals import Render
 
 __all__ = ["LineEdits"]
@@ -29,19 +28,6 @@ __all__ = ["LineEdits"]
 q = load_queries("lines")
 forgetting = load_queries("forgetting")
 logs = load_queries("logs")
-
-
-class _Line(NamedTuple):
-    """Where a line stands."""
-
-    pk: int
-    id: str
-    state: str
-    group_pk: int
-    group: str
-    log_pk: int
-    group_state: str
-    group_kind: str
 
 
 class LineEdits:
@@ -55,12 +41,8 @@ class LineEdits:
 
     async def get(self, resource: str, observation: str) -> Observation:
         """Return an observation, whatever its state; raises NotFound."""
-        _check(resource, observation)
-
-        def script() -> Script[Observation]:
-            return (yield from _reading(resource, observation))
-
-        return await self._engine.read(script)
+        check_ids(resource=resource, observation=observation)
+        return await self._engine.read(lambda: _reading(resource, observation))
 
     async def edit(
         self,
@@ -72,17 +54,17 @@ class LineEdits:
         render: Render,
         priority: Priority | None = None,
     ) -> Observation:
-        """Let a corrected line stand for an observation; returns it. The old one is kept as retracted."""
-        _check(resource, observation)
+        """Replace an observation by a corrected line, and return that. The old one is kept as retracted."""
+        check_ids(resource=resource, observation=observation)
         at = self._now()
         if not text.strip():
-            raise InputError("An observation cannot be empty.", then="Retract or delete it instead.")
+            raise InputError("`text` must not be empty.", then="Retract or delete it instead.")
 
         def script() -> Script[Observation]:
             old = yield from _finding(resource, observation)
             _refuse(old, {"deleted", "retracted"})
             before = yield from _reading(resource, observation)
-            # It does not merge the old line: that one can be deleted for good, and its correction stays.
+            # It does not merge the old line, so that the old line can be deleted without its correction.
             new_pk = yield from copying_line(old.pk, old.group_pk, old.state, self._new_id, merges=False)
             yield q.rewrite_line(
                 observation_pk=new_pk,
@@ -95,14 +77,14 @@ class LineEdits:
                 log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: new_pk}
             )
             yield from rederiving(loss, self._new_id, render, at)
-            name: str = (yield q.states(pks=[new_pk]))[0][1]
+            name: str = (yield q.states(pks=[new_pk]))[0].id
             return (yield from _reading(resource, name))
 
         return await self._engine.write(script, name="line_edits.edit")
 
     async def retract(self, resource: str, observation: str, *, render: Render) -> Observation:
-        """Take an observation out of sight, with every reflected line that says it; `reinstate` brings it back."""
-        _check(resource, observation)
+        """Hide an observation and every reflected line derived from it; `reinstate` brings it back."""
+        check_ids(resource=resource, observation=observation)
         at = self._now()
 
         def script() -> Script[Observation]:
@@ -116,8 +98,8 @@ class LineEdits:
         return await self._engine.write(script, name="line_edits.retract")
 
     async def reinstate(self, resource: str, observation: str, *, render: Render) -> Observation:
-        """Bring a retracted observation back, also into the reflections that it was taken out of."""
-        _check(resource, observation)
+        """Bring a retracted observation back, and into the reflections that it was removed from."""
+        check_ids(resource=resource, observation=observation)
         at = self._now()
 
         def script() -> Script[Observation]:
@@ -129,10 +111,10 @@ class LineEdits:
 
         return await self._engine.write(script, name="line_edits.reinstate")
 
-    def _reinstating(self, line: _Line, render: Render, at: int) -> Script[None]:
+    def _reinstating(self, line: Row, render: Render, at: int) -> Script[None]:
         mergers = yield q.mergers(pks=[line.pk])
-        is_said = any(row[2] not in {"deleted", "retracted"} for row in mergers)
-        was_said = any(row[2] == "retracted" for row in mergers)
+        is_said = any(row.state not in {"deleted", "retracted"} for row in mergers)
+        was_said = any(row.state == "retracted" for row in mergers)
         is_covered = line.group_state == "covered"
         hidden = "superseded" if is_said or was_said else "dropped"
         yield q.set_state(pks=[line.pk], state=hidden if is_covered else "active")
@@ -142,21 +124,21 @@ class LineEdits:
         loss = Loss(log_pk=line.log_pk, lines=(), how="retracted", kind="edit")
         yield from rewriting(loss, (yield from reading_groups(lines)), render, at)
 
-    def _standing_again(self, line: _Line) -> Script[list[int]]:
-        """Put a line into the reflections over its group, one above the other."""
+    def _standing_again(self, line: Row) -> Script[list[int]]:
+        """Add a line to each reflection over its group."""
         made: list[int] = []
-        inside, latest = line.group, line.pk
-        for group_pk, name, state, inputs in (yield q.reflections_over(log_pk=line.log_pk)):
-            if inside in loads(inputs).get("groups", []):
-                shown = "active" if state == "active" else "superseded"
-                latest = yield from copying_line(latest, group_pk, shown, self._new_id)
+        inside, latest = line.group_id, line.pk
+        for group in (yield q.reflections_over(log_pk=line.log_pk)):
+            if inside in loads(group.inputs).get("groups", []):
+                shown = "active" if group.state == "active" else "superseded"
+                latest = yield from copying_line(latest, group.pk, shown, self._new_id)
                 made.append(latest)
-                inside = name
+                inside = group.id
         return made
 
     async def delete(self, resource: str, observation: str, *, render: Render, dry_run: bool = False) -> Forgotten:
-        """Delete an observation for good, with every reflected line that says it. Its messages stay."""
-        _check(resource, observation)
+        """Delete an observation and every reflected line derived from it. Its messages stay."""
+        check_ids(resource=resource, observation=observation)
         at = self._now()
 
         def script() -> Script[Forgotten]:
@@ -174,12 +156,7 @@ class LineEdits:
         return await told(self._engine.write(work_of(script, dry_run=dry_run), name="line_edits.delete"))
 
 
-def _check(resource: str, observation: str) -> None:
-    check_id("resource", resource)
-    check_id("observation", observation)
-
-
-def _refuse(line: _Line, states: set[str]) -> None:
+def _refuse(line: Row, states: set[str]) -> None:
     if line.state in states:
         raise InputError(
             f"Observation {line.id} is {line.state}.",
@@ -193,22 +170,21 @@ def _refuse(line: _Line, states: set[str]) -> None:
         )
 
 
-def _finding(resource: str, observation: str) -> Script[_Line]:
+def _finding(resource: str, observation: str) -> Script[Row]:
     line = yield from _looking_up(resource, observation)
-    # Whoever changes a log takes its row first, so that two changes of one line do not both find it as it was. Who waited for
-    # it may find that its thread was deleted.
+    # Lock the log, then read again: another change may have come first, or its thread may have been deleted.
     yield logs.touch_version(log_pk=line.log_pk)
     return (yield from _looking_up(resource, observation))
 
 
-def _looking_up(resource: str, observation: str) -> Script[_Line]:
+def _looking_up(resource: str, observation: str) -> Script[Row]:
     rows = yield q.find_line(resource=resource, observation=observation)
     if not rows:
         raise NotFound(f"There is no observation {observation}.", then="Check its id: search and recall show ids.")
-    return _Line(*rows[0])
+    return rows[0]
 
 
 def _reading(resource: str, observation: str) -> Script[Observation]:
     line = yield from _looking_up(resource, observation)
-    found = yield from reading_observations(line.log_pk, [line.group])
+    found = yield from reading_observations(line.log_pk, [line.group_id])
     return next(one for one in found if one.id == observation)

@@ -1,7 +1,4 @@
-"""The checks that need more than a query: how spans tile, what logs stand for, pairs, circles of tasks, missing documents.
-
-Knows the invariants of logs and tasks. Reads, and says how to repair; changes nothing itself.
-"""
+"""Define the checks of the doctor that need more than a query: spans, log entries, pairs, cycles of tasks and the index."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memolog.domain.codec import loads
-from memolog.domain.diagnosis import Finding, FindingKind
+from memolog.domain.diagnosis import FindingKind
 from memolog.search.texts import Redact
-from memolog.store.checks import Found
+from memolog.store.checks import Found, found_at
 from memolog.store.indexing import has_words
-from memolog.store.sql import Row, Script, load_queries
+from memolog.store.sql import Row, Script, Step, load_queries
 from memolog.store.task_blocking import settling
 
 __all__ = [
@@ -32,65 +29,58 @@ _IN_LOG = frozenset({"active", "covered"})
 _NAMED = 12
 
 
-def _found(kind: FindingKind, where: str, explanation: str, repair: Callable[[], Script[None]] | None = None) -> Found:
-    finding = Finding(kind=kind, where=where, explanation=explanation, is_safe=repair is not None)
-    return Found(finding=finding, repair=repair)
-
-
 # ---------------------------------------------------------------- spans and cursors
 
 
 def checking_spans(resource: str | None) -> Script[list[Found]]:
-    """Check that spans tile what each log covers of each thread, up to its cursor, and that the others lie behind it."""
+    """Check that the spans of each thread in a log are contiguous up to its cursor, and that all others lie after it."""
     spans: dict[tuple[int, int], list[Row]] = {}
     for row in (yield q.spans(resource=resource)):
-        spans.setdefault((row[0], row[1]), []).append(row)
+        spans.setdefault((row.log_pk, row.thread_pk), []).append(row)
     found: list[Found] = []
     for cursor in (yield q.cursors(resource=resource)):
-        found += _of_thread(cursor, spans.pop((cursor[0], cursor[1]), []))
+        found += _of_thread(cursor, spans.pop((cursor.log_pk, cursor.thread_pk), []))
     for (_, thread_pk), rows in spans.items():
-        names = ", ".join(row[5] for row in rows[:_NAMED])
-        found.append(_found("cursor", f"thread key {thread_pk}", f"No cursor says how far {names} cover it."))
+        names = ", ".join(row.handle for row in rows[:_NAMED])
+        found.append(found_at("cursor", f"thread key {thread_pk}", f"No cursor says how far {names} cover it."))
     return found
 
 
 def _of_thread(cursor: Row, rows: Sequence[Row]) -> Iterator[Found]:
-    log_pk, thread_pk, seq, alias, thread, resource, last_seq = cursor
-    where = f"thread {thread} of {resource}"
-    inside = sorted((row for row in rows if row[4] in _IN_LOG), key=lambda row: row[2])
-    ahead = sorted((row for row in rows if row[4] not in _IN_LOG), key=lambda row: row[2])
+    where = f"thread {cursor.thread} of {cursor.resource}"
+    inside = sorted((row for row in rows if row.state in _IN_LOG), key=lambda row: row.first_seq)
+    ahead = sorted((row for row in rows if row.state not in _IN_LOG), key=lambda row: row.first_seq)
     end, is_whole = 0, True
-    for _, _, first, last, _, handle, _ in inside:
+    for row in inside:
+        first = row.first_seq
         if first != end + 1:
             kind: FindingKind = "overlap" if first <= end else "coverage"
-            what = "what is before it is covered already" if first <= end else f"nothing covers {end + 1}–{first - 1}"
-            yield _found(kind, where, f"Group {handle} begins at message {first}, and {what}.")
+            what = "earlier groups cover it already" if first <= end else f"nothing covers {end + 1}–{first - 1}"
+            yield found_at(kind, where, f"Group {row.handle} begins at message {first}, and {what}.")
             is_whole = False
-        end = max(end, last)
-    if end != seq and is_whole:
-        text = f"The groups cover messages up to {end}, the cursor says {seq}: what is between is seen twice or not at all."
-        yield _found("cursor", where, text, _moving(log_pk, thread_pk, end, alias))
-    for _, _, first, last, state, handle, group_pk in ahead:
-        if first <= end:
-            repair = _voiding(group_pk) if state == "buffered" else None
-            text = f"{handle} ({state}) is about messages {first}–{last}; up to {end} they have been observed already."
-            yield _found("overlap", where, text, repair)
-        end = max(end, last)
-    if end > last_seq:
-        yield _found("coverage", where, f"Spans reach message {end}, and the last one is {last_seq}.")
+        end = max(end, row.last_seq)
+    if end != cursor.seq and is_whole:
+        text = f"The groups cover messages up to {end}, but the cursor is at {cursor.seq}."
+        place = {"log_pk": cursor.log_pk, "thread_pk": cursor.thread_pk}
+        repair = _running(q.drop_cursor(**place), q.put_cursor(**place, seq=end, alias=cursor.alias))
+        yield found_at("cursor", where, text, repair)
+    for row in ahead:
+        if row.first_seq <= end:
+            repair = _running(q.void_group(key=row.pk)) if row.state == "buffered" else None
+            text = (
+                f"{row.handle} ({row.state}) covers messages {row.first_seq}–{row.last_seq}; {end} is covered already."
+            )
+            yield found_at("overlap", where, text, repair)
+        end = max(end, row.last_seq)
+    if end > cursor.last_seq:
+        yield found_at("coverage", where, f"Spans reach message {end}, but the last one is {cursor.last_seq}.")
 
 
-def _moving(log_pk: int, thread_pk: int, seq: int, alias: int) -> Callable[[], Script[None]]:
+def _running(*steps: Step) -> Callable[[], Script[None]]:
+    """Return a script of these steps."""
+
     def script() -> Script[None]:
-        yield q.drop_cursor(log_pk=log_pk, thread_pk=thread_pk)
-        yield q.put_cursor(log_pk=log_pk, thread_pk=thread_pk, seq=seq, alias=alias)
-
-    return script
-
-
-def _voiding(group_pk: int) -> Callable[[], Script[None]]:
-    def script() -> Script[None]:
-        yield q.void_group(key=group_pk)
+        yield from steps
 
     return script
 
@@ -99,27 +89,28 @@ def _voiding(group_pk: int) -> Callable[[], Script[None]]:
 
 
 def checking_entries(resource: str | None) -> Script[list[Found]]:
-    """Check that what each log lists stands for every group ever activated, each once."""
+    """Check that each log covers every group that was ever activated exactly once."""
     groups: dict[int, dict[str, Row]] = {}
     for row in (yield q.log_groups(resource=resource)):
-        groups.setdefault(row[0], {})[row[1]] = row
+        groups.setdefault(row.log_pk, {})[row.id] = row
     stood_for: dict[int, Counter[str]] = {log_pk: Counter() for log_pk in groups}
     owners: dict[int, str] = {}
     found: list[Found] = []
-    for log_pk, owner, name, handle, *_ in (yield q.listed(resource=resource)):
-        owners[log_pk] = owner
-        known = groups.get(log_pk, {})
-        if name in known:
-            leaves, lost = _leaves(known, name)
-            stood_for[log_pk].update(leaves)
+    for row in (yield q.listed(resource=resource)):
+        owners[row.pk] = row.resource
+        known = groups.get(row.pk, {})
+        if row.id in known:
+            leaves, lost = _leaves(known, row.id)
+            stood_for[row.pk].update(leaves)
             if lost:
-                found.append(_found("log-entry", f"group {handle} of {owner}", "It stands for groups that are gone."))
+                where = f"group {row.handle} of {row.resource}"
+                found.append(found_at("log-entry", where, "It covers groups that do not exist."))
     for log_pk, counted in stood_for.items():
         where = f"a log of {owners.get(log_pk, 'a resource')}"
         for name, row in groups[log_pk].items():
-            if row[3] == "observer" and row[4] in _IN_LOG and counted[name] != 1:
-                times = "nothing in the log stands for it" if not counted[name] else "the log says it twice"
-                found.append(_found("coverage", where, f"Group {row[2]} is {row[4]}, and {times}."))
+            if row.kind == "observer" and row.state in _IN_LOG and counted[name] != 1:
+                times = "nothing in the log covers it" if not counted[name] else "the log contains it twice"
+                found.append(found_at("coverage", where, f"Group {row.handle} is {row.state}, but {times}."))
     return found
 
 
@@ -129,10 +120,10 @@ def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
         row = groups.get(todo.pop())
         if row is None:
             lost = True
-        elif row[3] != "reflection":
-            leaves.append(row[1])
+        elif row.kind != "reflection":
+            leaves.append(row.id)
         else:
-            inputs: Mapping[str, Any] = loads(row[5]) if row[5] else {}
+            inputs: Mapping[str, Any] = loads(row.inputs) if row.inputs else {}
             todo += inputs.get("groups", [])
     return leaves, lost
 
@@ -141,33 +132,27 @@ def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
 
 
 def checking_pairs(resource: str | None) -> Script[list[Found]]:
-    """Check that no span ends between a call and its result, unless somebody spoke in between."""
+    """Check that no span ends between a call and its result, unless a user message is in between."""
     ends: dict[int, list[tuple[int, str]]] = {}
     for row in (yield q.spans(resource=resource)):
-        ends.setdefault(row[1], []).append((row[3], row[5]))
+        ends.setdefault(row.thread_pk, []).append((row.last_seq, row.handle))
     found: list[Found] = []
     waiting: dict[str, int] = {}
     thread_pk = 0
-    for thread, seq, role, state, pairs in (yield q.pairs(resource=resource)):
-        if thread != thread_pk:
-            waiting, thread_pk = dict[str, int](), thread
-        told: tuple[Sequence[str], Sequence[str]] = loads(pairs) if pairs and state == "live" else ((), ())
-        calls, results = told
+    for row in (yield q.pairs(resource=resource)):
+        if row.thread_pk != thread_pk:
+            waiting, thread_pk = dict[str, int](), row.thread_pk
+        pairs: tuple[Sequence[str], Sequence[str]] = loads(row.pairs) if row.pairs and row.state == "live" else ((), ())
+        calls, results = pairs
         for call in results:
             first = waiting.pop(call, None)
-            torn = [handle for end, handle in ends.get(thread, ()) if first is not None and first <= end < seq]
-            found += [
-                _found(
-                    "pair",
-                    f"group {handle}",
-                    f"It ends between call {call} at message {first} and its result at {seq}.",
-                )
-                for handle in torn
-            ]
-        if role == "user" and not results:
+            torn = [handle for end, handle in ends.get(thread_pk, ()) if first is not None and first <= end < row.seq]
+            text = f"It ends between call {call} at message {first} and its result at {row.seq}."
+            found += [found_at("pair", f"group {handle}", text) for handle in torn]
+        if row.role == "user" and not results:
             waiting.clear()
         for call in calls:
-            waiting[call] = seq
+            waiting[call] = row.seq
     return found
 
 
@@ -175,23 +160,22 @@ def checking_pairs(resource: str | None) -> Script[list[Found]]:
 
 
 def checking_tasks(resource: str | None) -> Script[list[Found]]:
-    """Check that what is blocked says so, and that no task waits for itself."""
+    """Check the blocked column, and that no task waits for itself."""
     found: list[Found] = []
-    for pk, where, blocked in (yield q.blocked(resource=resource)):
-        text = (
-            "It counts as blocked, and nothing blocks it." if blocked else "It counts as free, and something blocks it."
-        )
-        found.append(_found("blocked", where, text, _settling(pk)))
+    for row in (yield q.blocked(resource=resource)):
+        text = "It is marked as blocked, but nothing blocks it." if row.blocked else "It is blocked, but not marked so."
+        found.append(found_at("blocked", row.place, text, _settling(row.key)))
     after: dict[int, set[int]] = {}
     names: dict[int, str] = {}
-    for owner, source, target, source_pk, target_pk, other in (yield q.ordering_links(resource=resource)):
-        if owner != other:
-            found.append(_found("task-link", f"task {source} of {owner}", f"It is linked to {target} of {other}."))
+    for row in (yield q.ordering_links(resource=resource)):
+        where = f"task {row.source} of {row.resource}"
+        if row.resource != row.other:
+            found.append(found_at("task-link", where, f"It is linked to {row.target} of {row.other}."))
             continue
-        after.setdefault(source_pk, set()).add(target_pk)
-        names |= {source_pk: f"task {source} of {owner}", target_pk: f"task {target} of {owner}"}
+        after.setdefault(row.source_pk, set()).add(row.target_pk)
+        names |= {row.source_pk: where, row.target_pk: f"task {row.target} of {row.resource}"}
     circle = _in_circles(after)
-    found += [_found("task-link", names[pk], "It waits for itself: its links form a circle.") for pk in circle]
+    found += [found_at("task-link", names[pk], "It waits for itself: its links form a cycle.") for pk in circle]
     return found
 
 
@@ -203,7 +187,7 @@ def _settling(task_pk: int) -> Callable[[], Script[None]]:
 
 
 def _in_circles(after: Mapping[int, set[int]]) -> list[int]:
-    """Return what is left once everything that waits for nothing is taken away, from both ends, again and again."""
+    """Return the tasks of cycles: what remains after repeatedly removing tasks without predecessors or successors."""
     left = {pk: set(targets) for pk, targets in after.items()}
     while True:
         aimed_at = {target for targets in left.values() for target in targets}
@@ -215,31 +199,21 @@ def _in_circles(after: Mapping[int, set[int]]) -> list[int]:
 
 
 def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script[list[Found]]:
-    """Check that groups with a text have a size, and those without have none."""
+    """Check that groups with a text have tokens, and those without have none."""
     found: list[Found] = []
-    for pk, where, tokens, text in (yield q.group_tokens(resource=resource)):
-        real = count(text) if text else 0
-        found.append(
-            _found("tokens", where, f"It counts for {tokens:,} tokens, and its text has {real:,}.", _sizing(pk, real))
-        )
+    for row in (yield q.group_tokens(resource=resource)):
+        real = count(row.text) if row.text else 0
+        text = f"It counts as {row.tokens:,} tokens, but its text has {real:,}."
+        repair = _running(q.fix_group_tokens(key=row.key, tokens=real))
+        found.append(found_at("tokens", row.place, text, repair))
     return found
 
 
-def _sizing(group_pk: int, tokens: int) -> Callable[[], Script[None]]:
-    def script() -> Script[None]:
-        yield q.fix_group_tokens(key=group_pk, tokens=tokens)
-
-    return script
-
-
 def checking_index(resource: str | None, redact: Redact) -> Script[list[Found]]:
-    """Check that every message with a word in it can be found."""
+    """Check that every message that contains a word is indexed."""
     found: list[Found] = []
     for row in (yield q.unindexed(resource=resource)):
-        if has_words(row[:11], redact):
-            where = f"message {row[2]} of thread {row[12]} of {row[11]}"
-            finding = Finding(
-                kind="index-missing", where=where, explanation="The index does not find it.", is_safe=True
-            )
-            found.append(Found(finding=finding, reindex=row[11]))
+        if has_words(row, redact):
+            where = f"message {row.seq} of thread {row.thread} of {row.resource}"
+            found.append(found_at("index-missing", where, "The index does not find it.", reindex=row.resource))
     return found

@@ -1,7 +1,4 @@
-"""The rows that a snapshot is read from, as values.
-
-Knows which column is which field. Knows no query.
-"""
+"""Define the rows that a snapshot consists of as values."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +9,7 @@ from memolog.domain.moments import from_micros
 from memolog.domain.observation import Span
 from memolog.domain.thread import Hints
 from memolog.store.processes import Beat
+from memolog.store.rows import hints_from_row, moment, object_in, span_from_row
 from memolog.store.sql import Row
 
 __all__ = [
@@ -25,16 +23,16 @@ __all__ = [
     "buffered_row",
     "group_row",
     "log_head",
-    "moment",
     "no_log",
     "run_row",
+    "thread_head",
     "unseen_row",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadHead:
-    """The thread's row, as far as turns need it."""
+    """The columns of a thread that turns need."""
 
     pk: int
     id: str
@@ -46,7 +44,7 @@ class ThreadHead:
     title: str | None
     created_at: int
     has_tasks: bool = False
-    """Whether its resource ever had a task: most never ask for one."""
+    """Whether its resource ever had a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +61,13 @@ class LogHead:
     last_error_at: datetime | None
     last_error: str | None
     settled_tokens: int
-    """What it weighed when its generation began or, if that came later, when a reflection could not make it any smaller."""
+    """Its tokens when its generation began or, if later, when a reflection could not shorten it."""
     generation_at: datetime
     metadata: JsonObject
     working_memory: str | None
-    """Which versions of the working memory the generation began with, as JSON."""
+    """The versions of the working memory that the generation began with, as JSON."""
     run_changes: int = 0
-    """How many of its versions left the active groups as they were."""
+    """How many of its versions did not change the active groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +91,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferedRow:
-    """A group that is ready and out of sight."""
+    """A group that is ready but not yet part of the log."""
 
     pk: int
     id: str
@@ -107,7 +105,7 @@ class BufferedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run that is under way or waits to be tried again."""
+    """A run that is running or waits for its next attempt."""
 
     id: str
     kind: Any
@@ -120,13 +118,13 @@ class RunRow:
     attempt: int
     owner: str
     beat_at: datetime
-    """When its lease was last prolonged."""
+    """When its lease was last renewed."""
     owner_beat: Beat | None
-    """The last beat of the process that carries it out; None where that is not known."""
+    """The last heartbeat of the process that runs it, if known."""
 
 
 class OtherRow(NamedTuple):
-    """One uncovered message of another thread, as an `other_tails` row gives it. A tuple: a shared log has hundreds of them."""
+    """One message of another thread that the log does not cover yet. A tuple, since a shared log has hundreds of them."""
 
     thread: str
     cursor: int
@@ -138,7 +136,7 @@ class OtherRow(NamedTuple):
     state: str
     pairs: str | None
     alias: int
-    """0 where the log has no place for the thread yet."""
+    """0 if the log has no cursor for the thread yet."""
     turn: str | None
 
     @property
@@ -149,7 +147,7 @@ class OtherRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenRow:
-    """From which message on a running turn has no reply yet, and the process that runs it, with its last beat."""
+    """The first message of a running turn that has no reply yet, and the process that runs the turn."""
 
     thread: str
     turn: str
@@ -158,17 +156,8 @@ class UnseenRow:
     owner_beat: Beat | None
 
 
-def moment(micros: int | None) -> datetime | None:
-    """Return a moment, or None."""
-    return None if micros is None else from_micros(micros)
-
-
-def _span(first: int | None, last: int | None) -> Span | None:
-    return None if first is None or last is None else Span(first=first, last=last)
-
-
 def no_log(now: int) -> LogHead:
-    """Return what a log looks like before it has been made."""
+    """Return the log of a thread that has none yet."""
     return LogHead(
         pk=0,
         id="",
@@ -186,28 +175,44 @@ def no_log(now: int) -> LogHead:
     )
 
 
+def thread_head(row: Row, thread: str) -> ThreadHead:
+    """Return the thread of a `thread_head` row."""
+    return ThreadHead(
+        pk=row.pk,
+        id=thread,
+        last_seq=row.last_seq,
+        hints=hints_from_row(row),
+        last_request_at=moment(row.last_request_at),
+        last_model=row.last_model,
+        overrides=object_in(row.overrides),
+        title=unpack(row.title),
+        created_at=row.created_at,
+        has_tasks=row.last_handle is not None,
+    )
+
+
 def log_head(row: Row) -> LogHead:
     """Return the log of a `find_log` row."""
     return LogHead(
-        pk=row[0],
-        id=row[1],
-        version=row[2],
-        generation=row[3],
-        failures=row[4],
-        retry_at=moment(row[5]),
-        last_success_at=moment(row[6]),
-        last_error_at=moment(row[7]),
-        last_error=unpack(row[8]),
-        settled_tokens=max(row[10], _incompressible_tokens(row[16], row[3])),
-        generation_at=from_micros(row[11]),
-        metadata=loads(row[12]) if row[12] != "{}" else {},
-        working_memory=row[14],
-        run_changes=row[15],
+        pk=row.pk,
+        id=row.id,
+        version=row.version,
+        generation=row.generation,
+        failures=row.failures,
+        retry_at=moment(row.retry_at),
+        last_success_at=moment(row.last_success_at),
+        last_error_at=moment(row.last_error_at),
+        last_error=unpack(row.last_error),
+        settled_tokens=max(row.tokens_after, _incompressible_tokens(row.abandoned, row.generation)),
+        generation_at=from_micros(row.generation_at),
+        metadata=object_in(row.metadata),
+        working_memory=row.working_memory,
+        run_changes=row.run_changes,
     )
 
 
 def _incompressible_tokens(inputs: str | None, generation: int) -> int:
-    """Return what the log weighed when a reflection of this generation found nothing that could be left out; 0 if none did."""
+    """Return the tokens of the log when a reflection of this generation could not shorten it; 0 if there was none."""
     if not inputs or '"incompressible"' not in inputs:
         return 0
     found: JsonObject = loads(inputs)
@@ -215,62 +220,62 @@ def _incompressible_tokens(inputs: str | None, generation: int) -> int:
 
 
 def group_row(row: Row) -> GroupRow:
-    """Return the group of an `active_groups` row."""
+    """Return the group of a row with the columns of `select_groups` and its position."""
     return GroupRow(
-        pk=row[0],
-        id=row[1],
-        handle=row[2],
-        kind=row[3],
-        tokens=row[4],
-        text=unpack(row[5]) or "",
-        observations=row[6],
-        first_at=moment(row[7]),
-        last_at=moment(row[8]),
-        activated_at=moment(row[9]),
-        position=row[10],
-        thread_pk=row[11],
-        span=_span(row[12], row[13]),
+        pk=row.pk,
+        id=row.id,
+        handle=row.handle,
+        kind=row.kind,
+        tokens=row.tokens,
+        text=unpack(row.text) or "",
+        observations=row.observations,
+        first_at=moment(row.first_at),
+        last_at=moment(row.last_at),
+        activated_at=moment(row.activated_at),
+        position=row.position,
+        thread_pk=row.thread_pk,
+        span=span_from_row(row),
     )
 
 
 def buffered_row(row: Row) -> BufferedRow:
     """Return the group of a `buffered_groups` row."""
-    # Only a reflection's inputs name what it would take the place of.
-    inputs: JsonObject = loads(row[7]) if row[2] == "reflection" and row[7] else {}
+    # Only the inputs of a reflection name the groups that it covers.
+    inputs: JsonObject = loads(row.inputs) if row.kind == "reflection" and row.inputs else {}
     return BufferedRow(
-        pk=row[0],
-        id=row[1],
-        kind=row[2],
-        thread=row[3],
-        span=_span(row[4], row[5]),
-        handle=row[6],
+        pk=row.pk,
+        id=row.id,
+        kind=row.kind,
+        thread=row.thread,
+        span=span_from_row(row),
+        handle=row.handle,
         covers=tuple(inputs.get("groups", ())),
-        first_at=moment(row[8]),
+        first_at=moment(row.first_at),
     )
 
 
 def run_row(row: Row) -> RunRow:
     """Return the run of an `open_runs` row."""
     return RunRow(
-        id=row[0],
-        kind=row[1],
-        status=row[2],
-        thread=row[3],
-        span=_span(row[4], row[5]),
-        lease_until=from_micros(row[6]),
-        retry_at=moment(row[7]),
-        fence=row[8],
-        attempt=row[9],
-        owner=row[10],
-        beat_at=from_micros(row[11]),
-        owner_beat=_beat(row[12], row[13]),
+        id=row.id,
+        kind=row.kind,
+        status=row.status,
+        thread=row.thread,
+        span=span_from_row(row),
+        lease_until=from_micros(row.lease_until),
+        retry_at=moment(row.retry_at),
+        fence=row.fence,
+        attempt=row.attempt,
+        owner=row.owner,
+        beat_at=from_micros(row.heartbeat_at),
+        owner_beat=_beat(row),
     )
 
 
-def _beat(number: int | None, at: int) -> Beat | None:
-    return None if number is None else Beat(number=number, at=from_micros(at))
+def _beat(row: Row) -> Beat | None:
+    return None if row.beats is None else Beat(number=row.beats, at=from_micros(row.beat_at))
 
 
 def unseen_row(row: Row) -> UnseenRow:
-    """Return what a row of `unseen` says."""
-    return UnseenRow(thread=row[0], turn=row[1], first_seq=row[2], owner=row[3], owner_beat=_beat(row[4], row[5]))
+    """Return the turn of an `unseen` row."""
+    return UnseenRow(thread=row.thread, turn=row.turn, first_seq=row.first_seq, owner=row.owner, owner_beat=_beat(row))

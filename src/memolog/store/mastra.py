@@ -1,33 +1,23 @@
-"""Reading a database that Mastra keeps: a SQLite (LibSQL) file or the tables of a PostgreSQL schema.
-
-Knows its tables and columns, and never writes to it. Knows not what the contents mean: `memolog.transfer.mastra` does.
-"""
+"""Read the tables of a Mastra database: a SQLite (LibSQL) file or a PostgreSQL schema."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from memolog.domain.errors import InputError
 from memolog.store.engine import Engine
 from memolog.store.postgres_address import PostgresOptions
-from memolog.store.sql import Script, Step, load_queries
+from memolog.store.sql import Step, load_queries
 from memolog.store.sqlite import SqliteEngine, SqliteOptions
 
 __all__ = ["MastraTables", "open_mastra"]
 
 q = load_queries("mastra")
 
-_THREAD = ("id", "resource", "title", "metadata", "created_at", "updated_at")
-_MESSAGE = ("id", "role", "type", "content", "created_at")
-_RESOURCE = ("id", "working_memory")
-_RECORD = (
-    *("id", "scope", "resource", "thread", "observations", "origin", "generation", "observed_at", "created_at"),
-    *("chunks", "reflection"),
-)
 _NEEDED = {"mastra_threads", "mastra_messages"}
 
-Rows = list[Mapping[str, Any]]
+Rows = tuple[Mapping[str, Any], ...]
 
 
 class MastraTables:
@@ -38,34 +28,29 @@ class MastraTables:
 
     async def threads(self) -> Rows:
         """Return every thread."""
-        return await self._rows("mastra_threads", q.threads(), _THREAD)
+        return await self._rows("mastra_threads", q.threads())
 
     async def messages(self, thread: str) -> Rows:
         """Return the messages of a thread, oldest first."""
-        return await self._rows("mastra_messages", q.messages(thread=thread), _MESSAGE)
+        return await self._rows("mastra_messages", q.messages(thread=thread))
 
     async def resources(self) -> Rows:
         """Return the resources that have a row of their own."""
-        return await self._rows("mastra_resources", q.resources(), _RESOURCE)
+        return await self._rows("mastra_resources", q.resources())
 
     async def records(self) -> Rows:
         """Return the records of observational memory, every generation, oldest first."""
-        return await self._rows("mastra_observational_memory", q.records(), _RECORD)
+        return await self._rows("mastra_observational_memory", q.records())
 
     async def close(self) -> None:
         """Let go of the database."""
         await self._engine.close()
 
-    async def _rows(self, table: str, step: Step, names: Sequence[str]) -> Rows:
+    async def _rows(self, table: str, step: Step) -> Rows:
         # Older versions of Mastra have fewer tables.
         if table not in self._tables:
-            return []
-
-        def script() -> Script[Rows]:
-            rows = yield step
-            return [dict(zip(names, row, strict=True)) for row in rows]
-
-        return await self._engine.read(script, brief=False)
+            return ()
+        return await self._engine.fetch(step, lambda row: row._asdict(), brief=False)
 
 
 async def open_mastra(address: str) -> MastraTables:
@@ -84,12 +69,9 @@ async def open_mastra(address: str) -> MastraTables:
         await file.start(lambda _: None, lambda _: None)
         engine = file
 
-    def script() -> Script[frozenset[str]]:
-        rows = yield (q.tables_of_schema() if is_server else q.tables_of_file())
-        return frozenset(row[0] for row in rows)
-
+    step = q.tables_of_schema() if is_server else q.tables_of_file()
     try:
-        tables = await engine.read(script)
+        tables = frozenset(await engine.fetch(step, lambda row: str(row.name)))
     except BaseException:
         await engine.close()
         raise

@@ -1,23 +1,21 @@
-"""Messages in the store: save (idempotent), load by cursor, span, id or page, count.
+"""Save, load and count messages.
 
-Knows the rows of messages and the rules of saving: the same id and content again changes nothing, more parts under the same
-id become a further row, other content is refused. Every call names its resource.
+Saving is idempotent: the same id and content again changes nothing, more parts under the same id become a further row, and other
+content is refused.
 """
 
-# Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from memolog.domain.checking import check_message
 from memolog.domain.clock import Clock
 from memolog.domain.codec import dumps, object_text, pack
-from memolog.domain.errors import MessageNotFound, MessageTooLarge, ThreadNotFound
+from memolog.domain.errors import MessageNotFound, MessageTooLarge
 from memolog.domain.message import (
     FilePart,
     Message,
@@ -34,29 +32,38 @@ from memolog.domain.message import (
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.observation import Span
 from memolog.store.engine import Engine
-from memolog.store.growth import Grown, additions, grown_from, reading_grown
+from memolog.store.growth import additions, grown_from, reading_grown
 from memolog.store.places import taking_place
 from memolog.store.processes import appearing
 from memolog.store.rows import message_from_row
-from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, clamp, page_key, page_token
+from memolog.store.scope import (
+    LAST,
+    Page,
+    check_id,
+    check_ids,
+    check_limit,
+    check_optional_ids,
+    chunks,
+    clamp,
+    reading_thread,
+)
 from memolog.store.sql import Script, load_queries
 from memolog.store.tombstones import finding
 
 __all__ = ["Clean", "Messages", "Saved", "Totals", "Weigh", "is_much", "noting_unseen"]
 
 q = load_queries("messages")
-threads = load_queries("threads")
 
 Weigh: TypeAlias = Callable[[NewMessage], int]
 """Counts the tokens of a message."""
 
 Clean: TypeAlias = Callable[[NewMessage], NewMessage]
-"""Takes out of a message what must not be stored; returns the very same one where there is nothing."""
+"""Removes from a message what must not be stored; returns the same object if there is nothing to remove."""
 
 Values: TypeAlias = dict[str, Any]
 
 _IDS_A_QUERY = 256
-# Roughly what a message takes to be checked, counted and written. What takes longer than some milliseconds is done on a thread.
+# Estimated cost of checking, counting and writing a message. Work of more than a few milliseconds runs on a worker thread.
 _BRIEF_MICROSECONDS = 8_000.0
 _PART_MICROSECONDS = 20.0
 _VALUE_MICROSECONDS = 2.0
@@ -66,17 +73,17 @@ _MOST_VALUES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What a save did: the rows as they stand now, and how many of them are new."""
+    """The rows after a save, and how many of them are new."""
 
     messages: tuple[Message, ...]
     added: int
     left: int = 0
-    """How many were left out, since they were forgotten."""
+    """How many were left out because they had been forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """How many messages, and how many tokens in them."""
+    """Numbers of messages and tokens."""
 
     messages: int
     tokens: int
@@ -84,12 +91,12 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A message that was checked and turned into column values, and needs only its place."""
+    """A message that was checked and converted to column values, without its place in a thread."""
 
     message: NewMessage
     values: Values
     is_fresh: bool
-    """Its id was made by us just now, so it cannot be stored already."""
+    """Its id was just generated, so it cannot be stored already."""
 
 
 class Messages:
@@ -123,12 +130,11 @@ class Messages:
         """Save one or many messages of one thread, all or none of them, in this order.
 
         A missing thread is created unless `create` is False. Saving the same again is harmless. `owner` is the process that runs
-        the turn: until a reply is saved, no message of the turn enters a log. `is_told_again`: they come from a record that
-        somebody else keeps, so those that were forgotten here are left out.
+        the turn: until a reply is saved, no message of the turn enters a log. Set `is_told_again` for messages from an external
+        record: those that were forgotten here are left out.
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
-        if owner is not None:
-            check_id("owner", owner)
+        check_optional_ids(owner=owner)
         is_long = is_much(given)
         ready, now = await self.ready_soon(resource, thread, given, turn, is_long=is_long)
 
@@ -147,10 +153,8 @@ class Messages:
         return await self._engine.write(script, name="messages.save", brief=not is_long)
 
     async def end_turn(self, resource: str, thread: str, turn: str) -> None:
-        """Let what a turn said count as seen, now that the turn is over: nobody waits for a reply any more."""
-        check_id("resource", resource)
-        check_id("thread", thread)
-        check_id("turn", turn)
+        """Mark the messages of a turn as seen: the turn has ended, and no reply will follow."""
+        check_ids(resource=resource, thread=thread, turn=turn)
 
         def script() -> Script[None]:
             yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)
@@ -160,7 +164,7 @@ class Messages:
     async def ready_soon(
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None, *, is_long: bool
     ) -> tuple[list[_Ready], int]:
-        """Do the same as `ready`, on a thread where that takes long."""
+        """Do the same as `ready`, on a worker thread if it takes long."""
         if is_long:
             return await asyncio.to_thread(self.ready, resource, thread, messages, turn)
         return self.ready(resource, thread, messages, turn)
@@ -168,11 +172,9 @@ class Messages:
     def ready(
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
     ) -> tuple[list[_Ready], int]:
-        """Check messages and turn them into column values, before anything touches the database."""
-        check_id("resource", resource)
-        check_id("thread", thread)
-        if turn is not None:
-            check_id("turn", turn)
+        """Check messages and convert them to column values."""
+        check_ids(resource=resource, thread=thread)
+        check_optional_ids(turn=turn)
         now = to_micros(self._clock.now())
         return [self._ready(message, now, turn) for message in messages], now
 
@@ -182,7 +184,7 @@ class Messages:
             message, parts = cleaned, check_message(cleaned)
         is_fresh = message.id is None
         message_id = self._new_id() if message.id is None else check_id("message", message.id)
-        # Most texts are ASCII and far below the limit: only then is the exact size worth an encoding.
+        # Encode only texts that may exceed the limit.
         if len(parts) * 4 > self._max_bytes and (size := len(parts.encode())) > self._max_bytes:
             raise MessageTooLarge(message_id, size, self._max_bytes)
         values: Values = {
@@ -224,12 +226,12 @@ class Messages:
         place = yield from taking_place(resource, thread, 1, now, create=create)
         values: Values = {**one.values, **place.values()}
         if one.is_fresh:
-            # Nobody can know an id that was made a moment ago, so nobody need be asked.
+            # A new id cannot be stored already.
             yield q.insert_messages.many((values,))
             return (_message(resource, thread, one, values, place.task),), True
         if (yield q.insert_message(**values)):
             return (_message(resource, thread, one, values, place.task),), True
-        # The id is known: this is a repetition, a growth, or a mistake.
+        # The id is known: the message is a repetition, has more parts, or conflicts with the stored one.
         rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
         stored = [message_from_row(row) for row in rows]
         rest = grown_from(stored).lacks(one.message, thread)
@@ -254,17 +256,13 @@ class Messages:
         *,
         withdrawn: Container[str] = (),
     ) -> tuple[NewMessage, ...]:
-        """Return what saving these would add, once those of these ids are taken back; nothing is saved."""
-        check_id("resource", resource)
-        check_id("thread", thread)
+        """Return what saving these messages would add if those with the `withdrawn` ids were taken back. Saves nothing."""
+        check_ids(resource=resource, thread=thread)
         given = [messages] if isinstance(messages, NewMessage) else messages
         offered = given if self._clean is None else [self._clean(message) for message in given]
         ids = [message.id for message in offered if message.id is not None and message.id not in withdrawn]
-
-        def script() -> Script[dict[str, Grown]]:
-            return (yield from reading_grown(resource, thread, ids))
-
-        return tuple(additions(await self._engine.read(script) if ids else {}, offered, thread))
+        known = await self._engine.read(lambda: reading_grown(resource, thread, ids)) if ids else {}
+        return tuple(additions(known, offered, thread))
 
     # ------------------------------------------------------------ loading
 
@@ -276,14 +274,13 @@ class Messages:
         return tuple(message for message in found if message.state == "live")
 
     async def span(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
-        """Return every message of a span, tombstones too, so that none seems to be missing."""
+        """Return every message of a span, including tombstones."""
         return await self._between(resource, thread, span.first - 1, span.last, None)
 
     async def _between(
         self, resource: str, thread: str, after: int, up_to: int, limit: int | None
     ) -> tuple[Message, ...]:
-        check_id("resource", resource)
-        check_id("thread", thread)
+        check_ids(resource=resource, thread=thread)
         bounds: Values = {
             "after": clamp(after),
             "up_to": clamp(up_to),
@@ -293,7 +290,7 @@ class Messages:
         def script() -> Script[tuple[Message, ...]]:
             rows = yield q.after(resource=resource, thread=thread, **bounds)
             if not rows:
-                yield from _expect_thread(resource, thread)
+                yield from reading_thread(resource, thread)
             return tuple(map(message_from_row, rows))
 
         return await self._engine.read(script)
@@ -301,12 +298,10 @@ class Messages:
     async def get(self, resource: str, message_id: str, *, thread: str | None = None) -> tuple[Message, ...]:
         """Return the rows of one message: itself, then its continuations. Raises MessageNotFound.
 
-        Without a thread, all threads of the resource are looked through.
+        Without a thread, all threads of the resource are searched.
         """
-        check_id("resource", resource)
-        check_id("message", message_id)
-        if thread is not None:
-            check_id("thread", thread)
+        check_ids(resource=resource, message=message_id)
+        check_optional_ids(thread=thread)
         where: Values = {"resource": resource, "id": message_id}
 
         def script() -> Script[tuple[Message, ...]]:
@@ -328,10 +323,9 @@ class Messages:
     ) -> Page[Message]:
         """Return some messages, oldest first: those after a sequence number, or the last ones before it.
 
-        With neither, the first page. `next` is the sequence number to go on from, in the same direction.
+        Without either, the first page. `next` is the sequence number to continue from, in the same direction.
         """
-        check_id("resource", resource)
-        check_id("thread", thread)
+        check_ids(resource=resource, thread=thread)
         where: Values = {"resource": resource, "thread": thread, "limit": check_limit(limit) + 1}
 
         def script() -> Script[Page[Message]]:
@@ -340,63 +334,29 @@ class Messages:
             else:
                 rows = yield q.before(before=clamp(before), **where)
             if not rows:
-                yield from _expect_thread(resource, thread)
+                yield from reading_thread(resource, thread)
             shown = [message_from_row(row) for row in rows[:limit]]
             more = str(shown[-1].seq) if len(rows) > limit else None
             return Page(items=tuple(sorted(shown, key=lambda message: message.seq)), next=more)
 
         return await self._engine.read(script)
 
-    async def of_resource(
-        self,
-        resource: str,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        after: str | None = None,
-        newest_first: bool = False,
-        limit: int = 100,
-    ) -> Page[Message]:
-        """Return the live messages of all threads of a resource in the order of their times."""
-        check_id("resource", resource)
-        start = (LAST, LAST, LAST) if newest_first else (FIRST, FIRST, FIRST)
-        at, thread_pk, seq = page_key(after, start)
-        query = q.of_resource_back if newest_first else q.of_resource
-        step = query(
-            resource=resource,
-            since=FIRST if since is None else to_micros(since),
-            until=LAST if until is None else to_micros(until),
-            at=at,
-            thread_pk=thread_pk,
-            seq=seq,
-            limit=check_limit(limit) + 1,
-        )
-
-        def script() -> Script[Page[Message]]:
-            rows = yield step
-            shown = rows[:limit]
-            more = page_token((shown[-1][7], shown[-1][18], shown[-1][2])) if len(rows) > limit else None
-            return Page(items=tuple(map(message_from_row, shown)), next=more)
-
-        return await self._engine.read(script, brief=False)
-
     async def totals(self, resource: str, thread: str | None = None, *, after: int = 0) -> Totals:
         """Return how many live messages and tokens there are, in a thread or in the whole resource."""
-        check_id("resource", resource)
-        if thread is not None:
-            check_id("thread", thread)
+        check_ids(resource=resource)
+        check_optional_ids(thread=thread)
 
         def script() -> Script[Totals]:
             rows = yield q.count(resource=resource, thread=thread, after=clamp(after))
-            return Totals(messages=rows[0][0], tokens=int(rows[0][1]))
+            return Totals(messages=rows[0].messages, tokens=int(rows[0].tokens))
 
         return await self._engine.read(script, brief=thread is not None)
 
 
 def is_much(messages: Sequence[NewMessage]) -> bool:
-    """Tell whether checking, counting and writing messages takes so long that a thread should do it.
+    """Return whether saving messages takes so long that a worker thread should do it.
 
-    Looks at no more than it takes to tell; whether the values are what they should be is checked elsewhere.
+    Stops counting at the limit, and does not validate values.
     """
     left = _BRIEF_MICROSECONDS
     waiting: list[object] = [getattr(message, "parts", ()) for message in messages]
@@ -430,23 +390,17 @@ def is_much(messages: Sequence[NewMessage]) -> bool:
 # ---------------------------------------------------------------- pieces of scripts
 
 
-def _expect_thread(resource: str, thread: str) -> Script[None]:
-    rows = yield threads.get_thread(resource=resource, thread=thread)
-    if not rows:
-        raise ThreadNotFound(thread)
-
-
 def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner: str, now: int) -> Script[None]:
-    """Note from which message on a running turn has no reply yet."""
+    """Store the first message of a running turn that has no reply yet."""
     replied = max((row.seq for row in saved.messages if row.role == "assistant"), default=0)
     if replied:
         yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=replied)
     if saved.added < len(saved.messages):
-        # Messages that are known come again, as after a provider failed: those that no reply follows are still unseen.
+        # Known messages are saved again, as after a failed request: those that no reply follows are still unseen.
         seqs = [row.seq for row in saved.messages]
         yield q.take_unseen(resource=resource, thread=thread, turn=turn, seqs=seqs)
         rows = yield q.last_reply(resource=resource, thread=thread)
-        replied = max(replied, rows[0][0] if rows else 0)
+        replied = max(replied, rows[0].seq if rows else 0)
     first = min((row.seq for row in saved.messages if row.seq > replied and row.state == "live"), default=None)
     if first is not None:
         yield q.note_unseen(resource=resource, thread=thread, turn=turn, first_seq=first, owner=owner)
@@ -454,13 +408,12 @@ def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner:
 
 
 def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:
-    """Tell whether none of these ids is stored and none occurs twice."""
+    """Return whether none of these ids is stored and none occurs twice."""
     ids = [str(one.values["id"]) for one in ready]
     if len(set(ids)) != len(ids):
         return False
     known = [message_id for message_id, one in zip(ids, ready, strict=True) if not one.is_fresh]
-    for start in range(0, len(known), _IDS_A_QUERY):
-        chunk = known[start : start + _IDS_A_QUERY]
+    for chunk in chunks(known, _IDS_A_QUERY):
         if (yield q.known_ids(resource=resource, thread=thread, ids=chunk)):
             return False
     return True

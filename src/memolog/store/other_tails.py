@@ -1,8 +1,4 @@
-"""What a shared log does not cover of the other threads: the newest messages of those that were active last.
-
-A context shows them beside a log that was read before: where that log ended in a thread, what is shown begins. What is not
-read is counted.
-"""
+"""Read the newest messages of other threads that a shared log does not cover yet, and count the rest."""
 
 from __future__ import annotations
 
@@ -20,13 +16,13 @@ q = load_queries("logs")
 messages = load_queries("messages")
 
 _FIRST_READ = 6
-# A context shows no more of a message.
+# A context shows no more tokens of a message.
 _LINE_TOKENS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherTail:
-    """What the log does not cover of another thread: its newest messages."""
+    """The newest messages of another thread that the log does not cover."""
 
     thread: str
     alias: int
@@ -38,7 +34,7 @@ class OtherTail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherTails:
-    """The other threads that were active last, and how many more there are."""
+    """The latest active other threads, and how many more there are."""
 
     tails: tuple[OtherTail, ...] = ()
     more_threads: int = 0
@@ -48,47 +44,51 @@ class OtherTails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLimits:
-    """How much of the other threads is read."""
+    """How much of the other threads to read."""
 
     threads: int
     messages: int
     """Of each thread, the newest."""
     tokens: int | None = None
-    """What is shown of all of them together: no more is read than may be. None reads every message."""
+    """The tokens shown of all threads together; None reads every message."""
 
 
 def reading_others(
     resource: str, log_pk: int, thread_pk: int, ends: Mapping[str, int], limits: OtherLimits
 ) -> Script[OtherTails]:
-    """Read the newest messages of other threads; `ends` says up to where the log that was read covers each."""
+    """Read the newest messages of other threads; `ends` holds the cursors of the log that was read."""
     where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
     rows = yield q.other_threads(**where, ends=list(ends), limit=limits.threads)
     if not rows:
-        # With a limit of 0 nothing is known of the threads that there are.
+        # A limit of 0 threads reads nothing.
         return OtherTails()
-    pks = [row[0] for row in rows]
-    covered = {row[1]: ends.get(row[1], row[2]) for row in rows}
+    pks = [row.pk for row in rows]
+    covered = {row.id: ends.get(row.id, row.cursor) for row in rows}
     tails = yield from _newest(pks, covered, limits)
-    totals = {place: (threads, said) for place, threads, said in (yield q.count_other_messages(**where, read=pks))}
+    totals = {row.place: row for row in (yield q.count_other_messages(**where, read=pks))}
     found: list[OtherTail] = []
-    for pk, name, cursor, alias, title, hinted_title in rows:
-        end, earlier = covered[name], 0
-        tail = tuple(m for m in tails.get(name, ()) if m.seq > end and m.state == "live" and not m.own)
+    for row in rows:
+        end, earlier = covered[row.id], 0
+        tail = tuple(m for m in tails.get(row.id, ()) if m.seq > end and m.state == "live" and not m.own)
         tail = tail[-limits.messages :]
-        if tail and end == cursor:
-            earlier = totals[pk][1] - len(tail)
+        if tail and end == row.cursor:
+            earlier = totals[row.pk].messages - len(tail)
         elif tail:
-            # The log has gone on since it was read.
-            earlier = (yield messages.count_said(thread_pk=pk, after=end, before=tail[0].seq))[0][0]
-        shown = unpack(title) or unpack(hinted_title)
-        found.append(OtherTail(thread=name, alias=alias, title=shown, messages=tail, earlier=earlier))
-    more_threads, more_messages = totals.get(0, (0, 0))
-    return OtherTails(tails=tuple(found), more_threads=more_threads, more_messages=more_messages)
+            # The cursor has moved since the log was read.
+            earlier = (yield messages.count_said(thread_pk=row.pk, after=end, before=tail[0].seq))[0].messages
+        title = unpack(row.title) or unpack(row.hinted_title)
+        found.append(OtherTail(thread=row.id, alias=row.alias, title=title, messages=tail, earlier=earlier))
+    rest = totals.get(0)
+    return OtherTails(
+        tails=tuple(found),
+        more_threads=rest.threads if rest else 0,
+        more_messages=rest.messages if rest else 0,
+    )
 
 
 def _newest(pks: list[int], covered: Mapping[str, int], limits: OtherLimits) -> Script[dict[str, list[Message]]]:
-    """Read the newest rows of each thread: as many as may be shown, for most are too old for that."""
-    # Some of the newest rows may be gone or our own: twice as many are read as are shown.
+    """Read as many of the newest rows of each thread as a context can show."""
+    # Some rows may be tombstones or our own, so read twice as many as are shown.
     most = 2 * limits.messages
     reach = most if limits.tokens is None else min(_FIRST_READ, most)
     while True:
@@ -102,7 +102,7 @@ def _newest(pks: list[int], covered: Mapping[str, int], limits: OtherLimits) -> 
 
 
 def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], tokens: int) -> bool:
-    """Tell whether what is shown, newest first over all threads, is among these."""
+    """Return whether these rows fill the tokens shown, newest first over all threads."""
     read = list(tails)
     begun = [tail[0].created_at for tail in read if tail[0].seq > covered[tail[0].thread] + 1]
     if not begun:

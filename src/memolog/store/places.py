@@ -1,7 +1,4 @@
-"""Where a message goes: its thread's row, its number, and the task that the thread is working on.
-
-Knows how the next numbers of a thread are taken. Knows nothing of what is saved there.
-"""
+"""Allocate sequence numbers for messages of a thread, with the task that the thread is working on."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ threads = load_queries("threads")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a message goes: its thread's key, its number (the last of several), and the task in hand."""
+    """A place for messages: the key of the thread, the last number allocated, and the task that the thread works on."""
 
     thread_pk: int
     seq: int
@@ -28,12 +25,12 @@ class Place:
     task: str | None
 
     def values(self) -> dict[str, Any]:
-        """Return the columns that say where."""
+        """Return the values of the columns."""
         return {"thread_pk": self.thread_pk, "seq": self.seq, "task_pk": self.task_pk}
 
 
 def taking_place(resource: str, thread: str, count: int, now: int, *, create: bool) -> Script[Place]:
-    """Take the thread's row and its next numbers; return its key, the last of the numbers, and the task in hand."""
+    """Lock the thread and allocate its next numbers; creates a missing thread if `create`."""
     step = q.advance(resource=resource, thread=thread, count=count, now=now)
     rows = yield step
     if not rows and create:
@@ -42,7 +39,6 @@ def taking_place(resource: str, thread: str, count: int, now: int, *, create: bo
         rows = yield step
     if not rows:
         raise ThreadNotFound(thread)
-    thread_pk, seq, active = rows[0]
-    # Most threads work on no task: only then is anything asked.
-    held = None if active is None else (yield from held_task(thread_pk, now))
-    return Place(thread_pk=thread_pk, seq=seq, task_pk=held[0] if held else None, task=held[1] if held else None)
+    row = rows[0]
+    held = None if row.active_task_pk is None else (yield from held_task(row.pk, now))
+    return Place(thread_pk=row.pk, seq=row.last_seq, task_pk=held.pk if held else None, task=held.id if held else None)

@@ -27,7 +27,7 @@ from memolog.domain.errors import (
 from memolog.store.engine import Engine, Work
 from memolog.store.migrate import CREATE_RECORD, READ_RECORD, RECORD, TABLE, pending, refuse_foreign
 from memolog.store.postgres_address import PostgresOptions, safe_url, split_url
-from memolog.store.sql import MOST_INLINE, Row, Script, Step, weight_of
+from memolog.store.sql import MOST_INLINE, Row, Script, Step, named_rows, weight_of
 
 try:
     import asyncpg
@@ -418,4 +418,5 @@ async def _execute(connection: Connection, step: Step) -> Sequence[Row]:
         )
         return []
     lengths, values = step.flat()
-    return await connection.fetch(step.statement.numbered("$", lengths), *values)
+    rows = await connection.fetch(step.statement.numbered("$", lengths), *values)
+    return named_rows(rows[0].keys(), rows) if rows else []

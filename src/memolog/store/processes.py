@@ -1,7 +1,7 @@
-"""Processes in the store: which of those that share a database are alive.
+"""Detect which of the processes that share a database are alive.
 
-A process that has something under way counts up its beats every second or two. Whether it still does is judged by the time that
-passes here: the clocks of other hosts may differ, so that of a beat only tells those apart that are older than a lease.
+A process with work in progress counts up its beats every second or two. Others watch the count with their own clock, since
+the clocks of hosts may differ; the time of a beat is only used for processes that were not watched yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from memolog.domain.clock import Clock
 from memolog.domain.moments import from_micros, to_micros
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id
+from memolog.store.scope import check_ids
 from memolog.store.sql import Script, load_queries
 
 __all__ = ["Beat", "Life", "Processes", "appearing"]
@@ -23,7 +23,7 @@ __all__ = ["Beat", "Life", "Processes", "appearing"]
 q = load_queries("processes")
 
 Life: TypeAlias = Literal["moving", "fresh", "silent", "unknown"]
-"""Seen to beat; not watched for long enough; no longer beating; without a row."""
+"""Seen to beat; not watched for long enough; stopped beating; without a row."""
 
 _SILENCE_SECONDS = 5.0
 _LEASE_SECONDS = 30.0
@@ -52,42 +52,41 @@ class Processes:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
         self.silence = _SILENCE_SECONDS
-        """After how many seconds without a beat a process counts as dead, for who watches it."""
+        """After how many seconds without a beat a watched process counts as dead."""
         self.lease = _LEASE_SECONDS
-        """How old by its own clock the last beat of a process may be that was not watched."""
+        """The greatest age of the last beat of a process that was not watched yet, by its own clock."""
         self.time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
-        """The time that passes here."""
+        """The local monotonic time."""
         self._watched: dict[str, _Watched] = {}
         self._has_swept = False
 
     async def beat(self, owner: str) -> None:
-        """Say that this process is alive."""
-        check_id("owner", owner)
+        """Record that this process is alive."""
+        check_ids(owner=owner)
         now = self._clock.now()
 
         def script() -> Script[None]:
             yield q.beat(owner=owner, now=to_micros(now))
             if not self._has_swept:
-                # Once for each process: what others left behind long ago.
+                # Once per process: delete rows of processes that ended long ago.
                 yield q.sweep(before=to_micros(now - _OLD))
 
         await self._engine.write(script, name="processes.beat")
         self._has_swept = True
 
     async def life(self, owner: str) -> Life:
-        """Tell how a process is doing now."""
+        """Return the state of a process."""
 
         def script() -> Script[Beat | None]:
             rows = yield q.last_beat(owner=owner)
-            return Beat(number=rows[0][0], at=from_micros(rows[0][1])) if rows else None
+            return Beat(number=rows[0].beats, at=from_micros(rows[0].beat_at)) if rows else None
 
         return self.judge(owner, await self._engine.read(script))
 
     async def is_alive(self, owner: str, *, since: datetime | None = None) -> bool:
-        """Tell whether a process is alive now.
+        """Return whether a process is alive.
 
-        `since` is when it was last known to be there by other means: a process without a row counts as alive for a few seconds
-        from then on, since its first beat may be on its way.
+        A process without a row counts as alive for a few seconds after `since`, the last sign of it, until its first beat.
         """
         life = await self.life(owner)
         if life == "unknown":
@@ -95,7 +94,7 @@ class Processes:
         return life != "silent"
 
     def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
-        """Tell how a process is doing whose last beat was just read; `silence` and `lease` take the place of the usual ones."""
+        """Return the state of a process whose last beat was just read; `silence` and `lease` override the defaults."""
         if beat is None:
             return "unknown"
         time = self.time()
@@ -114,5 +113,5 @@ class Processes:
 
 
 def appearing(owner: str, now: int) -> Script[None]:
-    """Make a process known together with what it saves, so that nobody takes it for dead before its next beat."""
+    """Record a process together with what it saves, so that it counts as alive before its next beat."""
     yield q.appear(owner=owner, now=now, before=now - round(_SILENCE_SECONDS * 1_000_000))

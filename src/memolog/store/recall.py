@@ -1,7 +1,6 @@
-"""Recall in the store: which messages a reference leads to, and their rows from any place on, in either direction.
+"""Find the messages behind a reference (an observation, a group, a span or a message), and read them in either direction.
 
-Knows what can be referred to: an observation, a group, a span, a message. Every query names its resource, so that what is
-foreign looks exactly like what is missing. Knows nothing of pages.
+What belongs to another resource is reported exactly like what is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from memolog.domain.message import Message
 from memolog.domain.observation import Span
 from memolog.store.engine import Engine
 from memolog.store.rows import message_from_row
-from memolog.store.scope import FIRST, LAST, check_id, check_limit
+from memolog.store.scope import FIRST, LAST, check_ids, check_limit, check_optional_ids, chunks
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = ["Place", "Position", "Recall", "Reference", "Stretch", "is_number"]
@@ -41,7 +40,7 @@ _MOST_NAMED: Final = 5
 
 
 def is_number(reference: str) -> bool:
-    """Tell whether a reference is a number or a span alone, which means nothing without a thread."""
+    """Return whether a reference is only a number or a span, which needs a thread."""
     return _SPAN.fullmatch(reference.strip()) is not None
 
 
@@ -54,12 +53,12 @@ class Stretch:
     first: int
     last: int
     label: str | None = None
-    """What models call the thread, where several share a log."""
+    """The alias of the thread in a shared log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a reference leads: stretches in their order, and where to begin."""
+    """The target of a reference: stretches in their order, and where to begin."""
 
     stretches: tuple[Stretch, ...]
     start: Position
@@ -71,15 +70,8 @@ class Place:
         return first.thread_pk, first.first, 0, 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Thread:
-    pk: int
-    id: str
-    last_seq: int
-
-
 class Recall:
-    """Finds the messages behind whatever can be referred to, one resource at a time."""
+    """Finds the messages behind references, one resource at a time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -93,18 +85,17 @@ class Recall:
         shared: bool = False,
         alone: bool = False,
     ) -> Place:
-        """Return where a reference leads; raises NotFound alike for what is missing and what is foreign.
+        """Return the target of a reference; raises NotFound.
 
-        `shared` prefers the log that the resource's threads share, `alone` keeps to the one message that is named.
+        `shared` prefers the shared log of the resource, `alone` returns only the named message.
         """
-        check_id("resource", resource)
-        if thread is not None:
-            check_id("thread", thread)
+        check_ids(resource=resource)
+        check_optional_ids(thread=thread)
         if isinstance(reference, str):
-            check_id("reference", reference)
+            check_ids(reference=reference)
         elif isinstance(reference, bool) or not isinstance(reference, int | Span):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
-                f"A reference is a text, a number or a span, not {type(reference).__name__}.",
+                f"`reference` must be a text, a number or a span, got {type(reference).__name__}.",
                 then="Pass the id of a group, an observation or a message, a span, or a message's number.",
             )
         return await self._engine.read(lambda: _finding(resource, reference, thread, shared=shared, alone=alone))
@@ -112,21 +103,16 @@ class Recall:
     async def rows(
         self, resource: str, place: Place, position: Position, *, back: bool = False, limit: int = 50
     ) -> tuple[Message, ...]:
-        """Return the messages of a place from a position on, or (`back`) up to it, the nearest first."""
-        check_id("resource", resource)
+        """Return the messages of a place from a position on, or (`back`) before it, the nearest first."""
+        check_ids(resource=resource)
         check_limit(limit)
         return await self._engine.read(lambda: _reading(resource, place, position, back=back, limit=limit))
 
     async def calls_before(self, resource: str, thread: str, seq: int, *, limit: int = 60) -> tuple[Message, ...]:
-        """Return the messages just before a number: what a result answers stands there."""
-        check_id("resource", resource)
-        check_id("thread", thread)
-
-        def script() -> Script[tuple[Message, ...]]:
-            rows = yield messages.before(resource=resource, thread=thread, before=seq, limit=check_limit(limit))
-            return tuple(map(message_from_row, rows))
-
-        return await self._engine.read(script)
+        """Return the messages just before a number, where the call of a result is."""
+        check_ids(resource=resource, thread=thread)
+        step = messages.before(resource=resource, thread=thread, before=seq, limit=check_limit(limit))
+        return await self._engine.fetch(step, message_from_row)
 
 
 # ---------------------------------------------------------------- finding
@@ -145,30 +131,30 @@ def _finding(resource: str, reference: Reference, thread: str | None, *, shared:
             place = yield from _written(resource, reference, named, shared=shared, alone=alone)
     if place is None:
         raise NotFound(
-            f"Nothing of this resource is known as {reference!r}.",
+            f"Nothing is found under the reference {reference!r}.",
             then="Use an id that the log or a search shows, or a span such as 12-30 with its thread.",
         )
     return (yield from _labelled(resource, place)) if shared else place
 
 
-def _thread(resource: str, name: str, *, shared: bool) -> Script[_Thread]:
-    """Return a thread by its id or, where threads share a log, by what models call it."""
+def _thread(resource: str, name: str, *, shared: bool) -> Script[Row]:
+    """Return a thread by its id or, in a shared log, by its alias."""
     found = yield from _thread_if_any(resource, name, shared=shared)
     if found is None:
         raise ThreadNotFound(name)
     return found
 
 
-def _thread_if_any(resource: str, name: str, *, shared: bool) -> Script[_Thread | None]:
+def _thread_if_any(resource: str, name: str, *, shared: bool) -> Script[Row | None]:
     rows = yield q.thread_by_id(resource=resource, thread=name)
     alias = _ALIAS.fullmatch(name) if shared else None
     if not rows and alias:
         rows = yield q.thread_by_alias(resource=resource, alias=int(alias[1]))
-    return _Thread(pk=rows[0][0], id=rows[0][1], last_seq=rows[0][2]) if rows else None
+    return rows[0] if rows else None
 
 
-def _known(resource: str, reference: str, thread: _Thread | None, *, shared: bool) -> Script[Place | None]:
-    """Return what a group or an observation leads to."""
+def _known(resource: str, reference: str, thread: Row | None, *, shared: bool) -> Script[Place | None]:
+    """Return the place of a group or an observation."""
     handle = _HANDLE.fullmatch(reference)
     if handle:
         rows = yield q.groups_by_handle(resource=resource, handle=handle["group"])
@@ -178,24 +164,24 @@ def _known(resource: str, reference: str, thread: _Thread | None, *, shared: boo
     if rows and not (handle and handle["line"]):
         return (yield from _group(resource, rows[0]))
     if rows and handle:
-        found = yield q.observation_by_number(group_pk=rows[0][0], ordinal=int(handle["line"]))
+        found = yield q.observation_by_number(group_pk=rows[0].pk, ordinal=int(handle["line"]))
     else:
         found = yield q.observation_by_id(resource=resource, id=reference)
-    return (yield from _behind(resource, [found[0][0]])) if found else None
+    return (yield from _behind(resource, [found[0].pk])) if found else None
 
 
 def _of_log(
-    resource: str, handle: str, rows: Sequence[Row], thread: _Thread | None, *, shared: bool
+    resource: str, handle: str, rows: Sequence[Row], thread: Row | None, *, shared: bool
 ) -> Script[Sequence[Row]]:
-    """Return the group of the log that is meant: the thread's own, or the shared one."""
+    """Return the group in the log of the thread, or in the shared one."""
     wanted = {0} if thread is None else {0, thread.pk}
-    meant = [row for row in rows if row[5] in wanted or thread is None]
+    meant = [row for row in rows if row.log_thread in wanted or thread is None]
     if len(meant) > 1:
-        meant = [row for row in meant if (row[5] == 0) == shared]
+        meant = [row for row in meant if (row.log_thread == 0) == shared]
     if len(meant) > 1:
-        keys = [row[5] for row in meant[: _MOST_NAMED + 1]]
+        keys = [row.log_thread for row in meant[: _MOST_NAMED + 1]]
         names = yield q.thread_names(resource=resource, threads=keys)
-        raise _several(f"group {handle}", [row[0] for row in names], "Each thread's log counts its groups by itself.")
+        raise _several(f"group {handle}", [row.id for row in names], "Each thread's log counts its groups by itself.")
     return meant
 
 
@@ -204,43 +190,37 @@ def _several(what: str, threads: Sequence[str], why: str) -> InputError:
     return InputError(
         f"Several threads have a {what}: {names}.",
         why=why,
-        then="Say which thread is meant: thread=…, or --thread on the command line.",
+        then="Name the thread: thread=…, or --thread on the command line.",
     )
 
 
 def _group(resource: str, row: Row) -> Script[Place | None]:
-    group_pk, kind, thread_pk, first, last, _ = row
-    if kind == "observer":
-        rows = yield q.thread_by_key(resource=resource, thread_pk=thread_pk)
-        return _place([Stretch(thread_pk=thread_pk, thread=rows[0][1], first=first, last=last)]) if rows else None
-    rows = yield q.observations_of_group(group_pk=group_pk)
-    return (yield from _behind(resource, [row[0] for row in rows]))
+    if row.kind != "observer":
+        rows = yield q.observations_of_group(group_pk=row.pk)
+        return (yield from _behind(resource, [line.pk for line in rows]))
+    rows = yield q.thread_by_key(resource=resource, thread_pk=row.thread_pk)
+    if not rows:
+        return None
+    return _place([Stretch(thread_pk=row.thread_pk, thread=rows[0].id, first=row.first_seq, last=row.last_seq)])
 
 
 def _behind(resource: str, observations: Sequence[int]) -> Script[Place | None]:
-    """Return the messages that lines of the log come from, through all that they merge."""
-    found: set[tuple[int, str, int, int]] = set()
-    for start in range(0, len(observations), _AT_ONCE):
-        some = observations[start : start + _AT_ONCE]
-        found.update(tuple(row) for row in (yield q.sources(resource=resource, observations=some)))  # pyright: ignore[reportArgumentType]
-    stretches = [Stretch(thread_pk=pk, thread=name, first=first, last=last) for pk, name, first, last in sorted(found)]
-    return _place(stretches)
+    """Return the messages that lines of the log come from, through all lines that they merge."""
+    found: set[Row] = set()
+    for some in chunks(observations, _AT_ONCE):
+        found.update((yield q.sources(resource=resource, observations=some)))
+    return _place([Stretch(thread_pk=row.pk, thread=row.id, first=row.first_seq, last=row.last_seq) for row in found])
 
 
-def _message(resource: str, reference: str, thread: _Thread | None, *, alone: bool) -> Script[Place | None]:
+def _message(resource: str, reference: str, thread: Row | None, *, alone: bool) -> Script[Place | None]:
     rows = yield q.message_places(resource=resource, id=reference, thread=thread.id if thread else None)
     if len(rows) > 1:
-        raise _several(f"message {reference}", [row[1] for row in rows], "An id is unique within its thread only.")
-    if not rows:
-        return None
-    pk, name, last_seq, seq = rows[0]
-    return _from(_Thread(pk=pk, id=name, last_seq=last_seq), seq, alone=alone)
+        raise _several(f"message {reference}", [row.id for row in rows], "An id is unique within its thread only.")
+    return _from(rows[0], rows[0].seq, alone=alone) if rows else None
 
 
-def _written(
-    resource: str, reference: str, thread: _Thread | None, *, shared: bool, alone: bool
-) -> Script[Place | None]:
-    """Return where a span or a number leads that is written out: "12-30", "t1 12-30", "#12"."""
+def _written(resource: str, reference: str, thread: Row | None, *, shared: bool, alone: bool) -> Script[Place | None]:
+    """Return the place of a written span or number: "12-30", "t1 12-30", "#12"."""
     hit = _SPAN.fullmatch(reference.strip())
     if hit is None:
         hit = _SPAN_OF_THREAD.fullmatch(reference.strip())
@@ -251,15 +231,17 @@ def _written(
     return _numbered(int(hit["first"]), last, thread, alone=alone)
 
 
-def _numbered(first: int, last: int | None, thread: _Thread | None, *, alone: bool) -> Place | None:
+def _numbered(first: int, last: int | None, thread: Row | None, *, alone: bool) -> Place | None:
     if thread is None:
         raise InputError(
-            "A number alone does not say which message is meant.",
+            "A message number needs a thread.",
             why="Each thread counts its messages by itself.",
-            then="Say which thread is meant: thread=…, or write it before the number.",
+            then="Name the thread: thread=…, or write it before the number.",
         )
     if last is not None and last < first:
-        raise InputError(f"A span cannot run from {first} to {last}.", then="Name the earlier message first.")
+        raise InputError(
+            f"A span must end after it begins, got {first} to {last}.", then="Put the earlier message first."
+        )
     if not 1 <= first <= thread.last_seq:
         raise MessageNotFound(f"{first} of thread {thread.id}")
     if last is None:
@@ -268,15 +250,15 @@ def _numbered(first: int, last: int | None, thread: _Thread | None, *, alone: bo
     return _place([Stretch(thread_pk=thread.pk, thread=thread.id, first=first, last=end)])
 
 
-def _from(thread: _Thread, seq: int, *, alone: bool) -> Place:
-    """Return a message's place in its thread: who wants more can go on from it, in either direction."""
+def _from(thread: Row, seq: int, *, alone: bool) -> Place:
+    """Return the place of a message in its thread, which can be continued in either direction."""
     first, last = (seq, seq) if alone else (1, thread.last_seq)
     stretch = Stretch(thread_pk=thread.pk, thread=thread.id, first=first, last=last)
     return Place(stretches=(stretch,), start=(thread.pk, seq, 0, 0))
 
 
 def _place(stretches: Sequence[Stretch]) -> Place | None:
-    """Return the place of these stretches, those that touch joined; nothing if there is none."""
+    """Return the place of these stretches, adjacent ones joined; None if there is none."""
     joined: list[Stretch] = []
     for stretch in sorted(stretches, key=lambda stretch: (stretch.thread_pk, stretch.first)):
         before = joined[-1] if joined else None
@@ -290,9 +272,9 @@ def _place(stretches: Sequence[Stretch]) -> Place | None:
 def _labelled(resource: str, place: Place) -> Script[Place]:
     keys = sorted({stretch.thread_pk for stretch in place.stretches})
     labels: dict[int, str] = {}
-    for start in range(0, len(keys), _AT_ONCE):
-        rows = yield q.labels(resource=resource, threads=keys[start : start + _AT_ONCE])
-        labels |= {pk: f"t{alias}" for pk, alias in rows}
+    for some in chunks(keys, _AT_ONCE):
+        rows = yield q.labels(resource=resource, threads=some)
+        labels |= {row.pk: f"t{row.alias}" for row in rows}
     stretches = (replace(stretch, label=labels.get(stretch.thread_pk)) for stretch in place.stretches)
     return replace(place, stretches=tuple(stretches))
 
@@ -303,7 +285,7 @@ def _labelled(resource: str, place: Place) -> Script[Place]:
 def _reading(resource: str, place: Place, position: Position, *, back: bool, limit: int) -> Script[tuple[Message, ...]]:
     found: list[Message] = []
     thread_pk, seq, part, character = position
-    # Going back, the row of the position is of use only if something of it lies before.
+    # Going back, the row of the position is needed only if part of it lies before the position.
     end = seq if (part, character) > (0, 0) else seq - 1
     for stretch in reversed(place.stretches) if back else place.stretches:
         first, last = stretch.first, stretch.last
@@ -318,5 +300,5 @@ def _reading(resource: str, place: Place, position: Position, *, back: bool, lim
             rows = yield messages.before(before=min(last + 1, LAST), **where)
         else:
             rows = yield messages.after(after=max(first - 1, FIRST), up_to=last, **where)
-        found += [message_from_row(row) for row in rows if first <= row[2] <= last]
+        found += [message_from_row(row) for row in rows if first <= row.seq <= last]
     return tuple(found)

@@ -1,8 +1,6 @@
-"""What was read before of a log, so that the next snapshot reads only what is new.
+"""Cache tails, groups and plans of the latest logs, so that the next snapshot reads only what is new.
 
-Knows which rows stay as they are: a live message that is not compacted, and the groups of a log until something but a run
-changes its version.
-Only what was committed is kept, or what follows from a row alone, and all of it can be lost at any moment.
+Only committed rows are cached, and values that depend on one row alone. The cache may be emptied at any moment.
 """
 
 from __future__ import annotations
@@ -28,18 +26,18 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Known: TypeAlias = Mapping[int, Message]
-"""Messages by sequence number: short ones that are as they were saved."""
+"""Short, unchanged messages by sequence number."""
 Tail: TypeAlias = tuple[tuple[Message, ...], Known]
-"""Every row after the cursor, and those of them that need not be read again."""
+"""Every row after the cursor, and those that the next snapshot does not read again."""
 
-# A few megabytes in all: the tails and the logs of the threads that were active last, without long messages.
+# A few megabytes in all: the tails and the logs of the latest active threads, without long messages.
 _TAILS = 32
 _LOGS = 16
 _SHORT_CHARACTERS = 16_384
 
 
 class _Latest(Generic[K, V]):
-    """Keeps the latest values; the oldest makes room. Any thread may use it."""
+    """A thread-safe cache of the latest values."""
 
     def __init__(self, most: int) -> None:
         self._most, self._gate = most, Lock()
@@ -61,7 +59,7 @@ class _Latest(Generic[K, V]):
 
 
 class _Groups(NamedTuple):
-    """What a log consists of after so many changes to its groups."""
+    """The groups of a log after so many changes to them."""
 
     changes: int
     generation: int
@@ -69,7 +67,7 @@ class _Groups(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """What was planned for the days before one, and came to nothing known, as of one version of a log."""
+    """Plans for days before `before` without a known outcome, as of one version of a log."""
 
     version: int
     generation: int
@@ -78,7 +76,7 @@ class Plans(NamedTuple):
 
 
 class Recent:
-    """The latest tails, by log and thread, and the groups and the passed plans of the latest logs."""
+    """The latest tails by log and thread, and the groups and passed plans of the latest logs."""
 
     def __init__(self) -> None:
         self.tails = _Latest[tuple[object, ...], Known](_TAILS)
@@ -87,30 +85,27 @@ class Recent:
         self._made = _Latest[str, Mapping[Row, GroupRow]](_LOGS)
 
     def clear(self) -> None:
-        """Drop all of it: what was forgotten must not be left in memory."""
+        """Empty the cache: what was forgotten must not stay in memory."""
         self.tails.clear()
         self.plans.clear()
         self._groups.clear()
         self._made.clear()
 
     def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
-        """Return the groups of a log, if they are known.
+        """Return the groups of a log if they are cached.
 
-        Whatever changes one of them changes the log's version; what runs change of it is counted beside.
+        Every change of a group changes the log's version. Changes by runs are counted in `run_changes`.
         """
         known = self._groups.get(log.id)
         is_same = known is not None and known[:2] == (log.version - log.run_changes, log.generation)
         return known.groups if known and is_same else None
 
     def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
-        """Remember the groups of a log."""
+        """Cache the groups of a log."""
         self._groups.put(log.id, _Groups(log.version - log.run_changes, log.generation, groups))
 
     def groups_of(self, log: LogHead, rows: Sequence[Row]) -> tuple[GroupRow, ...]:
-        """Return rows as groups: of a row that is as it was, the very same group, so that what follows from it is known.
-
-        The same row makes the same group, whether or not it was committed.
-        """
+        """Return rows as groups. An unchanged row gives the same object, so that values cached for it are found."""
         known = self._made.get(log.id) or {}
         made = {row: known.get(row) or group_row(row) for row in rows}
         self._made.put(log.id, made)
@@ -118,7 +113,7 @@ class Recent:
 
 
 def reading_groups(log: LogHead, recent: Recent) -> Script[tuple[GroupRow, ...]]:
-    """Read the groups that a log consists of, unless they are known."""
+    """Return the groups of a log, from the cache if possible."""
     groups = recent.groups(log)
     if groups is None:
         groups = recent.groups_of(log, (yield logs.active_groups(log_pk=log.pk, generation=log.generation)))
@@ -126,21 +121,21 @@ def reading_groups(log: LogHead, recent: Recent) -> Script[tuple[GroupRow, ...]]
 
 
 def reading_tail(thread_pk: int, start: int, last_seq: int, known: Known) -> Script[Tail]:
-    """Read the rows after `start`: what is new, and what is no longer as it was saved. The rest is known."""
+    """Return the rows after `start`, reading only those that are new or have changed since they were saved."""
     newest = max(known, default=0)
     rows = yield messages.tail(thread_pk=thread_pk, after=start, known=newest)
-    fresh = {row[2]: message_from_row(row) for row in rows}
+    fresh = {row.seq: message_from_row(row) for row in rows}
     kept = {seq: message for seq, message in known.items() if seq > start and seq not in fresh}
     is_same = newest <= start or (newest in fresh and fresh[newest].id == known[newest].id)
     if not is_same or len(kept) + len(fresh) != last_seq - start:
-        # Something is missing, or the thread is another one under the same key: all of it is read.
+        # Rows are missing, or another thread has the same key: read all of them.
         rows = yield messages.tail(thread_pk=thread_pk, after=start, known=0)
-        fresh, kept = {row[2]: message_from_row(row) for row in rows}, {}
+        fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
     tail = {**kept, **fresh}
-    kept.update({row[2]: fresh[row[2]] for row in rows if _is_lasting(row)})
+    kept.update({row.seq: fresh[row.seq] for row in rows if _is_lasting(row)})
     return tuple(tail[seq] for seq in sorted(tail)), kept
 
 
 def _is_lasting(row: Row) -> bool:
-    """Tell whether a row is short, live, not compacted and without a task: as long as it is that, it does not change."""
-    return row[8] == "live" and row[10] == 0 and row[13] is None and len(row[15]) <= _SHORT_CHARACTERS
+    """Return whether a row is short, live, not compacted and without a task: such a row does not change."""
+    return row.state == "live" and row.level == 0 and row.task is None and len(row.parts) <= _SHORT_CHARACTERS

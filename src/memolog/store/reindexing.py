@@ -1,8 +1,4 @@
-"""Starting the search index of a resource over, or taking it away.
-
-Knows what the index of a resource consists of, down to the words that outlive the texts they were in. What is started over is
-analysed again by the next search, see `indexing`. Knows nothing of texts.
-"""
+"""Delete the search index of a resource, or rebuild it: the next search then analyses everything again."""
 
 from __future__ import annotations
 
@@ -15,16 +11,16 @@ q = load_queries("reindexing")
 
 
 def taking_index(resource: str) -> Script[int]:
-    """Let nobody else write to a resource's index until this transaction ends; returns the key that it has there.
+    """Lock the index of a resource until the transaction ends; returns its key.
 
-    Whoever takes threads or logs too takes the index first, so that two writers do not wait for each other.
+    Lock the index before threads and logs, to avoid deadlocks.
     """
     rows = yield q.take_scope(resource=resource)
-    return rows[0][0]
+    return rows[0].pk
 
 
 def clearing_index(resource: str) -> Script[Forgotten]:
-    """Take a resource out of the index; returns how many documents and words that were."""
+    """Delete the index of a resource; returns how many documents and words it had."""
     yield from taking_index(resource)
     documents = yield q.delete_docs_of(resource=resource)
     words = yield q.delete_words_of(resource=resource)
@@ -38,7 +34,7 @@ def clearing_index(resource: str) -> Script[Forgotten]:
 
 
 def resetting_index(resource: str) -> Script[None]:
-    """Let everything of a resource wait to be indexed anew: words that only the forgotten held do not stay."""
+    """Queue everything of a resource to be indexed again, so that no word of deleted texts remains."""
     yield from clearing_index(resource)
     yield q.index_threads_again(resource=resource)
     yield q.wait_for_threads(resource=resource)

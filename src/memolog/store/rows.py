@@ -1,114 +1,129 @@
-"""Rows to values. The order of the columns is that of the `select_…` queries.
+"""Convert rows of the database to messages, threads and runs."""
 
-Knows which column is which field. Knows no query.
-"""
-
-from typing import Any, cast
+from datetime import datetime
+from typing import cast
 
 from memolog.domain.caches import remembered
 from memolog.domain.codec import JsonObject, loads, unpack
 from memolog.domain.message import Message, parts_from_json
 from memolog.domain.moments import from_micros
 from memolog.domain.observation import Span
-from memolog.domain.run import Lease, Run, UsageTotal
+from memolog.domain.run import Run, UsageTotal
 from memolog.domain.thread import Hints, Thread
 from memolog.store.sql import Row
 
-__all__ = ["lease_from_row", "message_from_row", "run_from_row", "thread_from_row"]
+__all__ = [
+    "NANO",
+    "hints_from_row",
+    "message_from_row",
+    "moment",
+    "object_in",
+    "run_from_row",
+    "span_from_row",
+    "thread_from_row",
+]
 
-_NANO = 1_000_000_000
+NANO = 1_000_000_000
+"""Costs are stored as whole billionths of a dollar."""
 
-# A message follows from its row alone, and a tail is loaded at every step: a row that was read before is not parsed again.
-# Only short ones are remembered, so that the whole stays within a few megabytes. Treat values as read-only.
+# A message depends on its row alone, and a tail is loaded at every step, so parsed rows are cached. Only short rows are
+# cached, to keep the cache within a few megabytes. Treat the values as read-only.
 _REMEMBERED_ROWS = 2048
 _REMEMBERED_CHARACTERS = 4096
 
 
-def _object(text: str) -> JsonObject:
+def object_in(text: str) -> JsonObject:
+    """Return the object that a JSON text holds."""
     return cast("JsonObject", loads(text)) if text != "{}" else {}
 
 
-def _moment(micros: int | None) -> Any:
+def moment(micros: int | None) -> datetime | None:
+    """Return a moment, or None."""
     return None if micros is None else from_micros(micros)
 
 
+def span_from_row(row: Row) -> Span | None:
+    """Return the span from `first_seq` to `last_seq`, or None if the row has none."""
+    return None if row.first_seq is None or row.last_seq is None else Span(first=row.first_seq, last=row.last_seq)
+
+
 def message_from_row(row: Row) -> Message:
-    """Return the message of a `select_messages` row."""
-    return _remembered(tuple(row)) if len(row[15]) <= _REMEMBERED_CHARACTERS else _message(row)
+    """Return the message of a row with the columns of `select_messages`."""
+    return _remembered(row) if len(row.parts) <= _REMEMBERED_CHARACTERS else _message(row)
 
 
 def _message(row: Row) -> Message:
     return Message(
-        resource=row[0],
-        thread=row[1],
-        seq=row[2],
-        id=row[3],
-        continuation=row[4],
-        role=row[5],
-        tokens=row[6],
-        created_at=from_micros(row[7]),
-        state=row[8],
-        own=bool(row[9]),
-        level=row[10],
-        zone=unpack(row[11]),
-        speaker=unpack(row[12]),
-        task=row[13],
-        metadata=_object(row[14]),
-        parts=parts_from_json(row[15]),
-        injection=unpack(row[16]),
-        search=unpack(row[17]),
-        pruned=bool(row[19]),
-        turn=row[20],
+        resource=row.resource,
+        thread=row.thread,
+        seq=row.seq,
+        id=row.id,
+        continuation=row.continuation,
+        role=row.role,
+        tokens=row.tokens,
+        created_at=from_micros(row.created_at),
+        state=row.state,
+        own=bool(row.own),
+        level=row.level,
+        zone=unpack(row.zone),
+        speaker=unpack(row.speaker),
+        task=row.task,
+        metadata=object_in(row.metadata),
+        parts=parts_from_json(row.parts),
+        injection=unpack(row.injection),
+        search=unpack(row.search),
+        pruned=bool(row.pruned),
+        turn=row.turn,
     )
 
 
 _remembered = remembered(_REMEMBERED_ROWS)(_message)
 
 
-def thread_from_row(row: Row) -> Thread:
-    """Return the thread of a `select_threads` row."""
-    return Thread(
-        id=row[1],
-        resource=row[2],
-        created_at=from_micros(row[3]),
-        updated_at=from_micros(row[4]),
-        last_seq=row[5],
-        title=unpack(row[6]),
-        hints=Hints(
-            current_task=unpack(row[7]),
-            suggested_response=unpack(row[8]),
-            title=unpack(row[9]),
-            at=_moment(row[10]),
-            last_seq=row[11],
-        ),
-        active_task=row[12],
-        active_session=unpack(row[13]),
-        overrides=_object(row[14]),
-        metadata=_object(row[15]),
-        cloned_from=row[16],
+def hints_from_row(row: Row) -> Hints:
+    """Return the hints that a row holds of a thread."""
+    return Hints(
+        current_task=unpack(row.current_task),
+        suggested_response=unpack(row.suggested_response),
+        title=unpack(row.hinted_title),
+        at=moment(row.hinted_at),
+        last_seq=row.hinted_seq,
     )
 
 
-def lease_from_row(row: Row) -> Lease:
-    """Return the lease of a row: name, owner, fence, end."""
-    return Lease(name=row[0], owner=row[1], fence=row[2], expires_at=from_micros(row[3]))
+def thread_from_row(row: Row) -> Thread:
+    """Return the thread of a `select_threads` row."""
+    return Thread(
+        id=row.id,
+        resource=row.resource,
+        created_at=from_micros(row.created_at),
+        updated_at=from_micros(row.updated_at),
+        last_seq=row.last_seq,
+        title=unpack(row.title),
+        hints=hints_from_row(row),
+        active_task=row.active_task,
+        active_session=unpack(row.active_session),
+        overrides=object_in(row.overrides),
+        metadata=object_in(row.metadata),
+        cloned_from=row.cloned_from,
+    )
 
 
 def run_from_row(row: Row) -> Run:
-    """Return the run of a `get_run` row."""
+    """Return the run of a `select_runs` row."""
     return Run(
-        id=row[0],
-        kind=row[1],
-        status=row[2],
-        thread=row[3],
-        span=None if row[4] is None else Span(first=row[4], last=row[5]),
-        inputs=loads(row[6]),
-        attempt=row[7],
-        model=row[8],
-        prompt_version=row[9],
-        started_at=_moment(row[10]),
-        finished_at=_moment(row[11]),
-        retry_at=_moment(row[12]),
-        error=unpack(row[13]),
-        usage=UsageTotal(input_tokens=row[14], output_tokens=row[15], cost=row[16] / _NANO),
+        id=row.id,
+        kind=row.kind,
+        status=row.status,
+        thread=row.thread,
+        span=span_from_row(row),
+        inputs=loads(row.inputs),
+        attempt=row.attempt,
+        model=row.model,
+        prompt_version=row.prompt_version,
+        started_at=from_micros(row.started_at),
+        finished_at=moment(row.finished_at),
+        retry_at=moment(row.retry_at),
+        error=unpack(row.error),
+        usage=UsageTotal(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost=row.cost / NANO),
     )

@@ -1,7 +1,7 @@
-"""Runs in the store: start, take over, renew, finish, fail.
+"""Start, take over, renew, finish and fail runs.
 
-Knows the rows of runs and of what they make. A run's span and inputs are fixed when it starts. Its result is stored under its
-own fence, whatever else has happened to the log meanwhile; a late owner's commit is refused and changes nothing.
+The span and inputs of a run are fixed when it starts. Its result is stored under its fence, even if the log has changed
+meanwhile; the commit of an owner that lost its lease is refused and changes nothing.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from memolog.domain.codec import JsonObject, dumps, encode, loads, object_text, pack, unpack
 from memolog.domain.errors import Conflict, LeaseLost
 from memolog.domain.extract import NewExtract
-from memolog.domain.moments import from_micros, to_micros
+from memolog.domain.moments import to_micros
 from memolog.domain.observation import Observation, Span
 from memolog.domain.run import KeptPrompt, Run, RunKind, Usage
 from memolog.domain.thread import Hints
@@ -22,27 +21,26 @@ from memolog.domain.working_memory import Proposal
 from memolog.store.engine import Engine
 from memolog.store.extracts import storing_extracts
 from memolog.store.processes import Beat
-from memolog.store.rows import run_from_row
-from memolog.store.scope import check_id, check_limit
+from memolog.store.rows import moment, run_from_row
+from memolog.store.scope import check_ids, check_limit
 from memolog.store.snapshot import checking_version
 from memolog.store.sql import Row, Script, load_queries
+from memolog.store.usage import stored_cost, usage_step
 from memolog.store.working_memory import with_proposal
 
 __all__ = ["Claim", "Made", "NewRun", "Runs", "Work"]
 
 q = load_queries("runs")
 logs = load_queries("logs")
-ledger = load_queries("usage")
 threads = load_queries("threads")
 
-_NANO = 1_000_000_000
-# More lines than these are written by a thread.
+# More lines than these are written on a worker thread.
 _FEW_LINES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run to be started: over a span of one thread, or over the groups that its inputs name."""
+    """A run to start: over a span of one thread, or over the groups that its inputs name."""
 
     id: str
     kind: RunKind
@@ -53,7 +51,7 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to finish one run: who holds it, under which fence."""
+    """The right to finish one run: its owner and fence."""
 
     run: str
     owner: str
@@ -62,7 +60,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A run, the keys of the log and the thread (0: none) it belongs to, and when a run of this log last succeeded."""
+    """A run with the keys of its log and thread (0: none), and when a run of this log last succeeded."""
 
     run: Run
     log_pk: int
@@ -72,7 +70,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What a run made: a group's observations, the hints, and what it cost."""
+    """The result of a run: the observations of a group, hints and cost."""
 
     group: str
     observations: tuple[Observation, ...]
@@ -83,13 +81,13 @@ class Made:
     usage: Usage | None = None
     extracts: tuple[NewExtract, ...] = ()
     proposal: Proposal | None = None
-    """What it would make of the working memory."""
+    """The change of the working memory that it proposes."""
     last_seq: int | None = None
-    """The last message that the group is about, where that is not the end of the run's span: the others stay in the tail."""
+    """The last message that the group covers, if that is before the end of the run's span: the rest stays in the tail."""
     thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
-    """What a reflection of a shared log says of the threads that share it, by thread."""
+    """The hints of a reflection of a shared log, by thread."""
     omitted: tuple[str, ...] = ()
-    """The ids of lines that a reflection stands for without saying what they named."""
+    """The ids of lines that a reflection covers without repeating what they named."""
 
 
 class Runs:
@@ -109,23 +107,22 @@ class Runs:
         now: datetime,
         lease: float,
     ) -> tuple[Claim, ...]:
-        """Start runs that were decided on this version of the log; raises Conflict if it has changed since."""
-        check_id("resource", resource)
-        check_id("owner", owner)
+        """Start runs that were decided on this version of the log; raises Conflict if the log has changed."""
+        check_ids(resource=resource, owner=owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[None]:
             yield from checking_version(log_pk, version, resource)
             names = {run.thread for run in runs if run.thread is not None}
             rows = yield threads.thread_keys(resource=resource, threads=sorted(names))
-            keys: dict[str | None, int] = {row[0]: row[1] for row in rows}
+            keys: dict[str | None, int] = {row.id: row.pk for row in rows}
             for name in names - keys.keys():
                 raise Conflict(f"Thread {name} is gone.", then="Decide again.")
-            # In one order, threads before their log, so that two writers do not wait for each other.
+            # Threads before their log, in one order, to avoid deadlocks.
             yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys.values())])
             if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
                 raise Conflict("The log has changed.", then="Read it again and decide again.")
-            # Each thread of a shared log has a cursor of its own, from its first run on.
+            # Each thread of a shared log has its own cursor.
             cursors = [{"log_pk": log_pk, "thread_pk": keys[run.thread], "seq": 0} for run in runs if run.thread]
             yield logs.create_cursor.many(cursors)
             yield q.start_run.many(
@@ -160,13 +157,11 @@ class Runs:
         lease: float,
         silent: Beat | None = None,
     ) -> Claim | None:
-        """Take over a run whose lease has ended, or that failed; None if somebody else was first.
+        """Take over a run that failed or whose lease has ended; None if another process was first.
 
-        The lease of a process that is found to be silent has ended too, if `silent` still is its last beat.
+        The lease of a silent process counts as ended if `silent` is still its last beat.
         """
-        check_id("resource", resource)
-        check_id("run", run)
-        check_id("owner", owner)
+        check_ids(resource=resource, run=run, owner=owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
         beats = silent.number if silent else 0
 
@@ -174,13 +169,13 @@ class Runs:
             rows = yield q.take_over(
                 resource=resource, id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats
             )
-            return Claim(run=run, owner=owner, fence=rows[0][0]) if rows else None
+            return Claim(run=run, owner=owner, fence=rows[0].fence) if rows else None
 
         return await self._engine.write(script, name="runs.take_over")
 
     async def heartbeat(self, resource: str, claim: Claim, *, now: datetime, lease: float) -> None:
-        """Prolong the lease; raises LeaseLost if the run has passed to another owner or was withdrawn."""
-        check_id("resource", resource)
+        """Renew the lease; raises LeaseLost if the run has another owner or was withdrawn."""
+        check_ids(resource=resource)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[None]:
@@ -191,8 +186,8 @@ class Runs:
         await self._engine.write(script, name="runs.heartbeat")
 
     async def finish(self, resource: str, claim: Claim, made: Made, *, now: datetime) -> None:
-        """Store what a run made as a buffered group; raises LeaseLost if it is no longer this owner's to finish."""
-        check_id("resource", resource)
+        """Store the result of a run as a buffered group; raises LeaseLost if the run has another owner."""
+        check_ids(resource=resource)
         at = to_micros(now)
         usage = made.usage
 
@@ -208,22 +203,21 @@ class Runs:
                 prompt_version=made.prompt_version,
                 input_tokens=usage.input_tokens if usage else 0,
                 output_tokens=usage.output_tokens if usage else 0,
-                cost=_cost(usage),
+                cost=stored_cost(usage) if usage else 0,
                 last_seq=made.last_seq,
             )
             if not ended:
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
             yield from _store_group(resource, ended[0], made, at)
             if made.omitted:
-                # Read when the reflection is activated: until then nothing is dropped.
-                inputs = {**loads(ended[0][5]), "omitted": list(made.omitted)}
+                # Read when the reflection is activated; nothing is dropped before.
+                inputs = {**loads(ended[0].inputs), "omitted": list(made.omitted)}
                 yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
             if made.extracts:
-                _, _, thread_pk, first, last, _ = ended[0]
-                span, who = Span(first=first, last=last), made.model
-                yield from storing_extracts(thread_pk, span, made.extracts, who=who, run=claim.run, at=at)
+                span, who = Span(first=ended[0].first_seq, last=ended[0].last_seq), made.model
+                yield from storing_extracts(ended[0].thread_pk, span, made.extracts, who=who, run=claim.run, at=at)
             if usage is not None:
-                yield _usage_step(resource, usage, claim.run, at)
+                yield usage_step(resource, usage, claim.run, at)
 
         is_brief = len(made.observations) <= _FEW_LINES
         await self._engine.write(script, name="runs.finish", brief=is_brief)
@@ -231,8 +225,8 @@ class Runs:
     async def fail(
         self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None
     ) -> int | None:
-        """Note a failure; returns how many there were in a row, or None if the run is no longer this owner's."""
-        check_id("resource", resource)
+        """Record a failure; returns how many there were in a row, or None if the run has another owner."""
+        check_ids(resource=resource)
         at, retry = to_micros(now), to_micros(retry_at)
         text = pack(error[:2000])
 
@@ -248,22 +242,21 @@ class Runs:
                 retry_at=retry,
             )
             if usage is not None:
-                yield _usage_step(resource, usage, claim.run, at)
+                yield usage_step(resource, usage, claim.run, at)
             if not rows:
                 return None
-            return (yield q.note_failure(log_pk=rows[0][0], error=text, now=at, retry_at=retry))[0][0]
+            return (yield q.note_failure(log_pk=rows[0].log_pk, error=text, now=at, retry_at=retry))[0].failures
 
         return await self._engine.write(script, name="runs.fail")
 
     async def note_stall(
         self, resource: str, log_pk: int, run: str, error: str, *, now: datetime, retry_at: datetime
     ) -> None:
-        """Note that a turn waited in vain for a run, so that the next one does not."""
-        check_id("resource", resource)
-        check_id("run", run)
+        """Record that a turn waited for a run without result, so that the next turn does not wait."""
+        check_ids(resource=resource, run=run)
 
         def script() -> Script[None]:
-            # The run may have ended a moment ago: then all is well.
+            # Nothing is recorded if the run has just ended.
             is_ours = yield logs.log_of(resource=resource, log_pk=log_pk)
             if is_ours and (yield q.is_running(id=run, log_pk=log_pk)):
                 yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
@@ -273,11 +266,11 @@ class Runs:
     async def abandon(
         self, resource: str, claim: Claim, why: str, *, now: datetime, incompressible: bool = False
     ) -> bool:
-        """Give a run up for good, so that its span is free again; False if it is no longer this owner's.
+        """Abandon a run, so that its span is free again; returns False if the run has another owner.
 
-        `incompressible` marks a reflection that found nothing to leave out: the log must grow before the next one.
+        `incompressible` marks a reflection that could not shorten the log: the log must grow before the next one.
         """
-        check_id("resource", resource)
+        check_ids(resource=resource)
 
         def script() -> Script[bool]:
             yield q.take_log_of(id=claim.run)
@@ -291,15 +284,15 @@ class Runs:
             )
             for row in rows:
                 if incompressible:
-                    yield q.set_run_inputs(id=claim.run, inputs=dumps({**loads(row[1]), "incompressible": True}))
-                yield logs.touch_version(log_pk=row[0])
+                    yield q.set_run_inputs(id=claim.run, inputs=dumps({**loads(row.inputs), "incompressible": True}))
+                yield logs.touch_version(log_pk=row.log_pk)
             return bool(rows)
 
         return await self._engine.write(script, name="runs.abandon")
 
     async def give_back(self, resource: str, claims: Sequence[Claim]) -> None:
-        """End the leases of runs that nobody carries out any more; the next to come need not wait for their end."""
-        check_id("resource", resource)
+        """End the leases of runs that this process stopped, so that others can take them over at once."""
+        check_ids(resource=resource)
 
         def script() -> Script[None]:
             for claim in claims:
@@ -309,8 +302,7 @@ class Runs:
 
     async def get(self, resource: str, run: str) -> Run | None:
         """Return a run, or None."""
-        check_id("resource", resource)
-        check_id("run", run)
+        check_ids(resource=resource, run=run)
 
         def script() -> Script[Run | None]:
             rows = yield q.get_run(resource=resource, id=run)
@@ -320,34 +312,31 @@ class Runs:
 
     async def work(self, resource: str, run: str) -> Work | None:
         """Return a run with the log it belongs to, or None."""
-        check_id("resource", resource)
-        check_id("run", run)
+        check_ids(resource=resource, run=run)
 
         def script() -> Script[Work | None]:
             rows = yield q.get_run(resource=resource, id=run)
             if not rows:
                 return None
             row = rows[0]
-            last = None if row[23] is None else from_micros(row[23])
-            return Work(run=run_from_row(row), log_pk=row[20], thread_pk=row[22] or 0, succeeded_at=last)
+            return Work(
+                run=run_from_row(row),
+                log_pk=row.log_pk,
+                thread_pk=row.thread_pk or 0,
+                succeeded_at=moment(row.last_success_at),
+            )
 
         return await self._engine.read(script)
 
     async def list(self, resource: str, *, limit: int = 100) -> tuple[Run, ...]:
         """Return the newest runs first."""
-        check_id("resource", resource)
+        check_ids(resource=resource)
         check_limit(limit)
-
-        def script() -> Script[tuple[Run, ...]]:
-            rows = yield q.list_runs(resource=resource, limit=limit)
-            return tuple(map(run_from_row, rows))
-
-        return await self._engine.read(script)
+        return await self._engine.fetch(q.list_runs(resource=resource, limit=limit), run_from_row)
 
     async def keep_prompt(self, resource: str, run: str, prompt: str, reply: str | None) -> None:
-        """Keep what was sent and answered, for inspection and replay."""
-        check_id("resource", resource)
-        check_id("run", run)
+        """Store a prompt and its reply, for inspection and replay."""
+        check_ids(resource=resource, run=run)
 
         def script() -> Script[None]:
             yield q.keep_prompt(resource=resource, id=run, prompt=pack(prompt), reply=pack(reply))
@@ -355,33 +344,27 @@ class Runs:
         await self._engine.write(script, name="runs.keep_prompt")
 
     async def prompts(self, resource: str, run: str) -> tuple[KeptPrompt, ...]:
-        """Return what was sent and answered in a run, one for each call; empty if nothing was kept."""
-        check_id("resource", resource)
-        check_id("run", run)
-
-        def script() -> Script[tuple[KeptPrompt, ...]]:
-            rows = yield q.list_prompts(resource=resource, id=run)
-            return tuple(
-                KeptPrompt(call=row[0], asked=loads(unpack(row[1]) or ""), reply=unpack(row[2])) for row in rows
-            )
-
-        return await self._engine.read(script)
+        """Return the stored prompts and replies of a run, one for each call."""
+        check_ids(resource=resource, run=run)
+        return await self._engine.fetch(
+            q.list_prompts(resource=resource, id=run),
+            lambda row: KeptPrompt(call=row.call, asked=loads(unpack(row.prompt) or ""), reply=unpack(row.reply)),
+        )
 
 
 def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]:
-    """Store what a run made, out of sight."""
-    run_pk, log_pk, thread_pk, first_seq, last_seq, _ = ended
-    next_handle = (yield logs.next_handle(log_pk=log_pk, now=at))[0][0]
+    """Store the result of a run as a buffered group."""
+    next_handle = (yield logs.next_handle(log_pk=ended.log_pk, now=at))[0].next_handle
     moments = sorted(to_micros(o.said_at) for o in made.observations if o.said_at is not None)
     groups = yield logs.insert_group(
         id=made.group,
-        log_pk=log_pk,
+        log_pk=ended.log_pk,
         handle=f"g{next_handle - 1}",
-        kind="observer" if first_seq is not None else "reflection",
-        thread_pk=thread_pk,
-        first_seq=first_seq,
-        last_seq=last_seq,
-        run_pk=run_pk,
+        kind="observer" if ended.first_seq is not None else "reflection",
+        thread_pk=ended.thread_pk,
+        first_seq=ended.first_seq,
+        last_seq=ended.last_seq,
+        run_pk=ended.pk,
         tokens=made.tokens,
         observations=len(made.observations),
         first_at=moments[0] if moments else None,
@@ -390,7 +373,7 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
         hints=with_proposal(made.hints, made.proposal, made.thread_hints),
         text="",
     )
-    group_pk = groups[0][0]
+    group_pk = groups[0].pk
     yield logs.insert_observations.many([_observation_values(o, group_pk) for o in made.observations])
     sources = [
         {
@@ -427,24 +410,3 @@ def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:
         "files": dumps(list(o.files)),
         "metadata": object_text("The metadata", o.metadata),
     }
-
-
-def _cost(usage: Usage | None) -> int:
-    return 0 if usage is None else max(0, round(usage.cost * _NANO))
-
-
-def _usage_step(resource: str, usage: Usage, run: str, at: int) -> Any:
-    return ledger.add_usage(
-        resource=resource,
-        thread=usage.thread,
-        task=usage.task,
-        run=run,
-        kind=usage.kind,
-        model=usage.model,
-        at=at,
-        input_tokens=max(0, usage.input_tokens),
-        output_tokens=max(0, usage.output_tokens),
-        cache_read_tokens=max(0, usage.cache_read_tokens),
-        cache_write_tokens=max(0, usage.cache_write_tokens),
-        cost=_cost(usage),
-    )

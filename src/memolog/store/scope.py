@@ -1,14 +1,14 @@
-"""Scope: whose rows a call may touch, and how a page continues.
+"""Check ids, numbers and choices that callers pass, split long lists into queries, and continue pages."""
 
-Knows that ids are non-empty text that both engines can hold, that numbers are whole, and that a page token is opaque to callers.
-"""
+from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from memolog.domain.codec import JsonValue
-from memolog.domain.errors import EmptyId, InputError
+from memolog.domain.errors import EmptyId, InputError, ThreadNotFound
+from memolog.store.sql import Row, Script, load_queries
 
 __all__ = [
     "FIRST",
@@ -17,17 +17,25 @@ __all__ = [
     "Page",
     "check_choices",
     "check_id",
+    "check_ids",
     "check_limit",
     "check_number",
+    "check_optional_ids",
+    "chunks",
     "clamp",
     "page_key",
+    "page_of",
     "page_token",
+    "reading_thread",
+    "taking_thread",
 ]
+
+threads = load_queries("threads")
 
 T = TypeVar("T")
 
 CleanValue: TypeAlias = Callable[[JsonValue], JsonValue]
-"""Takes the secrets out of a text or a table before it is stored."""
+"""Removes secrets from a text or a table before it is stored."""
 
 FIRST = -(2**63)
 LAST = 2**63 - 1
@@ -44,9 +52,9 @@ class Page(Generic[T]):
 
 
 def check_id(kind: str, value: object) -> str:
-    """Return the id, or refuse what cannot be one."""
+    """Return the id; raise InputError unless it is a printable, non-empty text of limited length."""
     if not isinstance(value, str):
-        raise InputError(f"A {kind} id is a string, not {type(value).__name__}.", then="Pass its text.")
+        raise InputError(f"The {kind} id must be a string, got {type(value).__name__}.", then="Pass its text.")
     if not value.strip():
         raise EmptyId(kind)
     if len(value) > _LONGEST_ID or not value.isprintable():
@@ -58,47 +66,76 @@ def check_id(kind: str, value: object) -> str:
     return value
 
 
+def check_ids(**ids: object) -> None:
+    """Check several ids, each under the name of its kind."""
+    for kind, value in ids.items():
+        check_id(kind, value)
+
+
+def check_optional_ids(**ids: object) -> None:
+    """Check those of several ids that are not None."""
+    for kind, value in ids.items():
+        if value is not None:
+            check_id(kind, value)
+
+
 def check_number(name: str, value: object, *, then: str = "") -> int:
-    """Return a whole number, or refuse what is none: a text of digits, a fraction, true and false."""
+    """Return a whole number; raise InputError for anything else, such as a text of digits, a fraction or a bool."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(
-            f"`{name}` is a whole number, not {value!r:.{_SHOWN}}.", then=then or f"Pass a number, such as {name}=3."
+            f"`{name}` must be a whole number, got {value!r:.{_SHOWN}}.",
+            then=then or f"Pass a number, such as {name}=3.",
         )
     return value
 
 
 def check_choices(kind: str, given: object, known: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that were given, one alone or several, or refuse one that is not known."""
+    """Return one or several words as a tuple; raise InputError for a word that is not known."""
     several = (
         (given,) if isinstance(given, str) or not isinstance(given, Collection) else cast("Collection[object]", given)
     )
     unknown = [word for word in several if word not in known]
     if unknown:
-        raise InputError(f"{unknown[0]!r:.{_SHOWN}} is no {kind}.", then=f"Use some of {', '.join(known)}.")
+        raise InputError(f"Unknown {kind}: {unknown[0]!r:.{_SHOWN}}.", then=f"Use some of {', '.join(known)}.")
     return cast("tuple[str, ...]", tuple(several))
 
 
 def check_limit(limit: int) -> int:
-    """Return how many items to show, or refuse what is no number of items."""
+    """Return how many items to show; raise InputError unless it is at least 1."""
     check_number("limit", limit)
     if not 1 <= limit < LAST:
-        raise InputError(f"A page cannot have a limit of {limit}.", then="Pass a limit of at least 1.")
+        raise InputError(f"`limit` must be 1 or more, got {limit}.", then="Pass a limit of at least 1.")
     return limit
 
 
 def clamp(number: int) -> int:
-    """Return the nearest number that both engines can hold: no row lies beyond it."""
+    """Return the nearest number that both engines can store."""
     check_number("number", number, then="Pass the number itself.")
     return min(max(number, FIRST), LAST)
 
 
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield items in parts that one query can take."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def page_of(rows: Sequence[Row], limit: int, *columns: str) -> tuple[Sequence[Row], str | None]:
+    """Return the rows of a page, and the token that continues after it if more rows were read than it shows.
+
+    The token consists of the values of some columns of the last row shown.
+    """
+    if len(rows) <= limit:
+        return rows, None
+    return rows[:limit], page_token([getattr(rows[limit - 1], column) for column in columns])
+
+
 def page_token(key: Sequence[int]) -> str:
-    """Return the token for the last key seen."""
+    """Return the token that continues after a key."""
     return ".".join(str(number) for number in key)
 
 
 def page_key(token: str | None, start: Sequence[int]) -> list[int]:
-    """Return the key of a token, or where a first page starts."""
+    """Return the key that a page token holds, or the start of the first page."""
     if token is None:
         return list(start)
     try:
@@ -106,5 +143,21 @@ def page_key(token: str | None, start: Sequence[int]) -> list[int]:
     except (AttributeError, ValueError):
         key = []
     if len(key) != len(start) or not all(FIRST <= number <= LAST for number in key):
-        raise InputError(f"{token!r} is no page token.", then="Pass the `next` of the page before, unchanged.")
+        raise InputError(f"The page token must be the `next` of a page, got {token!r}.", then="Pass it unchanged.")
     return key
+
+
+def reading_thread(resource: str, thread: str) -> Script[Row]:
+    """Return the row of a thread; raises ThreadNotFound."""
+    rows = yield threads.get_thread(resource=resource, thread=thread)
+    if not rows:
+        raise ThreadNotFound(thread)
+    return rows[0]
+
+
+def taking_thread(resource: str, thread: str) -> Script[Row]:
+    """Lock a thread until the transaction ends; returns its key and last number. Raises ThreadNotFound."""
+    rows = yield threads.lock_thread(resource=resource, thread=thread)
+    if not rows:
+        raise ThreadNotFound(thread)
+    return rows[0]

@@ -1,7 +1,4 @@
-"""From the words of a query to the lists of the index: where each term occurs, and what was too common or too much to read.
-
-Knows the terms of the index and what a search may cost. Knows nothing of filters and ranking.
-"""
+"""Look up the words of a query in the index within a budget: where each term occurs, and what was left out."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from memolog.search.drafting import Posting
 from memolog.search.query import Wish
 from memolog.search.words import grams, is_unspaced, plain_of, terms_of_word, whole_of
-from memolog.store.scope import FIRST, LAST
+from memolog.store.scope import FIRST, LAST, chunks
 from memolog.store.sql import Script, load_queries
 
 __all__ = ["Bounds", "Terms", "keys_in", "reading_unwanted"]
@@ -24,59 +21,58 @@ q = load_queries("search")
 Bounds: TypeAlias = tuple[int, int]
 """The first and the last key to look at."""
 _Lists: TypeAlias = Mapping[str, str]
-"""By term, the keys of the documents that hold it, as they were read."""
+"""The keys of the documents by term, as JSON."""
 
-# What a term may cost, and what all may: about ten milliseconds of reading on a small machine.
+# Limits of rows for one term and for all: about ten milliseconds of reading on a small machine.
 _MOST_A_TERM = 6_000
 _MOST_ROWS = 12_000
-# Where most of what is read is taken away again, or a word stands alone, a short list hides what is wanted: then so many rows.
+# The limit if filters remove most rows, or if there is only one word: then a short list would miss hits.
 _MOST_FURTHER = 200_000
-# Looking a term up takes 25 microseconds, whether it occurs or not; scoring one takes longer.
+# Looking up a term takes 25 microseconds; scoring one takes longer.
 _MOST_LOOKED_UP = 1_024
 _MOST_SCORED = 512
 _TERMS_A_QUERY = 16
 _MOST_EXPANDED = 200
-# What must not be there is looked for further: who excludes it does not expect some of it.
+# Excluded words have a higher limit, since no hit may contain one.
 _MOST_UNWANTED = 2_000
-# So many words that do not occur are looked for inside others: in a long text most of those that do not occur never will.
+# How many words that do not occur are searched inside other words.
 _MOST_INSIDE = 8
 _SHORTEST_INSIDE = 3
-# Where nothing is found at all: so many words are looked for loosely, each by so many that look like it.
+# If nothing is found: how many words are searched by similarity, and by how many similar words each.
 _MOST_LOOSELY = 16
 _MOST_ALIKE = 8
 _ALIKE = 0.5
 _SHORTEST_PART = 4
-# A path or an identifier says more than a word of prose. Where it stands whole, no sum of its parts may outweigh it: it has up
-# to a dozen of them, and they occur everywhere.
+# A whole path or identifier weighs more than all its parts together: it has up to a dozen of them, and they occur everywhere.
 _WHOLE: Final = 3.0
 _PART: Final = 0.25
 
 
 class _Listed(NamedTuple):
-    """A term that occurs, and the keys of the documents that hold it, as they were read."""
+    """A term that occurs, and the keys of its documents as JSON."""
 
     term: str
     weight: float
     keys: str
     occurs: int
     is_cut: bool
-    """There are more of them, all older."""
+    """There are more keys, all older."""
 
 
 class Terms:
-    """Looks the words of one query up, in one scope, between two keys."""
+    """Looks up the words of one query in one scope, between two keys."""
 
     def __init__(self, scope_pk: int, bounds: Bounds, *, is_narrow: bool = False) -> None:
-        """Take where to look, and whether most of what is found will be taken away again."""
+        """Set the scope and bounds; `is_narrow` if filters will remove most hits."""
         self._scope_pk, self._bounds, self._is_narrow = scope_pk, bounds, is_narrow
         self._insides = _MOST_INSIDE
         self._cut: list[str] = []
         self.relaxed: list[str] = []
-        """The words that occur nowhere, and for which others that hold them or look like them were found."""
+        """The words that do not occur, for which similar words were found."""
 
     def reading(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return where the terms occur, rarest first, as many as the budget allows, and what was left out."""
-        # Those that say most come first, of every word.
+        """Return the documents of the terms, rarest first, within the budget, and the terms left out."""
+        # The most significant term of every word comes first.
         plain = [_weighed(wish) for wish in wishes if wish.prefix is wish.inside is None]
         terms = list(dict.fromkeys(term for term in chain(*zip_longest(*plain)) if term is not None))
         self._cut += terms[_MOST_LOOKED_UP:]
@@ -90,7 +86,7 @@ class Terms:
         return (yield from self._chosen(found, is_one=len(wishes) == 1))
 
     def reading_loosely(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return the same for words that look like those that are wanted; what is starred means what it says."""
+        """Return the same for words similar to those of the query, except for words with a wildcard."""
         found: dict[str, _Listed] = {}
         plain = [wish for wish in wishes if wish.prefix is wish.inside is None]
         for wish in plain[:_MOST_LOOSELY]:
@@ -101,7 +97,7 @@ class Terms:
         return (yield from self._chosen(found, is_one=False))
 
     def _alike(self, wish: Wish) -> Script[list[_Listed]]:
-        """Return the terms of words that share most of their trigrams with a word, or are a part of it."""
+        """Return the terms of words that share most trigrams with a word, or are a part of it."""
         if is_unspaced(wish.word):
             characters = dict.fromkeys((term for term in wish.terms if len(term) == 1), _PART)
             return _listed((yield from self._lists(characters)), characters)
@@ -109,27 +105,27 @@ class Terms:
         wanted = sorted(grams(piece))
         if not wanted:
             return []
-        # The shortest word that may be a part has so many trigrams.
+        # The number of trigrams of the shortest word that may be a part.
         least = min(_SHORTEST_PART - 2, len(wanted))
         rows = yield q.words_sharing_grams(scope_pk=self._scope_pk, grams=wanted, count=least, limit=_MOST_EXPANDED)
-        alike = {word: _likeness(piece, len(wanted), word, shared) for word, shared in rows}
+        alike = {row.word: _likeness(piece, len(wanted), row.word, row.shared) for row in rows}
         words = sorted((word for word in alike if alike[word] >= _ALIKE), key=lambda word: (-alike[word], word))
         return (yield from self._expanded(words[:_MOST_ALIKE], _PART, wish.word))
 
     def _chosen(self, found: Mapping[str, _Listed], *, is_one: bool) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return the postings of the terms that can be afforded, and what was left out."""
+        """Return the postings of the terms within the budget, and the terms left out."""
         if self._is_narrow or is_one:
             chosen = yield from self._read_further(found.values())
         else:
             chosen = _affordable(found.values(), _MOST_ROWS)
-        # Most of the work is reading lists: those of terms that are too common are not looked into.
+        # Reading lists is most of the work, so lists of too common terms are not read.
         postings = yield from self._read_out(chosen)
         too_common = found.keys() - {posting.term for posting in postings}
         self._cut += [listed.term for listed in chosen if listed.is_cut]
         return postings, (*sorted(too_common), *dict.fromkeys(self._cut))
 
     def _wished(self, wish: Wish, lists: _Lists) -> Script[list[_Listed]]:
-        """Return the terms of one word that occur at all; one that does not occur is looked for inside other words."""
+        """Return the terms of one word that occur; a word that does not occur is searched inside other words."""
         if wish.prefix is not None and is_unspaced(wish.prefix):
             return (yield from self._anywhere(wish))
         if wish.prefix is not None:
@@ -139,7 +135,7 @@ class Terms:
                 last=f"{wish.prefix}\U0010ffff",
                 limit=_MOST_EXPANDED + 1,
             )
-            return (yield from self._expanded([row[0] for row in rows], 1.0, f"{wish.prefix}*"))
+            return (yield from self._expanded([row.word for row in rows], 1.0, f"{wish.prefix}*"))
         if wish.inside is not None:
             return (yield from self._asked_inside(wish, wish.inside))
         terms = _listed(lists, _weighed(wish))
@@ -149,7 +145,7 @@ class Terms:
             if terms:
                 self.relaxed.append(wish.word)
         elif not any(term.term.startswith("=") for term in terms):
-            # Nobody wrote it as one word: then its parts are the words that are meant.
+            # The whole identifier does not occur, so its parts count as words.
             terms = [term._replace(weight=1.0) for term in terms]
         return terms
 
@@ -162,7 +158,7 @@ class Terms:
         return (yield from self._inside(piece))
 
     def _anywhere(self, wish: Wish) -> Script[list[_Listed]]:
-        """Return the terms of a run without spaces: its characters and pairs are terms by themselves, wherever they stand."""
+        """Return the terms of a text without spaces: its characters and pairs of characters."""
         weighed = _weighed(wish)
         return _listed((yield from self._lists(weighed)), weighed)
 
@@ -170,41 +166,36 @@ class Terms:
         """Return the terms of words that contain a piece."""
         wanted, most = sorted(grams(piece)), 2 * _MOST_EXPANDED
         rows = yield q.words_with_grams(scope_pk=self._scope_pk, grams=wanted, count=len(wanted), limit=most)
-        # The right trigrams in another order are another word.
-        words = [row[0] for row in rows if piece in row[0]]
+        # A word may have the same trigrams in another order.
+        words = [row.word for row in rows if piece in row.word]
         if len(rows) == most:
             self._cut.append(f"*{piece}*")
         return (yield from self._expanded(words, _PART, f"*{piece}*"))
 
     def _expanded(self, words: Sequence[str], weight: float, asked: str) -> Script[list[_Listed]]:
-        """Return the terms of words that stand in for what was asked."""
+        """Return the terms of words that replace a word of the query."""
         if len(words) > _MOST_EXPANDED:
             self._cut.append(asked)
         terms = dict.fromkeys((term for word in words[:_MOST_EXPANDED] for term in _first(word)), weight)
         return _listed((yield from self._lists(terms)), terms)
 
     def _lists(self, terms: Iterable[str], most: int | None = None) -> Script[_Lists]:
-        """Return where terms occur; one that does not is left out. One more than may be used tells that there are too many."""
+        """Return the lists of terms that occur. Each has up to one key more than allowed, to detect that it was cut."""
         most = _MOST_A_TERM if most is None else most
         wanted = {_quoted(self._scope_pk, term): term for term in terms}
-        quoted, lists = list(wanted), dict[str, str]()
-        for start in range(0, len(quoted), _TERMS_A_QUERY):
-            rows = yield q.hits(
-                terms=quoted[start : start + _TERMS_A_QUERY],
-                first=self._bounds[0],
-                last=self._bounds[1],
-                most=most + 1,
-            )
-            lists |= {wanted[term]: keys for term, keys in rows if keys and keys != "[]"}
+        lists: dict[str, str] = {}
+        for some in chunks(list(wanted), _TERMS_A_QUERY):
+            rows = yield q.hits(terms=some, first=self._bounds[0], last=self._bounds[1], most=most + 1)
+            lists |= {wanted[row.term]: row.keys for row in rows if row.keys and row.keys != "[]"}
         return lists
 
     def _read_further(self, found: Collection[_Listed]) -> Script[list[_Listed]]:
-        """Return the rarest terms, with longer lists of those that were cut."""
+        """Return the rarest terms, with longer lists for those that were cut."""
         chosen = _affordable([listed for listed in found if not listed.is_cut], _MOST_FURTHER)
         left = _MOST_FURTHER - sum(listed.occurs for listed in chosen)
         cut = sorted(listed for listed in found if listed.is_cut)[: left // _MOST_A_TERM]
         longer = yield from self._longer(cut, left)
-        # What the shorter ones do not need is there for the others.
+        # Rows that shorter lists did not need are available to the others.
         whole = [listed for listed in longer if not listed.is_cut]
         if 0 < len(whole) < len(longer):
             left -= sum(listed.occurs for listed in whole)
@@ -212,30 +203,30 @@ class Terms:
         return sorted((*chosen, *longer), key=_rarest_first)
 
     def _longer(self, cut: Sequence[_Listed], left: int) -> Script[list[_Listed]]:
-        """Read lists again, each as far as all of them may go."""
+        """Read lists again, with an equal share of the budget each."""
         share = left // max(1, len(cut))
         lists = yield from self._lists([listed.term for listed in cut], share)
         return _listed(lists, {listed.term: listed.weight for listed in cut}, share)
 
     def _read_out(self, chosen: Sequence[_Listed]) -> Script[list[Posting]]:
-        """Return terms with the documents that hold them, and those that hold them often."""
+        """Return the documents of terms, and those in which a term occurs often."""
         most = max((_MOST_A_TERM, *(listed.occurs for listed in chosen)))
         lists = yield from self._lists([f"{listed.term}{mark}" for listed in chosen for mark in ("^", "^^")], most)
         found: list[Posting] = []
         for term, weight, listed, *_ in chosen:
             keys, often, very_often = keys_in(listed), keys_in(lists.get(f"{term}^")), keys_in(lists.get(f"{term}^^"))
-            # A list that was cut short begins later than these do.
+            # A list that was cut begins later than these.
             often, very_often = (some[bisect_left(some, keys[0]) :] for some in (often, very_often))
             found.append(Posting(term=term, weight=weight, keys=keys, often=often, very_often=very_often))
         return found
 
 
 def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[tuple[set[int], list[str]]]:
-    """Return the keys of documents that hold a word that must not be there, and what stands for too many words."""
+    """Return the keys of documents with an excluded word, and the wildcards that match too many words."""
     unwanted, cut = set[int](), list[str]()
     for wish in wishes:
         if is_unspaced(wish.word):
-            # A word of a script without spaces stands where all of its pairs do; any other is known by its first term.
+            # A word of a script without spaces is found by all its pairs, any other by its first term.
             unwanted |= yield from _holding_all(scope_pk, list(_weighed(wish)))
         elif wish.prefix is wish.inside is None:
             unwanted |= yield from _holding_all(scope_pk, wish.terms[:1])
@@ -244,13 +235,13 @@ def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[tuple[set[
             if is_cut:
                 cut.append(f"-{wish.prefix}*" if wish.inside is None else f"-*{wish.inside}*")
             terms = list(dict.fromkeys(term for word in words for term in _first(word)))
-            for start in range(0, len(terms), _TERMS_A_QUERY):
-                unwanted.update(*(yield from _holding(scope_pk, terms[start : start + _TERMS_A_QUERY])))
+            for some in chunks(terms, _TERMS_A_QUERY):
+                unwanted.update(*(yield from _holding(scope_pk, some)))
     return unwanted, cut
 
 
 def _words_like(scope_pk: int, wish: Wish) -> Script[tuple[list[str], bool]]:
-    """Return the words that begin like a wish or contain it, and whether there may be more than these."""
+    """Return the words that begin with a wish or contain it, and whether there may be more."""
     most = _MOST_UNWANTED + 1
     if wish.inside is None:
         first = wish.prefix or ""
@@ -260,15 +251,15 @@ def _words_like(scope_pk: int, wish: Wish) -> Script[tuple[list[str], bool]]:
     else:
         wanted = sorted(grams(wish.inside))
         rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=most)
-    # The right trigrams in another order are another word.
-    return [row[0] for row in rows if wish.inside is None or wish.inside in row[0]], len(rows) == most
+    # A word may have the same trigrams in another order.
+    return [row.word for row in rows if wish.inside is None or wish.inside in row.word], len(rows) == most
 
 
 def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
-    """Return the keys of documents that hold all of some terms."""
+    """Return the keys of documents with all of some terms."""
     holding: set[int] | None = None
-    for start in range(0, len(terms), _TERMS_A_QUERY):
-        for keys in (yield from _holding(scope_pk, terms[start : start + _TERMS_A_QUERY])):
+    for some in chunks(terms, _TERMS_A_QUERY):
+        for keys in (yield from _holding(scope_pk, some)):
             holding = set(keys) if holding is None else holding.intersection(keys)
         if not holding:
             break
@@ -276,20 +267,20 @@ def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
 
 
 def _holding(scope_pk: int, terms: Sequence[str]) -> Script[list[list[int]]]:
-    """Return the keys of the documents that hold each of a few terms."""
+    """Return the keys of the documents of each of a few terms."""
     some = [_quoted(scope_pk, term) for term in terms]
-    return [keys_in(keys) for _, keys in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST))]
+    return [keys_in(row.keys) for row in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST))]
 
 
 def keys_in(listed: str | None) -> list[int]:
-    """Return the keys of a list as it was read, in ascending order."""
+    """Return the keys of a JSON list in ascending order."""
     keys: list[int] = json.loads(listed) if listed else []
     keys.sort()
     return keys
 
 
 def _affordable(found: Iterable[_Listed], left: int) -> list[_Listed]:
-    """Return the rarest terms, as many as a search may read."""
+    """Return the rarest terms within a number of rows."""
     chosen: list[_Listed] = []
     for listed in sorted(found, key=_rarest_first):
         is_too_common = listed.occurs > left or (chosen and listed.is_cut)
@@ -301,7 +292,7 @@ def _affordable(found: Iterable[_Listed], left: int) -> list[_Listed]:
 
 
 def _likeness(piece: str, size: int, word: str, shared: int) -> float:
-    """Return how much a known word is like what was asked for: 1 if it is a part of it, else their share of common trigrams."""
+    """Return the similarity of a word: 1 if it is a part of the piece, else the share of common trigrams."""
     if len(word) >= _SHORTEST_PART and word in piece:
         return 1.0
     return 2 * shared / (size + max(1, len(word) - 2))
@@ -312,12 +303,12 @@ def _rarest_first(listed: _Listed) -> tuple[int, str]:
 
 
 def _first(word: str) -> tuple[str, ...]:
-    """Return what a known word may be indexed as: folded, it does not tell whether it was an identifier."""
+    """Return the terms that a word may be indexed as; a folded word may have been an identifier."""
     return (*terms_of_word(word)[:1], whole_of(word))
 
 
 def _weighed(wish: Wish) -> dict[str, float]:
-    """Return what to look for: an identifier whole, and less by its parts; a run of characters by its pairs."""
+    """Return terms with weights: an identifier whole, its parts with less weight, and a text without spaces by its pairs."""
     terms = wish.terms
     wholes = [term for term in terms if term.startswith("=")]
     if wholes:

@@ -1,11 +1,8 @@
-"""Searching the index: the terms of a query, rarest first, then the rows that are worth a closer look, then the page.
-
-Knows the index and its limits. What a query means and how hits are ranked is decided in `search/`, alike for both engines.
-"""
+"""Search the index: read the terms of a query, rarest first, filter the hits, and rank them with `search/`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, overload
@@ -20,7 +17,7 @@ from memolog.search.ranking import Detail, Ranked, drafted, rank
 from memolog.search.words import terms_of_word, words_of
 from memolog.store.engine import Engine
 from memolog.store.indexing import reading_scope
-from memolog.store.scope import FIRST, LAST, check_id
+from memolog.store.scope import FIRST, LAST, check_ids, chunks
 from memolog.store.search_terms import Terms, reading_unwanted
 from memolog.store.sql import Row, Script, load_queries
 
@@ -39,20 +36,20 @@ _TASKS: Final = frozenset({"task"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a query found, best first, before anything is shown."""
+    """The hits of a query, best first."""
 
     scored: Ranked = field(default_factory=Ranked)
     terms: dict[str, float] = field(default_factory=dict[str, float])
-    """What was looked for, rarest first, and how rare it is."""
+    """The terms, rarest first, and how rare each is."""
     left_out: tuple[str, ...] = ()
     relaxed: tuple[str, ...] = ()
-    """The words that occur nowhere, where others that hold them or look like them were found instead."""
+    """The words that do not occur, for which similar words were found instead."""
     behind: int = 0
     """How many threads have messages that are not indexed yet."""
 
 
 class Searching:
-    """Finds what was said, one resource at a time."""
+    """Searches the index, one resource at a time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -67,10 +64,10 @@ class Searching:
         self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
     ) -> Found | None:
         """Return every hit of a query, the best first; with `only_if_whole` None if something waits to be indexed."""
-        check_id("resource", resource)
+        check_ids(resource=resource)
 
         def script() -> Script[Found | None]:
-            # Within the same snapshot: what changes a moment later is not missed by what is found.
+            # Read in the same snapshot, so that no later change is missed.
             waiting = yield q.any_behind(resource=resource)
             if not any(waiting[0]):
                 return (yield from _searching(resource, query, explain=explain))
@@ -78,13 +75,13 @@ class Searching:
                 return None
             rows = yield q.count_behind(resource=resource)
             found = yield from _searching(resource, query, explain=explain)
-            return replace(found, behind=rows[0][0])
+            return replace(found, behind=rows[0].threads)
 
         return await self._engine.read(script)
 
     async def rows(self, resource: str, keys: Sequence[int]) -> dict[int, Row]:
         """Return the rows behind keys of the index: of messages, of observations, of tasks."""
-        check_id("resource", resource)
+        check_ids(resource=resource)
         return await self._engine.read(lambda: _reading_rows(resource, keys))
 
 
@@ -96,9 +93,9 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
     if bounds is None:
         return Found()
     rows = yield q.stats(scope_pk=scope_pk)
-    # Where no message can be found, a word is as rare as it is among the others.
-    rows = [row for row in rows if bounds[1] > 0 or row[0] in (OBSERVATION, TASK)]
-    stats = Stats(documents={row[0]: row[1] for row in rows}, lengths={row[0]: row[2] for row in rows})
+    # If messages are excluded, the rarity of a word is that among the other documents.
+    rows = [row for row in rows if bounds[1] > 0 or row.kind in (OBSERVATION, TASK)]
+    stats = Stats(documents={row.kind: row.documents for row in rows}, lengths={row.kind: row.length for row in rows})
     speakers = yield from _named_speakers(scope_pk, query)
     terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
     unwanted, too_many = yield from reading_unwanted(scope_pk, query.without)
@@ -112,7 +109,7 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
             hits = set[int]().union(*(posting.keys for posting in postings))
             allowed = yield from _passing(resource, scope_pk, query, hits, unwanted)
         found = drafted(postings, stats, query, allowed)
-        # Words that look like those of the query are better than nothing, and than nothing else.
+        # Similar words are used only if nothing else is found.
         if found.own:
             break
     details = yield from _details(found)
@@ -134,13 +131,13 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
 
 
 def _named_speakers(scope_pk: int, query: Query) -> Script[frozenset[str]]:
-    """Return the speakers that the question names, by their whole name or by one of its words."""
+    """Return the speakers that the query names, by their whole name or by a word of it."""
     rows = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
-    return frozenset(row[0] for row in rows if not query.spoken.isdisjoint(words_of(row[0])))
+    return frozenset(row.name for row in rows if not query.spoken.isdisjoint(words_of(row.name)))
 
 
 def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
-    """Leave the speakers' names out of the words: who is named speaks, and is rarely spoken of by name."""
+    """Remove the names of speakers from the words: messages by a speaker rarely contain the name."""
     names = {term for speaker in speakers for word in words_of(speaker) for term in terms_of_word(word)}
     others = tuple(wish for wish in query.wishes if wish.prefix or wish.inside or wish.terms[0] not in names)
     return others or query.wishes
@@ -157,7 +154,7 @@ def _of_tasks(posting: Posting) -> Posting:
 
 
 def _bounds(resource: str, query: Query) -> Script[tuple[int, int] | None]:
-    """Return between which keys to look: those of one thread, if only one is wanted. None: there is no such thread."""
+    """Return the first and last key to search, for one thread if only one is wanted; None if there is no such thread."""
     last = -1 if query.sources and not query.sources & _SAID else LAST
     if not query.threads:
         return FIRST, last
@@ -166,9 +163,9 @@ def _bounds(resource: str, query: Query) -> Script[tuple[int, int] | None]:
         return None
     if len(rows) > 1 or last < 0:
         return FIRST, last
-    # What was observed in a thread has no place in its sequence; it is let through by the filter, not by the bounds.
-    last = ((rows[0][0] + 1) << _THREAD_SHIFT) - 1
-    return (FIRST if _wants_others(query) else rows[0][0] << _THREAD_SHIFT), last
+    # Observations have no place in the sequence of a thread, so the filter selects them, not the bounds.
+    last = ((rows[0].pk + 1) << _THREAD_SHIFT) - 1
+    return (FIRST if _wants_others(query) else rows[0].pk << _THREAD_SHIFT), last
 
 
 def _wants_others(query: Query) -> bool:
@@ -176,7 +173,7 @@ def _wants_others(query: Query) -> bool:
 
 
 def _filters(query: Query) -> bool:
-    # Whether a document is a task is said by its key.
+    # The key of a document tells whether it is a task.
     sources = query.sources if query.sources != _TASKS else None
     wanted = (query.roles, query.threads, query.tasks, sources)
     excluded = (query.without, query.without_roles, query.without_threads)
@@ -184,9 +181,9 @@ def _filters(query: Query) -> bool:
 
 
 def _is_narrow(query: Query) -> bool:
-    """Tell whether much of what is found may be taken away again, by more than the bounds."""
+    """Return whether filters other than the bounds may remove many hits."""
     phrases = query.phrases or query.without_phrases
-    # What was said has places of its own, and a thread has one stretch of them: such a wish takes away little.
+    # Messages and single threads have their own ranges of keys: such filters remove little.
     is_place = (not query.sources or query.sources >= _SAID) and (
         not query.threads or (len(query.threads) == 1 and not _wants_others(query))
     )
@@ -197,11 +194,11 @@ def _is_narrow(query: Query) -> bool:
 def _passing(
     resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
 ) -> Script[frozenset[int]]:
-    """Return the keys among these that the filters let through."""
+    """Return the keys among these that pass the filters."""
     named: dict[str, int] = {}
     if query.threads or query.without_threads:
         rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads | query.without_threads))
-        named = {row[1]: row[0] for row in rows}
+        named = {row.id: row.pk for row in rows}
     values: Values = {
         "scope_pk": scope_pk,
         "after": FIRST if query.after is None else to_micros(query.after),
@@ -211,7 +208,7 @@ def _passing(
         "roles": sorted(query.roles or ROLES),
         "any_thread": int(not query.threads),
         "thread_pks": [named[thread] for thread in query.threads if thread in named],
-        # Nothing is in an empty list, and nothing outside one of unknowns either: there is always one that nobody has.
+        # NOT IN needs a non-empty list without NULL, so there is always a value that does not occur.
         "not_roles": sorted(query.without_roles) or ["-"],
         "not_threads": [-1, *(named[thread] for thread in query.without_threads if thread in named)],
         "any_task": int(not query.tasks),
@@ -221,13 +218,13 @@ def _passing(
     left = _in_threads(keys - unwanted, values)
     if not _filters(replace(query, without=(), threads=frozenset(), without_threads=frozenset())):
         passing = {key for key in left if key > 0}
-    for chunk in _chunks(sorted(left - passing)):
-        passing |= {row[0] for row in (yield q.allowed(docs=chunk, **values))}
+    for chunk in chunks(sorted(left - passing), _ROWS_A_QUERY):
+        passing |= {row.doc for row in (yield q.allowed(docs=chunk, **values))}
     return frozenset(passing)
 
 
 def _in_threads(keys: AbstractSet[int], values: Values) -> AbstractSet[int]:
-    """Leave out messages of other threads: their keys tell, which is much cheaper than to look."""
+    """Remove messages of other threads by their keys, which is much cheaper than a query."""
     wanted, unwanted = frozenset(values["thread_pks"]), frozenset(values["not_threads"])
     if not values["any_thread"]:
         keys = {key for key in keys if key < 0 or thread_of(key) in wanted}
@@ -237,21 +234,16 @@ def _in_threads(keys: AbstractSet[int], values: Values) -> AbstractSet[int]:
 # ---------------------------------------------------------------- a closer look
 
 
-def _chunks(items: Sequence[int]) -> Iterable[Sequence[int]]:
-    for start in range(0, len(items), _ROWS_A_QUERY):
-        yield items[start : start + _ROWS_A_QUERY]
-
-
 def _details(drafted: Draft) -> Script[dict[int, Detail]]:
     places = [*(key // PLACE for key in drafted.closely), *drafted.places]
     if not places:
         return {}
     rows = yield q.details(places=places)
-    details = {doc: Detail(at, traits, speaker) for doc, at, traits, speaker in rows}
+    details = {row.doc: Detail(row.at, row.traits, row.speaker) for row in rows}
     lines = [doc for doc in details if doc < 0]
     if len(lines) > 1:
         rows = yield q.threads_of_lines(docs=lines)
-        details |= {doc: details[doc]._replace(thread=thread) for doc, thread in rows}
+        details |= {row.doc: details[row.doc]._replace(thread=row.thread_pk) for row in rows}
     return details
 
 
@@ -259,7 +251,7 @@ def _thread_lengths(drafted: Draft) -> Script[dict[int, tuple[int, int]]]:
     if not drafted.thread_terms:
         return {}
     rows = yield q.thread_lengths(threads=sorted(drafted.thread_terms))
-    return {row[0]: (row[1], row[2]) for row in rows}
+    return {row.thread_pk: (row.user_length, row.other_length) for row in rows}
 
 
 def _reading_rows(resource: str, keys: Sequence[int]) -> Script[dict[int, Row]]:
@@ -267,11 +259,8 @@ def _reading_rows(resource: str, keys: Sequence[int]) -> Script[dict[int, Row]]:
     said = [key for key in keys if key > 0]
     others = [key for key in keys if key < 0]
     if said:
-        rows = yield q.found_messages(docs=said, resource=resource)
-        found |= {row[0]: row[1:] for row in rows}
+        found |= {row.doc: row for row in (yield q.found_messages(docs=said, resource=resource))}
     if others:
-        rows = yield q.found_observations(docs=others, resource=resource)
-        found |= {row[0]: row[1:] for row in rows}
-        rows = yield q.found_tasks(docs=others, resource=resource)
-        found |= {row[0]: row[1:] for row in rows}
+        found |= {row.doc: row[1:] for row in (yield q.found_observations(docs=others, resource=resource))}
+        found |= {row.doc: row[1:] for row in (yield q.found_tasks(docs=others, resource=resource))}
     return found

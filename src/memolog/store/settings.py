@@ -1,7 +1,4 @@
-"""Settings that are stored with a resource: how its log is kept, as the application said.
-
-The configuration decides which settings those are; here they are names and JSON values.
-"""
+"""Store settings of a resource as names and JSON values."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping
 
 from memolog.domain.codec import JsonObject, JsonValue, dumps, loads
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id
+from memolog.store.scope import check_ids
 from memolog.store.sql import Script, load_queries
 
 __all__ = ["ResourceSettings"]
@@ -24,13 +21,13 @@ class ResourceSettings:
         self._engine = engine
 
     async def get(self, resource: str) -> JsonObject:
-        """Return what is stored, by dotted name; empty where nobody has set anything."""
-        check_id("resource", resource)
+        """Return the stored settings by dotted name."""
+        check_ids(resource=resource)
         return await self._engine.read(lambda: _reading(resource))
 
     async def put(self, resource: str, settings: Mapping[str, JsonValue]) -> JsonObject:
-        """Store settings; returns what was stored before under the names whose values change."""
-        check_id("resource", resource)
+        """Store settings; returns the old values of those that changed."""
+        check_ids(resource=resource)
 
         def script() -> Script[JsonObject]:
             before = yield from _reading(resource)
@@ -44,4 +41,4 @@ class ResourceSettings:
 
 def _reading(resource: str) -> Script[JsonObject]:
     rows = yield q.settings_of(resource=resource)
-    return {row[0]: loads(row[1]) for row in rows}
+    return {row.name: loads(row.value) for row in rows}

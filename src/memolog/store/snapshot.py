@@ -1,7 +1,4 @@
-"""A snapshot: all rows that one decision and one context are made from, read at one moment.
-
-Knows which rows those are. Sizes are derived from them each time; nothing is accumulated.
-"""
+"""Read a snapshot: all rows that one decision and one context need, as of one moment."""
 
 from __future__ import annotations
 
@@ -10,11 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memolog.domain.codec import loads, unpack
 from memolog.domain.errors import Conflict, ThreadNotFound
 from memolog.domain.message import Message, pairs_of
 from memolog.domain.observation import Scope
-from memolog.domain.thread import Hints
 from memolog.store.log_rows import (
     BufferedRow,
     GroupRow,
@@ -26,14 +21,14 @@ from memolog.store.log_rows import (
     buffered_row,
     group_row,
     log_head,
-    moment,
     no_log,
     run_row,
+    thread_head,
     unseen_row,
 )
 from memolog.store.other_tails import OtherLimits, OtherTails, reading_others
 from memolog.store.recent import Known, Recent, reading_groups, reading_tail
-from memolog.store.rows import message_from_row
+from memolog.store.rows import message_from_row, moment
 from memolog.store.sql import Script, load_queries
 from memolog.store.working_memory import Facts, present_versions, reading_facts
 
@@ -58,15 +53,15 @@ __all__ = [
 q = load_queries("logs")
 messages = load_queries("messages")
 
-# More of other threads' rows than this are left for the next decision: they are observed oldest first anyway.
+# Rows of other threads beyond this number are left for the next decision. The oldest are observed first.
 OTHER_ROWS = 4_000
-# Where a thread stands in a log that knows nothing of it yet, its alias there, and no time of a last message.
+# The cursor of a thread that the log does not know yet, its alias there, and no time of a last message.
 _NO_CURSOR = 0, 1, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What is known of one thread and its log at one moment."""
+    """A thread and its log at one moment."""
 
     resource: str
     scope: Scope
@@ -75,34 +70,34 @@ class Snapshot:
     cursor: int
     alias: int
     tail: tuple[Message, ...]
-    """Every row after the cursor, tombstones too."""
+    """Every row after the cursor, including tombstones."""
     covered_at: datetime | None
-    """When the message at the cursor was said."""
+    """The time of the message at the cursor."""
     repeated: tuple[Message, ...]
-    """What the user said last, where the log covers it but not all that followed: the model goes on from it."""
+    """The last user message, if the log covers it but not everything after it: the model continues from it."""
     groups: tuple[GroupRow, ...]
     buffered: tuple[BufferedRow, ...]
     runs: tuple[RunRow, ...]
     others: tuple[OtherRow, ...]
-    """What the log does not cover of the other threads; empty where that was not asked for."""
+    """The messages of other threads that the log does not cover; empty if not asked for."""
     beside: OtherTails | None
-    """What a context shows of the other threads; None where that was not asked for."""
+    """What a context shows of the other threads; None if not asked for."""
     unseen: tuple[UnseenRow, ...]
-    """What running turns have saved and no model has answered yet, in this thread and, with `others`, in those beside it."""
+    """What running turns saved and no model has answered, in this thread and, with `others`, in the other threads."""
     facts: Facts
     """The working memory, as it was when the generation began and as it is."""
     known: Known
-    """The rows of the tail that need not be read again."""
+    """The rows of the tail that the next snapshot does not read again."""
     is_complete: bool
-    """Whether the log is there, and every thread has its place in it."""
+    """Whether the log exists and has a cursor for every thread."""
 
     @property
     def ends(self) -> dict[str, int]:
-        """Return up to where the log covers the other threads that it does not cover to their end, as far as they were read."""
+        """Return the cursors of the other threads that were read."""
         return {row.thread: row.cursor for row in self.others}
 
     def keep(self, recent: Recent) -> None:
-        """Remember what the next snapshot need not read again. Only once this one is committed."""
+        """Cache what the next snapshot does not need to read again. Call it after the commit."""
         recent.tails.put(_tail_key(self.log, self.thread), self.known)
         recent.keep_groups(self.log, self.groups)
 
@@ -119,8 +114,8 @@ def reading_snapshot(
 ) -> Script[Snapshot]:
     """Read the snapshot; a log or a cursor that is not there yet looks empty.
 
-    `newest` reads no more than that many messages of the tail, for who keeps no log. `others` reads what was said in
-    the other threads of a shared log: all of it, for whoever decides for them, or within limits what a context shows.
+    `newest` limits the messages of the tail, for threads without a log. `others` reads the other threads of a shared log:
+    all that a decision needs, or within limits what a context shows.
     """
     head = yield from _thread_head(resource, thread)
     owner = head.pk if scope == "thread" else None
@@ -128,13 +123,13 @@ def reading_snapshot(
     log = log_head(rows[0]) if rows else no_log(now)
     cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
     cursor, alias, covered_at = cursors[0] if cursors else _NO_CURSOR
-    # Who keeps no log is shown the newest messages, whether or not a log that was kept before covers them.
+    # Without a log the newest messages are shown, even if an older log covers them.
     start = cursor if newest is None else max(0, head.last_seq - newest)
     known = recent.tails.get(_tail_key(log, head)) or {}
     tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
     repeated = yield from _repeated(head.pk, cursor, tail)
     groups = yield from reading_groups(log, recent)
-    # Who does not decide for the other threads needs none of their groups, runs and open turns either.
+    # Groups, runs and open turns of the other threads are only needed to decide for them.
     only = None if owner is None and others is True else head.pk
     buffered = yield q.buffered_groups(log_pk=log.pk, only=only)
     runs = yield q.open_runs(log_pk=log.pk, only=only)
@@ -164,12 +159,12 @@ def reading_snapshot(
         unseen=tuple(map(unseen_row, unseen)),
         facts=facts,
         known=known,
-        is_complete=bool(rows and cursors) and all(row[9] for row in tails),
+        is_complete=bool(rows and cursors) and all(row.alias for row in tails),
     )
 
 
 def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:
-    """Make the log of a thread, and its place in it, where there are none yet."""
+    """Create the log of a thread, and its cursor there, if they are missing."""
     head = yield from _thread_head(resource, thread)
     log = yield from ensure_log(resource, head.pk if scope == "thread" else None, new_id, now)
     yield q.lock_log(log_pk=log.pk)
@@ -179,27 +174,24 @@ def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[]
 
 
 def checking_version(log_pk: int, version: int, resource: str | None = None) -> Script[None]:
-    """Refuse a change that was decided on an older version, or on the log of another resource, before it takes any row."""
+    """Raise Conflict if the log has changed or belongs to another resource, before any row is locked."""
     if not (yield q.version_is(log_pk=log_pk, version=version, resource=resource)):
         raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
 
 
 def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
-    # A thread that is made anew may get the key of a deleted one, but not its beginning.
+    # A new thread may get the key of a deleted one, but not its time of creation.
     return log.id, thread.pk, thread.created_at
 
 
 def goes_on(tail: Sequence[Message]) -> bool:
-    """Return whether a tail goes on with a request that stands before it: it opens with a tool call or a result, or is empty.
-
-    An answer in words ends its request. A question is a request of its own.
-    """
+    """Return whether a tail continues an earlier request: it begins with a tool call or a result, or is empty."""
     first = next((message for message in tail if message.state == "live" and message.role != "system"), None)
     return first is None or any(pairs_of(first.parts))
 
 
 def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tuple[Message, ...]]:
-    """Return the request that the tail goes on from; it depends on rows alone, so it stays until the next activation."""
+    """Return the request that the tail continues."""
     if cursor == 0 or not goes_on(tail):
         return ()
     rows = yield messages.last_user(thread_pk=thread_pk, up_to=cursor)
@@ -207,13 +199,13 @@ def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tu
 
 
 def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], now: int) -> Script[LogHead]:
-    """Return the log of a thread, or (None) of the whole resource; makes it if need be."""
+    """Return the log of a thread, or (None) of the whole resource; creates it if it is missing."""
     rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
     if not rows:
         created = yield q.create_log(id=new_id(), resource=resource, thread_pk=thread_pk, now=now)
         if created:
             yield q.create_generation(
-                log_pk=created[0][0],
+                log_pk=created[0].pk,
                 number=0,
                 kind="start",
                 run_pk=None,
@@ -222,7 +214,7 @@ def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], 
                 tokens_before=0,
                 tokens_after=0,
                 dropped="[]",
-                working_memory=(yield from present_versions(created[0][0])),
+                working_memory=(yield from present_versions(created[0].pk)),
             )
         rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
     return log_head(rows[0])
@@ -232,23 +224,4 @@ def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
     rows = yield q.thread_head(resource=resource, thread=thread)
     if not rows:
         raise ThreadNotFound(thread)
-    row = rows[0]
-    hints = Hints(
-        current_task=unpack(row[2]),
-        suggested_response=unpack(row[3]),
-        title=unpack(row[4]),
-        at=moment(row[5]),
-        last_seq=row[6],
-    )
-    return ThreadHead(
-        pk=row[0],
-        id=thread,
-        last_seq=row[1],
-        hints=hints,
-        last_request_at=moment(row[7]),
-        last_model=row[8],
-        overrides=loads(row[9]) if row[9] != "{}" else {},
-        title=unpack(row[10]),
-        created_at=row[11],
-        has_tasks=row[12] is not None,
-    )
+    return thread_head(rows[0], thread)

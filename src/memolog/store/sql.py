@@ -1,44 +1,65 @@
-"""Named queries: SQL text in `.sql` files, and the steps that scripts are made of.
+"""Load named queries from `.sql` files and define the steps that scripts consist of.
 
-A *script* is one transaction written as a generator: it yields steps and is sent their rows. It does no I/O, so the same
-script is driven by a SQLite connection in one go, or by PostgreSQL one round trip a step.
-
-Knows the format of the files and how each engine spells a parameter. Knows no query.
+A *script* is one transaction written as a generator: it yields steps and is sent their rows. It does no I/O, so that both engines
+run the same script: SQLite in one go, PostgreSQL with one round trip per step.
 
     -- claim_lease --
     -- A comment says why.
     INSERT INTO … VALUES (:name, …)          one value a parameter
-    SELECT … WHERE id IN (:ids[])            a list: as many placeholders as it needs
-    SELECT … FROM (VALUES :words()) AS w     a list as a table of one column; never an empty one
-    {select_messages} WHERE …                another query of the same file, put in here
+    SELECT … WHERE id IN (:ids[])            a list, expanded to as many placeholders as needed
+    SELECT … FROM (VALUES :words()) AS w     a non-empty list as a table of one column
+    {select_messages} WHERE …                the text of another query of the same file
 """
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar, cast
 
-__all__ = ["MOST_INLINE", "Queries", "Row", "Script", "Statement", "Step", "load_queries", "split_named", "weight_of"]
+__all__ = [
+    "MOST_INLINE",
+    "Queries",
+    "Row",
+    "Script",
+    "Statement",
+    "Step",
+    "load_queries",
+    "named_rows",
+    "split_named",
+    "weight_of",
+]
 
 T = TypeVar("T")
 
-Row: TypeAlias = Sequence[Any]
+Row: TypeAlias = Any
+"""A tuple whose fields have the names of the columns."""
 Values: TypeAlias = Mapping[str, object]
 
 MOST_INLINE = 150_000
-"""Rows that weigh more are worked on by a thread, so that an event loop serves others meanwhile."""
+"""Rows with more characters than this are processed on a worker thread, so that they do not block the event loop."""
 _ROW_CHARACTERS = 100
 _FEW_COLUMNS = 6
 
 
 def weight_of(rows: Sequence[Row]) -> int:
-    """Return about how many characters rows hold. Rows of a few columns are numbers and names: they count as nothing."""
+    """Return about how many characters rows hold. Rows of a few columns hold numbers and names only and count as 0."""
     if not rows or len(rows[0]) <= _FEW_COLUMNS:
         return 0
     return sum(_ROW_CHARACTERS + sum(len(cell) for cell in row if isinstance(cell, str)) for row in rows)
+
+
+def named_rows(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Row]:
+    """Return rows as tuples with named fields. A column without a usable name is reached by its position only."""
+    return list(map(_row_type(tuple(columns))._make, rows))
+
+
+@cache
+def _row_type(columns: tuple[str, ...]) -> Any:
+    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - known at run time only  # pyright: ignore[reportUntypedNamedTuple]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +71,7 @@ class Statement:
     parameters: tuple[str, ...]
     lists: frozenset[str]
     tables: frozenset[str] = frozenset()
-    """Those of the lists that stand for a table."""
+    """The lists that are written as a table of one column."""
 
     def numbered(self, mark: str, lengths: tuple[int, ...] = ()) -> str:
         """Return the text with numbered parameters, `$1` or `?1`, in the order of `parameters`; lists have these lengths."""
@@ -72,7 +93,7 @@ class Step:
             value = self.values[name]
             if name in statement.lists:
                 items = list(cast("Sequence[object]", value))
-                # A row too many is no matter among ids; in a table it would be looked up once more.
+                # A repeated id changes nothing in an IN list; in a table it would add a row.
                 length = len(items) if name in statement.tables else _padded(len(items))
                 values += items
                 values += [items[-1] if items else None] * (length - len(items))
@@ -93,7 +114,7 @@ class Queries:
         self.__dict__.update({name: _Maker(statement) for name, statement in statements.items()})
 
     def __getattr__(self, name: str) -> "_Maker":
-        # Every query is an attribute of its own; who comes here asks for one that does not exist.
+        # Every query is set as an attribute, so only unknown names get here.
         raise AttributeError(f"no query is named {name}")
 
 
@@ -147,7 +168,7 @@ def _statement(name: str, text: str) -> Statement:
 
 
 def _padded(count: int) -> int:
-    """Return how many placeholders a list gets: few lengths make few texts, and so few prepared statements."""
+    """Return how many placeholders a list gets. Rounding up keeps the number of distinct prepared statements small."""
     return 1 << max(0, count - 1).bit_length() if count <= _SHORT_LIST else -(-count // _SHORT_LIST) * _SHORT_LIST
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from memolog.domain.errors import MemologError, StoreClosed
 from memolog.store.engine import Engine, Work
-from memolog.store.sql import MOST_INLINE, Row, Script, Step, weight_of
+from memolog.store.sql import MOST_INLINE, Row, Script, Step, named_rows, weight_of
 from memolog.store.sqlite_errors import (
     BUSY,
     cannot_open,
@@ -409,10 +409,10 @@ def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> li
 
 def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
     """Return the rows of a statement; raises _TooMuch once they weigh more than `most`, before all of them are read."""
-    if most is None:
-        return cursor.fetchall()
     rows: list[Row] = []
-    while some := cursor.fetchmany(_ROWS_AT_ONCE):
+    if most is None:
+        rows = cursor.fetchall()
+    while most is not None and (some := cursor.fetchmany(_ROWS_AT_ONCE)):
         rows += some
         most -= weight_of(some)
         if most < 0:
@@ -420,4 +420,4 @@ def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
             raise _TooMuch
         if len(some) < _ROWS_AT_ONCE:
             break
-    return rows
+    return named_rows((column[0] for column in cursor.description), rows) if rows else rows

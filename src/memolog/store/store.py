@@ -36,7 +36,7 @@ from memolog.store.processes import Processes
 from memolog.store.recall import Recall
 from memolog.store.recent import Recent
 from memolog.store.runs import Runs
-from memolog.store.scope import CleanValue, check_id
+from memolog.store.scope import CleanValue, check_ids
 from memolog.store.searching import Searching
 from memolog.store.settings import ResourceSettings
 from memolog.store.snapshot import Snapshot, reading_snapshot
@@ -139,7 +139,7 @@ class Store:
         others: bool | OtherLimits = True,
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
-        check_id("owner", owner)
+        check_ids(owner=owner)
         is_long = is_much(messages)
         ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
 

@@ -1,7 +1,6 @@
-"""Who blocks whom: links between tasks, kept free of circles, and the blocked column, kept true.
+"""Link tasks without cycles, and keep `tasks.blocked` equal to its definition (`memolog.tasks.blocking`) at every commit.
 
-Knows the scripts that a writing transaction runs so that `tasks.blocked` equals its definition (`memolog.tasks.blocking`) at
-every commit. Only what can feel a change is looked at: from the task that changed, down its links.
+Only tasks that a change can affect are looked at: those below the changed one.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from memolog.domain.clock import Clock
 from memolog.domain.errors import InputError, TaskCycle
 from memolog.domain.moments import to_micros
-from memolog.domain.task import LINK_KINDS, LinkKind, Task, TaskLink, TaskRef
+from memolog.domain.task import LINK_KINDS, LinkKind, Task, TaskRef
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id
+from memolog.store.scope import check_ids, chunks
 from memolog.store.sql import Script, load_queries
 from memolog.store.task_rows import Found, change_step, finding, reading_task, ref_from_row
 from memolog.tasks.blocking import ORDERING, CycleSearch
@@ -33,9 +32,9 @@ class TaskLinks:
         self._engine, self._clock = engine, clock
 
     async def link(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Task:
-        """Link two tasks; linking them again changes nothing. Raises TaskCycle where they would wait for each other.
+        """Link two tasks; linking them again changes nothing. Raises TaskCycle if they would wait for each other.
 
-        `source` blocks, is the parent of, is related to, or gave rise to `target`. Returns the target as it stands now.
+        `source` blocks, is the parent of, is related to, or gave rise to `target`. Returns the target.
         """
         _check(resource, source, target, kind, who)
         now = to_micros(self._clock.now())
@@ -51,7 +50,7 @@ class TaskLinks:
         return await self._engine.write(script, name="task_links.link")
 
     async def unlink(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Task:
-        """Take a link away; returns the target as it stands now. What is not linked stays as it is."""
+        """Remove a link; returns the target. Nothing changes if there is no such link."""
         _check(resource, source, target, kind, who)
         now = to_micros(self._clock.now())
 
@@ -68,36 +67,24 @@ class TaskLinks:
 
         return await self._engine.write(script, name="task_links.unlink")
 
-    async def all(self, resource: str) -> tuple[TaskLink, ...]:
-        """Return every link between tasks of a resource."""
-        check_id("resource", resource)
-
-        def script() -> Script[tuple[TaskLink, ...]]:
-            rows = yield q.links_of_resource(resource=resource)
-            return tuple(TaskLink(source=row[0], target=row[1], kind=row[2]) for row in rows)
-
-        return await self._engine.read(script, brief=False)
-
 
 def _check(resource: str, source: str, target: str, kind: str, who: str) -> None:
-    check_id("resource", resource)
-    check_id("task", source)
-    check_id("task", target)
-    check_id("who", who)
+    check_ids(resource=resource, task=source, who=who)
+    check_ids(task=target)
     if kind not in LINK_KINDS:
-        raise InputError(f"{kind!r} is no kind of link.", then=f"Use one of {', '.join(LINK_KINDS)}.")
+        raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(LINK_KINDS)}.")
 
 
 # ---------------------------------------------------------------- pieces of scripts
 
 
 def taking_book(resource: str) -> Script[None]:
-    """Let no other transaction change who blocks whom among a resource's tasks until this one ends."""
+    """Lock the blocking links of a resource's tasks until the transaction ends."""
     yield tasks.take_book(resource=resource, count=0)
 
 
 def linking(source: Found, target: Found, kind: LinkKind, who: str, now: int) -> Script[bool]:
-    """Link two tasks, circles refused; returns whether the link is new. The book is taken, settling is left to the caller."""
+    """Link two tasks, refusing cycles; returns whether the link is new. The caller has taken the book, and settles."""
     if source.pk == target.pk:
         raise InputError(
             f"{source.handle} cannot be linked to itself.", then="Name two tasks, by their ids or their handles."
@@ -112,7 +99,7 @@ def linking(source: Found, target: Found, kind: LinkKind, who: str, now: int) ->
 
 
 def _ordered(source: Found, target: Found, kind: LinkKind) -> tuple[Found, Found]:
-    # Being related has no direction: it is kept once, whichever way it was said.
+    # "related" has no direction, so it is stored once.
     return (target, source) if kind == "related" and target.pk < source.pk else (source, target)
 
 
@@ -122,36 +109,36 @@ def _tell(source: Found, target: Found, kind: LinkKind, who: str, now: int, what
 
 
 def refusing_cycle(source: Found, target: Found, kind: LinkKind) -> Script[None]:
-    """Refuse a link from `source` to `target` if the target already comes before the source, and show how."""
+    """Raise TaskCycle if the target of a link already comes before the source."""
     search = CycleSearch(source.pk, target.pk)
     while not search.is_over:
         direction, ends = search.next()
         found: list[tuple[int, int]] = []
-        for pks in _chunks(ends):
+        for pks in chunks(ends, _KEYS_A_QUERY):
             rows = yield (q.after_these(pks=pks) if direction == "forward" else q.before_these(pks=pks))
-            found.extend((row[0], row[1]) for row in rows)
+            found.extend((row.source_pk, row.target_pk) for row in rows)
         search.feed(direction, found)
     if search.path is not None:
         rows = yield q.handles(pks=search.path)
-        handles = {row[0]: row[1] for row in rows}
+        handles = {row.pk: row.handle for row in rows}
         path = (source.handle, *(handles[pk] for pk in search.path))
         raise TaskCycle(source.handle, target.handle, kind, path)
 
 
 def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
-    """Make the blocked column of these tasks, and of all that feel it, equal the definition; returns what changed."""
+    """Update the blocked column of these tasks and of all that it affects; returns what changed."""
     changed: dict[int, bool] = {}
     todo = list(dict.fromkeys(pks))
     while todo:
         touched: list[int] = []
-        for chunk in _chunks(todo):
-            for pk, blocked in (yield q.settle(pks=chunk)):
-                changed[pk] = bool(blocked)
-                touched.append(pk)
-        # Only parents hand their state on: a blocker counts by its status, whether or not it is blocked itself.
+        for chunk in chunks(todo, _KEYS_A_QUERY):
+            for row in (yield q.settle(pks=chunk)):
+                changed[row.pk] = bool(row.blocked)
+                touched.append(row.pk)
+        # Only children inherit the state: a blocker counts by its status, even if it is blocked itself.
         felt: dict[int, None] = {}
-        for chunk in _chunks(touched):
-            felt.update({row[0]: None for row in (yield q.children_of(pks=chunk))})
+        for chunk in chunks(touched, _KEYS_A_QUERY):
+            felt.update({row.target_pk: None for row in (yield q.children_of(pks=chunk))})
         todo = list(felt)
     return changed
 
@@ -159,16 +146,12 @@ def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
 def settling_after_status(task_pk: int) -> Script[dict[int, bool]]:
     """Settle a task that was closed or opened, what it blocks, and its children."""
     waiting = yield q.waiting_for(task_pk=task_pk)
-    return (yield from settling([task_pk, *(row[0] for row in waiting)]))
+    return (yield from settling([task_pk, *(row.target_pk for row in waiting)]))
 
 
 def reading_refs(pks: Sequence[int]) -> Script[tuple[TaskRef, ...]]:
-    """Return tasks in few words, the most pressing first."""
+    """Return short forms of tasks, the most urgent first."""
     refs: list[TaskRef] = []
-    for chunk in _chunks(pks):
+    for chunk in chunks(pks, _KEYS_A_QUERY):
         refs.extend(ref_from_row(row) for row in (yield q.refs(pks=chunk)))
     return tuple(refs)
-
-
-def _chunks(pks: Sequence[int]) -> Iterable[Sequence[int]]:
-    return (pks[start : start + _KEYS_A_QUERY] for start in range(0, len(pks), _KEYS_A_QUERY))

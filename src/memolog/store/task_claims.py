@@ -1,13 +1,13 @@
-"""Claims: who works on a task, until when, and how that ends.
+"""Claim, renew, release, close and reopen tasks.
 
-Knows leases under a task's name. The contract, on every engine and from any number of processes:
+The contract, on every engine and from any number of processes:
 
 - *claim*: exactly one session wins; refused while blocked, naming the blockers; it also sets the thread's active task.
-- *heartbeat*: only the session that holds the task can, and only while nobody has taken over.
-- *a dead holder*: nothing is swept. Past its end a lease holds nothing, so the task is ready, and the next claim takes over.
+- *heartbeat*: only the session that holds the task can renew it, until another session takes over.
+- *expired lease*: the task is ready again, and the next claim takes over. Nothing needs to be cleaned up.
 - *close*: needs a reason and a summary, ends the claim, and reports what it unblocked.
 
-Locks are taken in one order, so that writers wait and do not meet head on: book, thread, lease, task.
+Locks are taken in one order to avoid deadlocks: book, thread, lease, task.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from datetime import datetime, timedelta
 
 from memolog.domain.clock import Clock
 from memolog.domain.codec import pack, unpack
-from memolog.domain.errors import InputError, TaskBlocked, TaskHeld, TaskMoveRefused, ThreadNotFound
+from memolog.domain.errors import InputError, TaskBlocked, TaskHeld, TaskMoveRefused
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Task
 from memolog.store.engine import Engine
-from memolog.store.scope import CleanValue, check_id
-from memolog.store.sql import Script, load_queries
+from memolog.store.scope import CleanValue, check_ids, check_optional_ids, taking_thread
+from memolog.store.sql import Row, Script, load_queries
 from memolog.store.task_blocking import reading_refs, settling_after_status, taking_book
 from memolog.store.task_decay import decaying, unpacking
 from memolog.store.task_ready import reading_roots
@@ -47,13 +47,12 @@ class TaskClaims:
     async def claim(
         self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
     ) -> Claimed:
-        """Claim a task for a session, and make it the active task of a thread. Claiming one's own again renews it.
+        """Claim a task for a session, and make it the active task of a thread. Claiming it again renews the claim.
 
         Raises TaskBlocked while something must come first, TaskHeld while another session works on it.
         """
-        _check(resource, task, session, who)
-        if thread is not None:
-            check_id("thread", thread)
+        check_ids(resource=resource, task=task, session=session, who=who)
+        check_optional_ids(thread=thread)
         moment, end = self._end(lasts)
         now, until = to_micros(moment), to_micros(end)
 
@@ -64,10 +63,10 @@ class TaskClaims:
             if found.status == "closed":
                 raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
             name = lease_name(found.id)
-            # This one statement decides among any number of callers.
+            # This statement alone decides among any number of callers.
             rows = yield leases.acquire(resource=resource, name=name, owner=pack(session), now=now, expires_at=until)
             is_mine = False if rows else (yield from self._prolonging(resource, found, session, until))
-            fence = rows[0][0] if rows else is_mine
+            fence = rows[0].fence if rows else is_mine
             took = yield q.take_task(
                 task_pk=found.pk,
                 session=pack(session),
@@ -88,15 +87,15 @@ class TaskClaims:
         return await self._engine.write(script, name="task_claims.claim")
 
     def _prolonging(self, resource: str, found: Found, session: str, until: int) -> Script[int]:
-        """Renew a lease that this session has; raises TaskHeld if another one has it. Returns its fence."""
+        """Renew the lease of this session and return its fence; raises TaskHeld if another session has it."""
         rows = yield q.prolong(resource=resource, name=lease_name(found.id), session=pack(session), expires_at=until)
         if not rows:
             yield from _held_by_other(resource, found)
-        return rows[0][0]
+        return rows[0].fence
 
     async def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Claimed:
-        """Prolong a claim; raises TaskHeld if this session does not hold the task."""
-        _check(resource, task, session, session)
+        """Renew a claim; raises TaskHeld if this session does not hold the task."""
+        check_ids(resource=resource, task=task, session=session)
         _, end = self._end(lasts)
 
         def script() -> Script[Claimed]:
@@ -110,8 +109,8 @@ class TaskClaims:
         return await self._engine.write(script, name="task_claims.heartbeat")
 
     async def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Task:
-        """Give a task back, so that it is open again; `force` takes it from another session."""
-        _check(resource, task, session, who)
+        """Release a task, so that it is open again; `force` releases it for another session."""
+        check_ids(resource=resource, task=task, session=session, who=who)
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:
@@ -138,11 +137,11 @@ class TaskClaims:
         who: str,
         force: bool = False,
     ) -> Closed:
-        """Close a task, saying why and what came of it; returns what that unblocked.
+        """Close a task with a reason and a summary; returns what that unblocked.
 
-        Refused while another session holds it, unless forced. Some closed tasks whose time has come decay with it.
+        Refused while another session holds it, unless forced. Also decays some closed tasks that are old enough.
         """
-        _check(resource, task, session, who)
+        check_ids(resource=resource, task=task, session=session, who=who)
         text = _checked_end(reason, summary)
         text = text if self._clean is None else str(self._clean(text))
         now = to_micros(self._clock.now())
@@ -167,8 +166,8 @@ class TaskClaims:
         return await self._engine.write(script, name="task_claims.close")
 
     async def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Task:
-        """Open a closed task again; what it blocks is blocked again. A decayed one is whole again."""
-        _check(resource, task, who, who)
+        """Reopen a closed task; what it blocks is blocked again. A decayed task is restored."""
+        check_ids(resource=resource, task=task, who=who)
         why = why if self._clean is None or why is None else str(self._clean(why))
         now = to_micros(self._clock.now())
 
@@ -194,29 +193,24 @@ class TaskClaims:
         except OverflowError:
             end = now
         if end <= now:
-            raise InputError(f"A claim cannot last {lasts}.", then="Pass a positive duration of at most some years.")
+            raise InputError(
+                f"`lasts` must be positive and end before the year 10000, got {lasts}.", then="Pass a shorter duration."
+            )
         return now, end
-
-
-def _check(resource: str, task: str, session: str, who: str) -> None:
-    check_id("resource", resource)
-    check_id("task", task)
-    check_id("session", session)
-    check_id("who", who)
 
 
 def _checked_end(reason: object, summary: object) -> str:
     if reason not in CLOSE_REASONS:
-        raise InputError(f"{reason!r} is no reason to close a task.", then=f"Use one of {', '.join(CLOSE_REASONS)}.")
+        raise InputError(f"Unknown reason to close a task: {reason!r}.", then=f"Use one of {', '.join(CLOSE_REASONS)}.")
     if not isinstance(summary, str) or not summary.strip():
         raise InputError(
             "A task cannot be closed without a summary.",
-            why="Whoever comes later learns from it what was done and decided.",
-            then="Say in a few sentences what came of it; draft_summary() writes one from the conversation.",
+            why="It tells later readers what was done and decided.",
+            then="Write a few sentences about the result; draft_summary() drafts them from the conversation.",
         )
     if len(summary) > _LONGEST_SUMMARY:
         raise InputError(
-            f"The summary has {len(summary):,} characters, more than {_LONGEST_SUMMARY:,}.", then="Shorten it."
+            f"`summary` must have at most {_LONGEST_SUMMARY:,} characters, got {len(summary):,}.", then="Shorten it."
         )
     return summary
 
@@ -225,15 +219,14 @@ def _checked_end(reason: object, summary: object) -> str:
 
 
 def _locking_thread(resource: str, thread: str, now: int) -> Script[None]:
-    """Take the thread's row; a task may be claimed before the first message of its thread is saved."""
+    """Lock the thread, and create it if it is missing: a task may be claimed before the first message is saved."""
     empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
     yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
-    if not (yield threads.lock_thread(resource=resource, thread=thread)):
-        raise ThreadNotFound(thread)
+    yield from taking_thread(resource, thread)
 
 
 def _refusing(resource: str, found: Found) -> Script[None]:
-    """Say why a task could not be taken although nobody holds it; the lease that was acquired goes with the transaction."""
+    """Raise the error for a task that could not be taken although its lease was free."""
     now = yield from finding(resource, found.id)
     if now.status == "closed":
         raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
@@ -245,26 +238,27 @@ def _held_by_other(resource: str, found: Found) -> Script[None]:
     rows = yield q.holder(resource=resource, name=lease_name(found.id))
     if not rows:
         raise TaskHeld(found.handle, None, "")
-    raise TaskHeld(found.handle, unpack(rows[0][0]), f"{from_micros(rows[0][2]):%Y-%m-%d %H:%M:%S} UTC")
+    raise TaskHeld(found.handle, unpack(rows[0].owner), f"{from_micros(rows[0].expires_at):%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _expecting_free(resource: str, found: Found, session: str, now: int, *, force: bool) -> Script[None]:
-    """Refuse while another session works on the task."""
+    """Raise TaskHeld while another session holds the task."""
     rows = yield q.holder(resource=resource, name=lease_name(found.id))
-    is_held = bool(rows) and rows[0][2] > now and unpack(rows[0][0]) != session
+    is_held = bool(rows) and rows[0].expires_at > now and unpack(rows[0].owner) != session
     if is_held and not force:
         yield from _held_by_other(resource, found)
 
 
-def held_task(thread_pk: int, now: int) -> Script[tuple[int, str] | None]:
-    """Return the key and id of a thread's active task, if it is in progress and its session still holds it.
+def held_task(thread_pk: int, now: int) -> Script[Row | None]:
+    """Return the row of a thread's active task, if it is in progress and its session still holds it.
 
-    Whoever saves messages is alive: when half of the claim is over it is renewed for as long as it was asked for.
+    A thread that saves messages is alive, so the claim is renewed once half of it is over.
     """
     rows = yield q.held(thread_pk=thread_pk, now=now)
     if not rows:
         return None
-    pk, task_id, expires_at, lease_micros, fence, name, owner = rows[0]
-    if lease_micros and expires_at - now < lease_micros // 2:
-        yield q.renew_held(thread_pk=thread_pk, name=name, owner=owner, fence=fence, expires_at=now + lease_micros)
-    return pk, task_id
+    held = rows[0]
+    if held.lease_micros and held.expires_at - now < held.lease_micros // 2:
+        lease = {"name": held.name, "owner": held.owner, "fence": held.fence}
+        yield q.renew_held(thread_pk=thread_pk, expires_at=now + held.lease_micros, **lease)
+    return held

@@ -1,10 +1,9 @@
-"""Decay: closed tasks shrink to their summary, then to an archive, and come back byte for byte.
+"""Decay closed tasks to their summary, then to an archive, and restore them byte for byte.
 
-Knows what is left of a task at each level and how the rest is packed. Neither decay nor restore touches its version, its times or
-its history: who wrote the task did not.
+Version, times and history do not change.
 
-- level 1, 30 days after it was closed: description and metadata are put away, the summary stays.
-- level 2, 90 days after: the beginning of the summary stays, all the rest is put away, compressed.
+- level 1, 30 days after it was closed: description and metadata are archived, the summary stays.
+- level 2, 90 days after: the beginning of the summary stays, the rest is archived and compressed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from memolog.domain.errors import StoreCorrupt
 from memolog.domain.moments import to_micros
 from memolog.domain.task import Decayed, Task
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id, check_limit
+from memolog.store.scope import check_ids, check_limit
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.task_rows import Found, finding, reading_task
 
@@ -41,20 +40,15 @@ class TaskDecay:
         self._engine, self._clock = engine, clock
 
     async def decay(self, resource: str, *, limit: int = 500) -> Decayed:
-        """Let the closed tasks whose time has come decay by one level each, the longest closed first."""
-        check_id("resource", resource)
+        """Decay closed tasks that are old enough by one level each, the longest closed first."""
+        check_ids(resource=resource)
         check_limit(limit)
         now = to_micros(self._clock.now())
-
-        def script() -> Script[Decayed]:
-            return (yield from decaying(resource, now, limit=limit))
-
-        return await self._engine.write(script, name="task_decay.decay")
+        return await self._engine.write(lambda: decaying(resource, now, limit=limit), name="task_decay.decay")
 
     async def restore(self, resource: str, task: str) -> Task:
-        """Make a decayed task whole again; one that is whole stays as it is."""
-        check_id("resource", resource)
-        check_id("task", task)
+        """Restore a decayed task; a task that has not decayed does not change."""
+        check_ids(resource=resource, task=task)
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:
@@ -67,28 +61,27 @@ class TaskDecay:
 
 
 def decaying(resource: str, now: int, *, limit: int) -> Script[Decayed]:
-    """Let some tasks decay, as part of a larger script."""
+    """Decay some tasks within a larger script."""
     summarised: list[str] = []
     archived: list[str] = []
-    # The higher level first: what becomes a summary now does not become an archive in the same breath.
+    # The higher level first, so that no task decays by two levels at once.
     for level, done in ((2, archived), (1, summarised)):
         before = now - _AFTER_DAYS[level] * _DAY
         rows = yield q.due_to_decay(resource=resource, level=level - 1, before=before, limit=limit)
         for row in rows:
-            put_away = yield q.decay(
-                task_pk=row[0], level=level, old_level=level - 1, version=row[8], **_left(row, level)
+            archived_now = yield q.decay(
+                task_pk=row.pk, level=level, old_level=level - 1, version=row.version, **_left(row, level)
             )
-            done.extend(changed[0] for changed in put_away)
+            done.extend(changed.handle for changed in archived_now)
     return Decayed(summarised=tuple(summarised), archived=tuple(archived))
 
 
 def _left(row: Row, level: int) -> dict[str, object]:
-    """Return what is left of a task at a level, and the rest as it is put away."""
-    _, _, _, summary, metadata, description, archive, _, _ = row
-    whole = archive or dumps({"summary": summary, "metadata": metadata, "description": description})
+    """Return the columns of a task at a level, with the rest archived."""
+    whole = row.archive or dumps({"summary": row.summary, "metadata": row.metadata, "description": row.description})
     if level == 1:
-        return {"summary": summary, "metadata": "{}", "description": "", "archive": whole}
-    short = unpack(summary) or ""
+        return {"summary": row.summary, "metadata": "{}", "description": "", "archive": whole}
+    short = unpack(row.summary) or ""
     if len(short) > _ARCHIVED_SUMMARY:
         short = f"{short[:_ARCHIVED_SUMMARY].rstrip()}…"
     packed = _COMPRESSED + base64.b64encode(zlib.compress(whole.encode(), 9)).decode()
@@ -96,9 +89,9 @@ def _left(row: Row, level: int) -> dict[str, object]:
 
 
 def unpacking(found: Found, now: int) -> Script[None]:
-    """Put back what decay put away, exactly as the columns were."""
+    """Restore the columns of a task from its archive."""
     rows = yield q.kept(task_pk=found.pk)
-    archive = cast("str", rows[0][0] or "")
+    archive = cast("str", rows[0].archive or "")
     try:
         text = (
             zlib.decompress(base64.b64decode(archive[len(_COMPRESSED) :])).decode()

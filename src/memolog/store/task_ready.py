@@ -1,18 +1,16 @@
-"""What is ready and why: the reading side of readiness.
-
-Knows the queries and how pages continue. The words of a reason are `memolog.tasks.readiness`.
-"""
+"""Read which tasks are ready, and why others are not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from memolog.domain.clock import Clock
 from memolog.domain.moments import to_micros
 from memolog.domain.task import Explained, ReadyTask, ReadyTasks, TaskCounts, TaskRef
 from memolog.store.engine import Engine
-from memolog.store.scope import FIRST, check_id, check_limit, page_key, page_token
+from memolog.store.scope import FIRST, check_ids, check_limit, page_key, page_of
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.task_filter import TaskFilter, parent_of
 from memolog.store.task_rows import finding, reading_task, ref_from_row, tasks_of_rows
@@ -25,11 +23,12 @@ q = load_queries("tasks")
 links = load_queries("task_links")
 
 _AT_EDGE = 24
+_ORDER = ("priority", "created_at", "pk")
 _SOON = timedelta(days=2)
 
 
 class TaskReady:
-    """What can be worked on, for every resource, one resource at a time."""
+    """Reads ready tasks, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
@@ -38,7 +37,7 @@ class TaskReady:
         self, resource: str, chosen: TaskFilter | None = None, *, limit: int = 10, after: str | None = None
     ) -> ReadyTasks:
         """Return what can be claimed now, by priority, then age, with why, and the counts of all."""
-        check_id("resource", resource)
+        check_ids(resource=resource)
         check_limit(limit)
         wanted = chosen or TaskFilter()
         moment = self._clock.now()
@@ -47,14 +46,13 @@ class TaskReady:
 
         def script() -> Script[ReadyTasks]:
             rows = yield from _ready_rows(resource, wanted, now, key, limit + 1)
-            shown = rows[:limit]
-            more = page_token((shown[-1][5], shown[-1][12], shown[-1][0])) if len(rows) > limit else None
+            shown, more = page_of(rows, limit, *_ORDER)
             waiting = yield from _unblocks(shown)
             found = yield from tasks_of_rows(shown)
             counts = yield from _counts(resource, now)
             return ReadyTasks(
                 items=tuple(
-                    ReadyTask(task=task, why=why_ready(task, moment, waiting.get(row[0], 0)))
+                    ReadyTask(task=task, why=why_ready(task, moment, waiting.get(row.pk, 0)))
                     for row, task in zip(shown, found, strict=True)
                 ),
                 counts=counts,
@@ -65,18 +63,13 @@ class TaskReady:
 
     async def counts(self, resource: str) -> TaskCounts:
         """Return how many tasks are ready, blocked, deferred and in progress."""
-        check_id("resource", resource)
+        check_ids(resource=resource)
         now = to_micros(self._clock.now())
-
-        def script() -> Script[TaskCounts]:
-            return (yield from _counts(resource, now))
-
-        return await self._engine.read(script)
+        return await self._engine.read(lambda: _counts(resource, now))
 
     async def explain(self, resource: str, task: str) -> Explained:
         """Return why a task is or is not ready."""
-        check_id("resource", resource)
-        check_id("task", task)
+        check_ids(resource=resource, task=task)
         now = self._clock.now()
 
         def script() -> Script[Explained]:
@@ -86,35 +79,34 @@ class TaskReady:
             parents = yield links.blocked_parents(pks=[found.pk])
             by_parent: list[tuple[TaskRef, Sequence[TaskRef]]] = []
             for row in parents:
-                above = yield from reading_roots(row[6])
+                above = yield from reading_roots(row.pk)
                 by_parent.append((ref_from_row(row), above))
             reasons = not_ready_because(shown, now, own, by_parent)
             roots = {ref.id: ref for refs in (own, *(roots for _, roots in by_parent)) for ref in refs}
             if reasons:
                 return Explained(task=shown, is_ready=False, reasons=reasons, blockers=tuple(roots.values()))
             waiting = yield q.unblocks(pks=[found.pk])
-            why = why_ready(shown, now, waiting[0][1] if waiting else 0)
+            why = why_ready(shown, now, waiting[0].tasks if waiting else 0)
             return Explained(task=shown, is_ready=True, reasons=(f"It is ready: {why}.",))
 
         return await self._engine.read(script)
 
     async def edge(self, resource: str, thread: str, *, now: datetime) -> EdgeTasks:
-        """Return the tasks that a context may show: the thread's active one, the most pressing ready ones, and what is due."""
-        check_id("resource", resource)
-        check_id("thread", thread)
+        """Return the tasks that a context may show: the active one of the thread, the most urgent ready ones, and those due."""
+        check_ids(resource=resource, thread=thread)
         at = to_micros(now)
 
         def script() -> Script[EdgeTasks]:
             active = yield q.active_of_thread(resource=resource, thread=thread, now=at)
             ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
             due = yield q.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
-            rows = list({row[0]: row for row in (*active, *ready, *due)}.values())
+            rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
             waiting = yield from _unblocks(rows)
             found = yield from tasks_of_rows(rows)
             counts = yield from _counts(resource, at)
-            active_pks = {row[0] for row in active}
+            active_pks = {row.pk for row in active}
             shown = (
-                EdgeTask(task=task, is_active=row[0] in active_pks, unblocks=waiting.get(row[0], 0))
+                EdgeTask(task=task, is_active=row.pk in active_pks, unblocks=waiting.get(row.pk, 0))
                 for row, task in zip(rows, found, strict=True)
             )
             return EdgeTasks(tasks=tuple(shown), counts=counts)
@@ -134,20 +126,20 @@ def _ready_rows(resource: str, wanted: TaskFilter, now: int, key: Sequence[int],
     ended = yield q.ready_ended(**values)
     if not ended:
         return opened
-    return sorted((*opened, *ended), key=lambda row: (row[5], row[12], row[0]))[:limit]
+    return sorted((*opened, *ended), key=attrgetter(*_ORDER))[:limit]
 
 
 def _unblocks(rows: Sequence[Row]) -> Script[dict[int, int]]:
     if not rows:
         return {}
-    return {row[0]: row[1] for row in (yield q.unblocks(pks=[row[0] for row in rows]))}
+    return {row.source_pk: row.tasks for row in (yield q.unblocks(pks=[row.pk for row in rows]))}
 
 
 def _counts(resource: str, now: int) -> Script[TaskCounts]:
-    groups = {(row[0], bool(row[1])): row[2] for row in (yield q.counts(resource=resource))}
-    deferred = (yield q.count_deferred(resource=resource, now=now))[0][0]
+    groups = {(row.status, bool(row.blocked)): row.tasks for row in (yield q.counts(resource=resource))}
+    deferred = (yield q.count_deferred(resource=resource, now=now))[0].tasks
     in_progress = sum(groups.get(("in_progress", blocked), 0) for blocked in (False, True))
-    ended = (yield q.count_ended(resource=resource, now=now))[0][0] if in_progress else 0
+    ended = (yield q.count_ended(resource=resource, now=now))[0].tasks if in_progress else 0
     return TaskCounts(
         ready=groups.get(("open", False), 0) - deferred + ended,
         blocked=sum(groups.get((status, True), 0) for status in ("open", "in_progress")),
@@ -157,13 +149,13 @@ def _counts(resource: str, now: int) -> Script[TaskCounts]:
 
 
 def reading_roots(task_pk: int) -> Script[tuple[TaskRef, ...]]:
-    """Return the open tasks at the root of why a task is blocked: its blockers, or those of its blocked parents."""
+    """Return the open tasks that ultimately block a task: its blockers, or those of its blocked parents."""
     roots: dict[int, TaskRef] = {}
     level, seen = [task_pk], {task_pk}
     while level:
         rows = yield links.open_blockers(pks=level)
-        roots.update({row[6]: ref_from_row(row) for row in rows})
+        roots.update({row.pk: ref_from_row(row) for row in rows})
         parents = yield links.blocked_parents(pks=level)
-        level = [pk for pk in dict.fromkeys(row[6] for row in parents) if pk not in seen]
+        level = [pk for pk in dict.fromkeys(row.pk for row in parents) if pk not in seen]
         seen.update(level)
     return tuple(roots.values())

@@ -1,19 +1,17 @@
-"""The rows of tasks as values, and the few steps that every script about tasks begins with.
-
-Knows which column is which field, and that a task is named by its id or its handle. Knows nothing of blocking or claims.
-"""
+"""Find tasks by id or handle, and convert their rows to values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, cast
 
-from memolog.domain.codec import JsonObject, dumps, loads, pack, unpack
+from memolog.domain.codec import dumps, loads, pack, unpack
 from memolog.domain.errors import TaskNotFound
 from memolog.domain.moments import from_micros
 from memolog.domain.task import Task, TaskChange, TaskRef, TaskStatus, handle_in
+from memolog.store.rows import moment, object_in
+from memolog.store.scope import chunks
 from memolog.store.sql import Row, Script, Step, load_queries
 
 __all__ = [
@@ -34,7 +32,7 @@ _ROWS_A_QUERY = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A task's key, and as much of its row as decides what may be done with it."""
+    """The key of a task and the columns that decide what may be done with it."""
 
     pk: int
     id: str
@@ -47,7 +45,7 @@ class Found:
 
 
 def lease_name(task_id: str) -> str:
-    """Return the name under which a task is claimed."""
+    """Return the name of the lease on a task."""
     return f"task:{task_id}"
 
 
@@ -56,16 +54,16 @@ def finding(resource: str, task: str) -> Script[Found]:
     rows = yield q.find(resource=resource, task=task, handle=handle_in(task))
     if not rows:
         raise TaskNotFound(task)
-    pk, id_, handle, status, blocked, level, version, session = rows[0]
+    row = rows[0]
     return Found(
-        pk=pk,
-        id=id_,
-        handle=handle,
-        status=status,
-        is_blocked=bool(blocked),
-        level=level,
-        version=version,
-        session=unpack(session),
+        pk=row.pk,
+        id=row.id,
+        handle=row.handle,
+        status=row.status,
+        is_blocked=bool(row.blocked),
+        level=row.level,
+        version=row.version,
+        session=unpack(row.session),
     )
 
 
@@ -78,66 +76,61 @@ def reading_task(task_pk: int) -> Script[Task]:
 def tasks_of_rows(rows: Sequence[Row]) -> Script[tuple[Task, ...]]:
     """Return the tasks of `select_tasks` rows, with their labels."""
     labels: dict[int, set[str]] = {}
-    pks = [cast("int", row[0]) for row in rows]
-    for start in range(0, len(pks), _ROWS_A_QUERY):
-        for task_pk, label in (yield q.labels_of(pks=pks[start : start + _ROWS_A_QUERY])):
-            labels.setdefault(task_pk, set()).add(label)
-    return tuple(_task(row, frozenset(labels.get(row[0], ()))) for row in rows)
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
+    for pks in chunks([row.pk for row in rows], _ROWS_A_QUERY):
+        for row in (yield q.labels_of(pks=pks)):
+            labels.setdefault(row.task_pk, set()).add(row.label)
+    return tuple(_task(row, frozenset(labels.get(row.pk, ()))) for row in rows)
 
 
 def _task(row: Row, labels: frozenset[str]) -> Task:
-    session = unpack(row[9])
-    is_claimed = row[4] == "in_progress" and row[22] is not None and unpack(row[22]) == session
+    session = unpack(row.session)
+    is_claimed = row.status == "in_progress" and row.owner is not None and unpack(row.owner) == session
     return Task(
-        id=row[1],
-        handle=row[2],
-        resource=row[3],
-        status=row[4],
-        priority=row[5],
-        type=row[6],
-        blocked=bool(row[7]),
-        assignee=unpack(row[8]),
+        id=row.id,
+        handle=row.handle,
+        resource=row.resource,
+        status=row.status,
+        priority=row.priority,
+        type=row.type,
+        blocked=bool(row.blocked),
+        assignee=unpack(row.assignee),
         session=session,
-        held_until=_moment(row[23]) if is_claimed else None,
+        held_until=moment(row.expires_at) if is_claimed else None,
         labels=labels,
-        defer_until=_moment(row[10]),
-        due=_moment(row[11]),
-        created_at=from_micros(row[12]),
-        updated_at=from_micros(row[13]),
-        closed_at=_moment(row[14]),
-        close_reason=row[15],
-        level=row[16],
-        version=row[17],
-        title=unpack(row[18]) or "",
-        summary=unpack(row[19]),
-        metadata=cast("JsonObject", loads(row[20])) if row[20] != "{}" else {},
-        description=unpack(row[21]) or "",
+        defer_until=moment(row.defer_until),
+        due=moment(row.due),
+        created_at=from_micros(row.created_at),
+        updated_at=from_micros(row.updated_at),
+        closed_at=moment(row.closed_at),
+        close_reason=row.close_reason,
+        level=row.level,
+        version=row.version,
+        title=unpack(row.title) or "",
+        summary=unpack(row.summary),
+        metadata=object_in(row.metadata),
+        description=unpack(row.description) or "",
     )
 
 
 def ref_from_row(row: Row) -> TaskRef:
-    """Return the few words of a `select_refs` row."""
+    """Return a task in a few words from a row with the columns of `select_refs`."""
     return TaskRef(
-        id=row[0],
-        handle=row[1],
-        title=unpack(row[2]) or "",
-        status=row[3],
-        priority=row[4],
-        blocked=bool(row[5]),
+        id=row.id,
+        handle=row.handle,
+        title=unpack(row.title) or "",
+        status=row.status,
+        priority=row.priority,
+        blocked=bool(row.blocked),
     )
 
 
 def change_step(task_pk: int, now: int, who: str, what: str, **details: Any) -> Step:
-    """Return the step that enters a change into a task's history. What is None is not told."""
+    """Return the step that adds a change to the history of a task. Details that are None are left out."""
     change = {"what": what, **{name: value for name, value in details.items() if value is not None}}
     return q.insert_change(task_pk=task_pk, now=now, who=pack(who), change=dumps(change))
 
 
 def change_from_row(row: Row) -> TaskChange:
-    """Return the entry of a `changes` row."""
-    change = cast("dict[str, Any]", loads(row[2]))
-    return TaskChange(at=from_micros(row[0]), who=unpack(row[1]) or "", what=change.pop("what"), details=change)
+    """Return the change of a `changes` row."""
+    change = cast("dict[str, Any]", loads(row.change))
+    return TaskChange(at=from_micros(row.at), who=unpack(row.who) or "", what=change.pop("what"), details=change)

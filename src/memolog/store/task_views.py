@@ -1,7 +1,4 @@
-"""Reading tasks: one with all that hangs on it, lists, what is stale or likely a duplicate.
-
-Knows the queries and how pages continue. What is ready is `task_ready`.
-"""
+"""Read tasks: one with its links, lists, stale tasks and likely duplicates."""
 
 from __future__ import annotations
 
@@ -10,20 +7,30 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memolog.domain.clock import Clock
-from memolog.domain.codec import pack, unpack
+from memolog.domain.codec import pack
 from memolog.domain.errors import InputError
 from memolog.domain.moments import to_micros
 from memolog.domain.task import LikelyDuplicate, Task, TaskRef, TaskView
 from memolog.store.engine import Engine
-from memolog.store.scope import FIRST, LAST, Page, check_id, check_limit, page_key, page_token
-from memolog.store.sql import Row, Script, load_queries
+from memolog.store.scope import (
+    FIRST,
+    LAST,
+    Page,
+    check_id,
+    check_ids,
+    check_limit,
+    check_optional_ids,
+    page_key,
+    page_of,
+)
+from memolog.store.sql import Script, load_queries
 from memolog.store.task_filter import TaskFilter, parent_of
 from memolog.store.task_rows import finding, reading_task, ref_from_row, tasks_of_rows
 from memolog.tasks.likeness import like_pairs
 
 __all__ = ["TaskViews"]
 
-# A century: beyond it a number is a slip.
+# A century.
 _MOST_DAYS = 36_525
 
 q = load_queries("tasks")
@@ -34,15 +41,14 @@ _COMPARED = 5_000
 
 
 class TaskViews:
-    """The tasks of every resource as readers see them, one resource at a time."""
+    """Reads the tasks of every resource, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
 
     async def get(self, resource: str, task: str) -> Task:
         """Return a task by id or handle; raises TaskNotFound."""
-        check_id("resource", resource)
-        check_id("task", task)
+        check_ids(resource=resource, task=task)
 
         def script() -> Script[Task]:
             found = yield from finding(resource, task)
@@ -51,8 +57,8 @@ class TaskViews:
         return await self._engine.read(script)
 
     async def some(self, resource: str, tasks: Sequence[str]) -> dict[str, Task]:
-        """Return those of some tasks that are there, by their ids."""
-        check_id("resource", resource)
+        """Return the existing ones among some tasks by their ids."""
+        check_ids(resource=resource)
         ids = [check_id("task", task) for task in tasks]
 
         def script() -> Script[dict[str, Task]]:
@@ -62,8 +68,8 @@ class TaskViews:
         return await self._engine.read(script)
 
     async def named(self, resource: str, title: str, *, limit: int = 10) -> tuple[Task, ...]:
-        """Return the tasks with exactly this title, whatever the case of its letters; those not closed first."""
-        check_id("resource", resource)
+        """Return the tasks with this title, ignoring case; those not closed first."""
+        check_ids(resource=resource)
         check_limit(limit)
         wanted = (pack(title) or "").lower()
 
@@ -74,16 +80,15 @@ class TaskViews:
         return await self._engine.read(script, brief=False)
 
     async def show(self, resource: str, task: str) -> TaskView:
-        """Return a task with what blocks it, what it blocks, and all other links."""
-        check_id("resource", resource)
-        check_id("task", task)
+        """Return a task with all its links."""
+        check_ids(resource=resource, task=task)
 
         def script() -> Script[TaskView]:
             found = yield from finding(resource, task)
             shown = yield from reading_task(found.pk)
             sides: dict[tuple[str, bool], list[TaskRef]] = {}
             for row in (yield links.neighbours(task_pk=found.pk)):
-                sides.setdefault((row[7], bool(row[8])), []).append(ref_from_row(row))
+                sides.setdefault((row.kind, bool(row.is_source)), []).append(ref_from_row(row))
             linked = yield messages.count_linked(task_pk=found.pk)
 
             def side(kind: str, *, is_source: bool) -> tuple[TaskRef, ...]:
@@ -98,7 +103,7 @@ class TaskViews:
                 related=side("related", is_source=True) + side("related", is_source=False),
                 discovered_from=side("discovered-from", is_source=False),
                 discovered=side("discovered-from", is_source=True),
-                messages=linked[0][0],
+                messages=linked[0].messages,
             )
 
         return await self._engine.read(script)
@@ -114,11 +119,10 @@ class TaskViews:
         limit: int = 50,
         after: str | None = None,
     ) -> Page[Task]:
-        """Return the tasks that a filter lets through, newest first."""
-        check_id("resource", resource)
+        """Return the tasks that match a filter, newest first."""
+        check_ids(resource=resource)
         check_limit(limit)
-        if session is not None:
-            check_id("session", session)
+        check_optional_ids(session=session)
         wanted = chosen or TaskFilter()
         before_at, before_pk = page_key(after, (LAST, LAST))
         values: dict[str, Any] = {
@@ -133,26 +137,26 @@ class TaskViews:
         def script() -> Script[Page[Task]]:
             parent = yield from parent_of(resource, wanted)
             rows = yield q.list_tasks(resource=resource, **values, **wanted.values(parent))
-            shown = rows[:limit]
-            more = page_token((shown[-1][12], shown[-1][0])) if len(rows) > limit else None
+            shown, more = page_of(rows, limit, "created_at", "pk")
             return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
         return await self._engine.read(script)
 
     async def stale(self, resource: str, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
-        """Return tasks that nobody has touched for so many days and nobody works on, the longest untouched first."""
-        check_id("resource", resource)
+        """Return unclaimed tasks that have not changed for so many days, the longest unchanged first."""
+        check_ids(resource=resource)
         check_limit(limit)
         if not isinstance(days, int | float) or not 0 <= days <= _MOST_DAYS:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"{days!r} is no number of days.", then=f"Pass one from 0 to {_MOST_DAYS:,}.")
+            raise InputError(
+                f"`days` must be a number from 0 to {_MOST_DAYS:,}, got {days!r}.", then="Pass a number of days."
+            )
         now = self._clock.now()
         before = to_micros(now - timedelta(days=days))
         at, pk = page_key(after, (FIRST, FIRST))
 
         def script() -> Script[Page[Task]]:
             rows = yield q.stale(resource=resource, before=before, now=to_micros(now), at=at, pk=pk, limit=limit + 1)
-            shown = rows[:limit]
-            more = page_token((shown[-1][13], shown[-1][0])) if len(rows) > limit else None
+            shown, more = page_of(rows, limit, "updated_at", "pk")
             return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
         return await self._engine.read(script, brief=False)
@@ -160,18 +164,17 @@ class TaskViews:
     async def duplicates(
         self, resource: str, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
     ) -> tuple[LikelyDuplicate, ...]:
-        """Return pairs of tasks that are not closed and likely mean the same: all, or those of a task or of a title."""
-        check_id("resource", resource)
+        """Return pairs of open tasks that are likely the same: all pairs, or those with a task or a title."""
+        check_ids(resource=resource)
         check_limit(limit)
-        if task is not None:
-            check_id("task", task)
+        check_optional_ids(task=task)
 
         def script() -> Script[tuple[TaskRef, list[TaskRef]]]:
             asked = TaskRef(id="", handle="", title=title or "", status="open", priority=2)
             if task is not None:
                 asked = _ref_of((yield from reading_task((yield from finding(resource, task)).pk)))
             rows = yield q.open_texts(resource=resource, limit=_COMPARED)
-            return asked, [ref for ref in map(_short_ref, rows) if ref.id != asked.id]
+            return asked, [ref for ref in map(ref_from_row, rows) if ref.id != asked.id]
 
         asked, refs = await self._engine.read(script, brief=False)
         is_one = task is not None or title is not None
@@ -179,7 +182,7 @@ class TaskViews:
             refs.append(asked)
         of = len(refs) - 1 if is_one else None
         pairs = like_pairs([ref.title for ref in refs], least=least, of=of)
-        # The one that was asked about is named first.
+        # The task that was asked about comes first.
         return tuple(
             LikelyDuplicate(
                 task=refs[other if other == of else one],
@@ -188,17 +191,6 @@ class TaskViews:
             )
             for one, other, likeness in pairs[:limit]
         )
-
-
-def _short_ref(row: Row) -> TaskRef:
-    return TaskRef(
-        id=row[1],
-        handle=row[2],
-        title=unpack(row[3]) or "",
-        status=row[4],
-        priority=row[5],
-        blocked=bool(row[6]),
-    )
 
 
 def _ref_of(task: Task) -> TaskRef:

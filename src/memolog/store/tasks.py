@@ -1,9 +1,5 @@
-"""Tasks in the store: create, edit, label, and the history of every change.
+"""Create, edit and label tasks, and read the history of their changes."""
 
-Knows the rows of tasks and which values they take. Who blocks whom is kept true by `task_blocking`, claims are `task_claims`.
-"""
-
-# Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,9 +12,10 @@ from memolog.domain.errors import InputError, TaskChanged, TaskMoveRefused
 from memolog.domain.moments import to_micros
 from memolog.domain.task import TASK_TYPES, LinkKind, NewTask, Task, TaskChange
 from memolog.store.engine import Engine
-from memolog.store.scope import FIRST, CleanValue, Page, check_id, check_limit, page_key, page_token
+from memolog.store.scope import FIRST, CleanValue, Page, check_id, check_ids, check_limit, page_key, page_of
 from memolog.store.sql import Script, load_queries
 from memolog.store.task_blocking import linking, settling
+from memolog.store.task_filter import LOWEST_PRIORITY
 from memolog.store.task_messages import attaching
 from memolog.store.task_rows import Found, change_from_row, change_step, finding, reading_task
 from memolog.tasks.blocking import ORDERING
@@ -28,12 +25,11 @@ __all__ = ["EDITABLE", "Tasks", "check_label"]
 q = load_queries("tasks")
 
 EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
-"""What `edit` can change. The rest follows from what is done with a task."""
+"""The fields that `edit` can change."""
 
 _TEXTS: Final = ("title", "description", "assignee", "metadata")
 _LONGEST_TITLE = 500
 _LONGEST_TEXT = 1_000_000
-_LOWEST_PRIORITY = 4
 
 
 class Tasks:
@@ -45,9 +41,8 @@ class Tasks:
         self._engine, self._clock, self._new_id, self._clean = engine, clock, new_id, clean
 
     async def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Task:
-        """Create a task with its labels, links and the messages it came from, all or nothing. A used id is refused."""
-        check_id("resource", resource)
-        check_id("who", who)
+        """Create a task with its labels, links and source messages, all or nothing. A used id is refused."""
+        check_ids(resource=resource, who=who)
         task_id = self._new_id() if new.id is None else check_id("task", new.id)
         values = {**_columns(self._cleaned(_fields(new))), "resource": resource, "id": task_id}
         labels = sorted(map(check_label, self._clean_labels(new.labels)))
@@ -55,12 +50,14 @@ class Tasks:
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:
-            number = (yield q.take_book(resource=resource, count=1))[0][0]
+            number = (yield q.take_book(resource=resource, count=1))[0].last_handle
             handle = f"T-{number}"
             rows = yield q.insert_task(**values, handle=handle, now=now)
             if not rows:
-                raise InputError(f"A task {task_id} exists already.", then="Choose another id, or leave it to us.")
-            pk = rows[0][0]
+                raise InputError(
+                    f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
+                )
+            pk = rows[0].pk
             if labels:
                 yield q.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
             yield change_step(pk, now, who, "created")
@@ -84,15 +81,13 @@ class Tasks:
     async def edit(
         self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
     ) -> Task:
-        """Change fields of a task. With the version that was read, a change of somebody else since is a conflict."""
-        check_id("resource", resource)
-        check_id("task", task)
-        check_id("who", who)
+        """Change fields of a task; with `version`, raises TaskChanged if the task has changed since that version."""
+        check_ids(resource=resource, task=task, who=who)
         unknown = sorted(set(changes) - set(EDITABLE))
         if unknown:
             raise InputError(
-                f"A task's {', '.join(unknown)} cannot be edited.",
-                why="The status follows from claim, release, close and reopen, and links have calls of their own.",
+                f"These fields of a task cannot be edited: {', '.join(unknown)}.",
+                why="Claim, release, close and reopen change the status, and links have their own calls.",
                 then=f"Edit {', '.join(EDITABLE)}.",
             )
         _columns(changes)
@@ -122,9 +117,7 @@ class Tasks:
         self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
     ) -> Task:
         """Add and remove labels."""
-        check_id("resource", resource)
-        check_id("task", task)
-        check_id("who", who)
+        check_ids(resource=resource, task=task, who=who)
         adding, removing = sorted(set(map(check_label, self._clean_labels(add)))), sorted(set(map(check_label, remove)))
         now = to_micros(self._clock.now())
 
@@ -147,30 +140,28 @@ class Tasks:
         return await self._engine.write(script, name="tasks.label")
 
     def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the fields of a task without secrets, where none may be stored."""
+        """Remove secrets from the fields of a task, if redaction is on."""
         if self._clean is None:
             return fields
         texts = {name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}
         return {**fields, **texts}
 
     def _clean_labels(self, labels: Iterable[str]) -> Iterable[str]:
-        """Return the labels that are no secrets: without its secret there is nothing left of a label."""
+        """Return the labels that contain no secret."""
         return labels if self._clean is None else [label for label in labels if self._clean(label) == label]
 
     async def history(
         self, resource: str, task: str, *, limit: int = 100, after: str | None = None
     ) -> Page[TaskChange]:
         """Return who changed what and when, oldest first."""
-        check_id("resource", resource)
-        check_id("task", task)
+        check_ids(resource=resource, task=task)
         check_limit(limit)
         (start,) = page_key(after, (FIRST,))
 
         def script() -> Script[Page[TaskChange]]:
             found = yield from finding(resource, task)
             rows = yield q.changes(task_pk=found.pk, after=start, limit=limit + 1)
-            shown = rows[:limit]
-            more = page_token((shown[-1][3],)) if len(rows) > limit else None
+            shown, more = page_of(rows, limit, "pk")
             return Page(items=tuple(map(change_from_row, shown)), next=more)
 
         return await self._engine.read(script)
@@ -179,7 +170,7 @@ class Tasks:
 def _linking_new(
     resource: str, made: Found, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
 ) -> Script[None]:
-    """Link a task that was just made. A circle can only close where it both blocks and is blocked."""
+    """Link a new task. A cycle is only possible if it both blocks and is blocked."""
     felt: list[int] = []
     for name, kind, is_source in links:
         other = yield from finding(resource, name)
@@ -201,7 +192,7 @@ def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
     if new.discovered_from is not None:
         links.append((new.discovered_from, "discovered-from", False))
     for name, _, _ in links:
-        check_id("task", name)
+        check_ids(task=name)
     return links
 
 
@@ -213,29 +204,29 @@ def _fields(new: NewTask) -> dict[str, object]:
 
 
 def _told(value: object) -> Any:
-    """Return a value as the history tells it; a long text only by its beginning."""
+    """Return a value for the history, a long text shortened."""
     if isinstance(value, str) and len(value) > _LONGEST_TITLE:
         return f"{value[:_LONGEST_TITLE]}…"
     return encode(value)
 
 
 def check_label(label: str) -> str:
-    """Return a label, or refuse what cannot be one."""
+    """Return a label; raises InputError for an invalid one."""
     return check_id("label", label)
 
 
 def _columns(fields: Mapping[str, object]) -> dict[str, object]:
-    """Return what is stored for some fields; refuses values that a task cannot have."""
+    """Return the column values of some fields; raises InputError for invalid ones."""
     return {name: _CHECKS[name](name, value) for name, value in fields.items()}
 
 
 def _text(name: str, value: object) -> str | None:
     if not isinstance(value, str):
-        raise InputError(f"A task's {name} is text, not {type(value).__name__}.", then="Pass its text.")
+        raise InputError(f"`{name}` must be a text, got {type(value).__name__}.", then="Pass its text.")
     if len(value) > _LONGEST_TEXT:
         raise InputError(
-            f"The {name} has {len(value):,} characters, more than {_LONGEST_TEXT:,}.",
-            then="Keep the long text in a message, and attach that.",
+            f"`{name}` must have at most {_LONGEST_TEXT:,} characters, got {len(value):,}.",
+            then="Save the long text as a message and attach that.",
         )
     return pack(value)
 
@@ -245,21 +236,21 @@ def _title(name: str, value: object) -> str | None:
     plain = cast("str", value)
     if not plain.strip() or len(plain) > _LONGEST_TITLE:
         raise InputError(
-            f"A title has 1 to {_LONGEST_TITLE} characters, not {len(plain.strip())}.",
-            then="Say in one line what is to be done; the rest belongs into the description.",
+            f"`title` must have 1 to {_LONGEST_TITLE} characters, got {len(plain.strip())}.",
+            then="Describe the task in one line; put the rest into the description.",
         )
     return text
 
 
 def _priority(_: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LOWEST_PRIORITY:
-        raise InputError(f"{value!r} is no priority.", then="Pass a number from 0 (now) to 4 (some day).")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LOWEST_PRIORITY:
+        raise InputError(f"`priority` must be 0 (now) to 4 (some day), got {value!r}.", then="Pass a whole number.")
     return value
 
 
 def _type(_: str, value: object) -> str:
     if value not in TASK_TYPES:
-        raise InputError(f"{value!r} is no type of task.", then=f"Use one of {', '.join(TASK_TYPES)}.")
+        raise InputError(f"Unknown type of task: {value!r}.", then=f"Use one of {', '.join(TASK_TYPES)}.")
     return cast("str", value)
 
 
@@ -272,7 +263,7 @@ def _moment(name: str, value: object) -> int | None:
         return None
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InputError(
-            f"A task's {name} is a moment with a time zone, not {value!r}.", then="Pass an aware datetime."
+            f"`{name}` must be a datetime with a time zone, got {value!r}.", then="Pass an aware datetime."
         )
     return to_micros(value)
 

@@ -1,8 +1,7 @@
-"""Tombstones: what was forgotten is recognised when something outside of the database still has it.
+"""Recognise forgotten messages that come back from transcripts, from clients that send their history again, or from exports.
 
-A tombstone is a keyed hash of a thread's name, of a message's id, or of one thing that a message said. The key is random, one a
-resource, and travels with an export. What people say anew is never compared with them: only what comes from transcripts, from
-clients that send their history again, and from exports.
+A tombstone is a keyed hash of a thread's name, of a message's id, or of a part of a message. Each resource has a random key,
+which is part of its exports. New messages are never compared with tombstones.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from memolog.domain.message import (
 )
 from memolog.domain.moments import to_micros
 from memolog.store.engine import Engine
-from memolog.store.scope import check_id
+from memolog.store.scope import check_ids, chunks
 from memolog.store.sql import Script, load_queries
 
 __all__ = ["Saying", "Tombstones", "burying_messages", "burying_resource", "burying_thread", "finding"]
@@ -35,49 +34,49 @@ q = load_queries("tombstones")
 
 _VALUES_A_QUERY = 256
 _DIGITS = 40
-# How far apart two tellings of the same words may be: a prompt is told when it is sent, an answer when it has ended.
+# How far apart two records of the same words may be: a prompt has the time when it was sent, an answer that of its end.
 _NEAR: Final[dict[str, timedelta]] = {"user": timedelta(minutes=2)}
 _NEAR_OTHERS: Final = timedelta(minutes=10)
 
 
 class Saying(Protocol):
-    """A message as it is stored, or as somebody brings it."""
+    """A stored message, or one that comes from outside."""
 
     @property
     def id(self) -> str | None:
-        """Return its id, where it has one."""
+        """Return its id, if it has one."""
         ...
 
     @property
     def role(self) -> Role:
-        """Return who says it."""
+        """Return its role."""
         ...
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Return what it consists of."""
+        """Return its parts."""
         ...
 
     @property
     def created_at(self) -> datetime | None:
-        """Return when it was said, where that is known."""
+        """Return its time, if known."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """The tombstones that were asked for: when what was said, and until when it is forgotten."""
+    """Tombstones by kind and value: when it was said, and until when it is forgotten."""
 
     times: dict[tuple[str, str], list[tuple[int, int]]] = field(
         default_factory=dict[tuple[str, str], list[tuple[int, int]]]
     )
 
     def until(self, kind: str, values: Iterable[str]) -> int | None:
-        """Return up to which moment something is forgotten; None if it is not."""
+        """Return the moment up to which something is forgotten; None if it is not."""
         return max((until for value in values for _, until in self.times.get((kind, value), ())), default=None)
 
     def has_words(self, values: Iterable[str], said_at: int | None, near: int) -> bool:
-        """Tell whether something was forgotten that was said about then; at any time if that is not known."""
+        """Return whether something said at about this time was forgotten; at any time if the time is not known."""
         return any(
             said_at is None or (abs(said_at - then) <= near and said_at <= until)
             for value in values
@@ -94,18 +93,17 @@ class Tombstones:
     async def find(
         self, resource: str, thread: str, messages: Sequence[Saying], *, is_history: bool = False
     ) -> frozenset[int]:
-        """Return the places of those messages that were forgotten in this thread, or with it.
+        """Return the indexes of the messages that were forgotten in this thread, or with it.
 
-        What was said after it was forgotten is new. `is_history`: messages that a client sends again, without ids or times of
-        their own; they are known by what they say.
+        Messages from after the forgetting are new. `is_history`: messages that a client sends again, without ids or times;
+        they are recognised by their content.
         """
-        check_id("resource", resource)
-        check_id("thread", thread)
+        check_ids(resource=resource, thread=thread)
         return await self._engine.read(lambda: finding(resource, thread, messages, is_history=is_history), brief=False)
 
     async def forgotten_until(self, resource: str) -> int | None:
-        """Return up to which moment all of a resource is forgotten, in microseconds; None if it never was as a whole."""
-        check_id("resource", resource)
+        """Return the moment up to which a resource is forgotten as a whole, in microseconds; None if it was not."""
+        check_ids(resource=resource)
 
         def script() -> Script[int | None]:
             keys = yield from _keys(resource)
@@ -115,8 +113,8 @@ class Tombstones:
         return await self._engine.read(script)
 
     async def threads(self, resource: str, threads: Sequence[tuple[str, int]]) -> frozenset[str]:
-        """Return those of these threads, each with when it began, that were forgotten since."""
-        check_id("resource", resource)
+        """Return the threads, given with their beginnings, that were forgotten since."""
+        check_ids(resource=resource)
 
         def script() -> Script[frozenset[str]]:
             keys = yield from _keys(resource)
@@ -128,18 +126,17 @@ class Tombstones:
         return await self._engine.read(script)
 
     async def lift(self, resource: str, thread: str, messages: Sequence[Saying]) -> int:
-        """Let a thread and these messages of it come back, as somebody has asked for on purpose; returns how many were lifted."""
-        check_id("resource", resource)
-        check_id("thread", thread)
+        """Delete the tombstones of a thread and of these messages, so that they can come back; returns how many."""
+        check_ids(resource=resource, thread=thread)
 
         def script() -> Script[int]:
             lifted = 0
             for key in (yield from _keys(resource)):
                 values = [_hash(key, "resource"), _hash(key, "thread", thread)]
                 for one in messages:
-                    values += _hashes_of(key, thread, one)
-                for start in range(0, len(values), _VALUES_A_QUERY):
-                    lifted += len((yield q.lift(resource=resource, values=values[start : start + _VALUES_A_QUERY])))
+                    values += [value for _, value in _named_hashes(key, thread, one)]
+                for some in chunks(values, _VALUES_A_QUERY):
+                    lifted += len((yield q.lift(resource=resource, values=some)))
             return lifted
 
         return await self._engine.write(script, name="tombstones.lift")
@@ -151,7 +148,7 @@ class Tombstones:
 def finding(
     resource: str, thread: str, messages: Sequence[Saying], *, is_history: bool = False
 ) -> Script[frozenset[int]]:
-    """Return the places of the messages that were forgotten."""
+    """Return the indexes of the messages that were forgotten."""
     keys = (yield from _keys(resource)) if messages else []
     if not keys:
         return frozenset()
@@ -166,7 +163,7 @@ def finding(
     for place, one in enumerate(messages):
         said_at = None if is_history or one.created_at is None else to_micros(one.created_at)
         near = _NEAR.get(one.role, _NEAR_OTHERS) // timedelta(microseconds=1)
-        # By its name or its place only what is no later than the forgetting: an id may be used again for something else.
+        # By name or id only messages from before the forgetting, since an id may be used again.
         untils = () if is_history else (thread_until, found.until("id", ids[place]))
         is_named = any(until is not None and (said_at is None or said_at <= until) for until in untils)
         marks = words[place]
@@ -178,27 +175,27 @@ def finding(
 def burying_messages(
     resource: str, thread: str, messages: Iterable[Saying], new_id: Callable[[], str], at: int
 ) -> Script[None]:
-    """Remember that these messages were forgotten, without anything of what they said."""
+    """Store tombstones of messages."""
     key = yield from _key(resource, new_id, at)
     rows: list[dict[str, object]] = []
     for one in messages:
         said_at = at if one.created_at is None else to_micros(one.created_at)
         for kind, value in _named_hashes(key, thread, one):
             rows.append(_row(resource, kind, value, said_at=0 if kind == "id" else said_at, at=max(at, said_at)))
-    # Twice the same in one message would meet itself.
+    # A message may contain the same part twice.
     once = {(row["kind"], row["value"], row["said_at"]): row for row in rows}
     if once:
         yield q.bury.many(list(once.values()))
 
 
 def burying_thread(resource: str, thread: str, new_id: Callable[[], str], at: int) -> Script[None]:
-    """Remember that a thread was forgotten."""
+    """Store the tombstone of a thread."""
     key = yield from _key(resource, new_id, at)
     yield q.bury(**_row(resource, "thread", _hash(key, "thread", thread), said_at=0, at=at))
 
 
 def burying_resource(resource: str, new_id: Callable[[], str], at: int) -> Script[None]:
-    """Remember that all of a resource was forgotten."""
+    """Store the tombstone of a resource."""
     key = yield from _key(resource, new_id, at)
     yield q.bury(**_row(resource, "resource", _hash(key, "resource"), said_at=0, at=at))
 
@@ -208,11 +205,11 @@ def _row(resource: str, kind: str, value: str, *, said_at: int, at: int) -> dict
 
 
 def _keys(resource: str) -> Script[list[str]]:
-    return [row[0] for row in (yield q.keys(resource=resource))]
+    return [row.value for row in (yield q.keys(resource=resource))]
 
 
 def _key(resource: str, new_id: Callable[[], str], at: int) -> Script[str]:
-    """Return the key of a resource, made when something of it is forgotten for the first time."""
+    """Return the key of a resource; creates it when something of the resource is forgotten for the first time."""
     keys = yield from _keys(resource)
     if keys:
         return keys[0]
@@ -223,11 +220,9 @@ def _key(resource: str, new_id: Callable[[], str], at: int) -> Script[str]:
 
 def _finding(resource: str, values: Sequence[str]) -> Script[_Found]:
     found = _Found()
-    once = list(dict.fromkeys(values))
-    for start in range(0, len(once), _VALUES_A_QUERY):
-        rows = yield q.found(resource=resource, values=once[start : start + _VALUES_A_QUERY])
-        for kind, value, said_at, until in rows:
-            found.times.setdefault((kind, value), []).append((said_at, until))
+    for some in chunks(list(dict.fromkeys(values)), _VALUES_A_QUERY):
+        for row in (yield q.found(resource=resource, values=some)):
+            found.times.setdefault((row.kind, row.value), []).append((row.said_at, row.forgotten_at))
     return found
 
 
@@ -245,12 +240,8 @@ def _named_hashes(key: str, thread: str, one: Saying) -> Iterable[tuple[str, str
         yield "words", _hash(key, "words", thread, mark)
 
 
-def _hashes_of(key: str, thread: str, one: Saying) -> list[str]:
-    return [value for _, value in _named_hashes(key, thread, one)]
-
-
 def _marks(one: Saying) -> list[str]:
-    """Return what a message is known by, a mark a part; spaces do not count, nor what a model thought."""
+    """Return one mark for each part of a message, ignoring white space and reasoning."""
     marks: list[str] = []
     for part in one.parts:
         match part:

@@ -1,8 +1,4 @@
-"""Lines of an export: rows to JSON and back, byte for byte.
-
-Knows how a row looks in a line. JSON that stands in a column is shown as JSON where that loses nothing, and as text where it
-would. Knows no database.
-"""
+"""Convert rows to the lines of an export and back, byte for byte. JSON columns are written as JSON if that loses nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ def values_of(table: Table, row: Sequence[Any]) -> Values:
 
 
 def line_of(table: Table, values: Mapping[str, Any]) -> str:
-    """Return one line. What is empty is left out."""
+    """Return one line, without empty columns."""
     told: Values = {"kind": table.kind}
     for name, value in values.items():
         if value is not None:
@@ -37,23 +33,23 @@ def _shown(text: str) -> Any:
         value = loads(text)
     except ValueError:
         return text
-    # A text stands for itself when it is read again, so only what is no text can be shown as what it means.
+    # A JSON string would be read back as plain text, so strings are not decoded.
     return value if not isinstance(value, str) and dumps(value) == text else text
 
 
 def row_of(data: Mapping[str, Any], where: str) -> tuple[Table, Values]:
-    """Return what a line says; refuses what is no line of an export."""
+    """Return the table and values of a line; raises InputError for a line that is not part of an export."""
     table = BY_KIND.get(data.get("kind", ""))
     if table is None:
         raise InputError(
-            f"{where} is of an unknown kind: {str(data.get('kind'))[:40]!r}.",
-            why="It was written by a newer release, or is no line of an export.",
+            f"{where} has an unknown kind: {str(data.get('kind'))[:40]!r}.",
+            why="It was written by a newer release, or is not a line of an export.",
             then="Import it with the release that wrote it, or a newer one.",
         )
     unknown = sorted(set(data) - set(table.columns) - {"kind"})
     if unknown:
         raise InputError(
-            f"{where} ({table.kind}) has a field that this release does not know: {unknown[0][:40]}.",
+            f"{where} ({table.kind}) has an unknown field: {unknown[0][:40]}.",
             then="Import it with the release that wrote it, or a newer one.",
         )
     return table, {name: _stored(table, name, data.get(name), where) for name in table.columns}
@@ -63,5 +59,8 @@ def _stored(table: Table, name: str, value: Any, where: str) -> Any:
     if name in table.json and value is not None and not isinstance(value, str):
         return dumps(value)
     if isinstance(value, bool | list | dict):
-        raise InputError(f"{where} ({table.kind}) has no plain value in {name}.", then="Export it again.")
+        raise InputError(
+            f"{where} ({table.kind}) must have a plain value in {name}, got {type(value).__name__}.",
+            then="Export it again.",
+        )
     return value

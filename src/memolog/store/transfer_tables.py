@@ -1,7 +1,6 @@
-"""What an export consists of: each kind of line, its columns, and what may differ where it meets the same row again.
+"""Define the kinds of lines of an export: their columns, and which of them may change in the life of a row.
 
-Knows the tables in the order in which rows can refer to each other. Rows name each other by the ids that callers know, never by
-internal keys. Knows not how lines are written, read or compared.
+Rows refer to each other by public ids, never by internal keys.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ class Table:
     add: Any
     columns: tuple[str, ...]
     keys: int = 1
-    """So many leading columns of a page are internal numbers: they order it and continue it."""
+    """How many leading columns of a page are internal numbers, which order and continue it."""
     one: Query | None = None
-    """Finds one row by its natural key; None: rows have none, and are told apart by all they hold."""
+    """Finds one row by its natural key; None if rows have none and are compared as a whole."""
     natural: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
-    """What never changes in the life of a row: where it differs, the two are not the same row."""
+    """The columns that never change: if they differ, the two are not the same row."""
     json: frozenset[str] = frozenset()
     parent: tuple[str, str] | None = None
-    """The kind of row that this one hangs on, and the column that names it."""
+    """The kind of the parent row, and the column that names it."""
     newer: str | None = None
-    """The number that grows with every change of the row."""
+    """The number that rises with every change of the row."""
     is_sorted_here: bool = False
-    """Texts decide its order, and engines compare texts differently."""
+    """Its order depends on texts, which engines compare differently, so rows are sorted here."""
 
     def key(self, row: Mapping[str, Any]) -> tuple[str, Any]:
-        """Return what other rows call this one."""
+        """Return how other rows refer to this one."""
         return self.kind, row.get(self.natural[0]) if self.natural else None
 
 

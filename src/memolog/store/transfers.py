@@ -1,7 +1,6 @@
-"""Transfers: everything that a resource has, out of one database and into another, exactly.
+"""Export all rows of a resource, and import them into another database exactly.
 
-Knows the order of rows, what a row that is there already means, and when an import must refuse. Knows neither files nor formats.
-Nothing that is there is changed: what an import brings is new, the same, or refused.
+An import changes no stored row: each imported row is new, the same as a stored one, or refused.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Protocol
 
-from memolog.domain.codec import dumps, loads, pack
-from memolog.domain.errors import ImportConflict, ThreadNotFound
+from memolog.domain.codec import dumps, loads
+from memolog.domain.errors import ImportConflict
 from memolog.domain.moments import to_micros
 from memolog.domain.thread import Hints
 from memolog.store.engine import Engine
+from memolog.store.logs import hint_values
 from memolog.store.renderings import lowering_trust, rendering_anew
-from memolog.store.scope import check_id
+from memolog.store.scope import check_ids, chunks, taking_thread
 from memolog.store.sql import Row, Script, load_queries
 from memolog.store.transfer_lines import Values, line_of, values_of
 from memolog.store.transfer_tables import BY_KIND, TABLES, Query, Table
@@ -28,7 +28,6 @@ from memolog.store.withdrawals import Render
 __all__ = ["Arrival", "Arrived", "Lines", "Transfers"]
 
 q = load_queries("transfer")
-threads = load_queries("threads")
 logs = load_queries("logs")
 
 _PAGE = 400
@@ -36,49 +35,49 @@ _GROUPS = 50
 _ALL = 1_000_000
 _SHOWN = 60
 _NAMES = ("a", "b", "c", "d")
-# A row that is missing here was removed on purpose where its thread or log has moved on; a message never is.
+# A row that is missing here was removed on purpose if its thread or log has changed since. Messages are never removed.
 _NEVER_REMOVED = frozenset({"message"})
 
 
 class Lines(Protocol):
-    """Takes the lines of an export. A lost connection begins again: `start` forgets what came since the last one ended."""
+    """Takes the lines of an export. After a lost connection the export begins again: `start` drops the unfinished lines."""
 
     def start(self) -> None:
         """Begin a resource, or begin it again."""
         ...
 
     def take(self, line: str) -> None:
-        """Take one line, without its end."""
+        """Take one line without its line break."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """What became of some rows, by kind."""
+    """Counts of imported rows by kind."""
 
     added: Counter[str] = field(default_factory=Counter[str])
     same: Counter[str] = field(default_factory=Counter[str])
     kept: Counter[str] = field(default_factory=Counter[str])
-    """There already, and changed since: what is here holds."""
+    """Stored already and changed since: the stored row stays."""
     left: Counter[str] = field(default_factory=Counter[str])
-    """Not here any more, under something that has moved on: stays away."""
+    """Removed here since: the row is not imported."""
 
     def count(self, other: Arrived) -> None:
-        """Add up."""
+        """Add other counts."""
         for name in ("added", "same", "kept", "left"):
             getattr(self, name).update(getattr(other, name))
 
 
 @dataclass(slots=True, kw_only=True)
 class Arrival:
-    """An import under way into one resource: what has been learnt on the way."""
+    """The state of an import into one resource."""
 
     resource: str
     is_fresh: bool
-    """The resource had nothing when it began: no row can be there already."""
+    """The resource was empty when the import began, so no row can be stored already."""
     moved: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
     known: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
-    """The rows that have no key, by what they hold."""
+    """Hashes of the stored rows without a natural key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,31 +88,31 @@ class _Outcome:
 
 
 class Transfers:
-    """Takes one resource out, or puts it in."""
+    """Exports and imports rows, one resource at a time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def export(self, resource: str, lines: Lines) -> Counter[str]:
-        """Write all that a resource has, as of one moment; returns how many lines of each kind."""
-        check_id("resource", resource)
+        """Write all rows of a resource, as of one moment; returns the number of lines by kind."""
+        check_ids(resource=resource)
         return await self._engine.read(lambda: _exporting(resource, lines), brief=False)
 
     async def begin(self, resource: str) -> Arrival:
-        """Begin, or go on with, an import into a resource."""
-        check_id("resource", resource)
+        """Begin or continue an import into a resource."""
+        check_ids(resource=resource)
 
         def script() -> Script[bool]:
             rows = yield q.any_of(resource=resource)
-            return not rows[0][0]
+            return not rows[0].found
 
         return Arrival(resource=resource, is_fresh=await self._engine.read(script))
 
     async def put(
         self, resource: str, arrival: Arrival, rows: Sequence[tuple[Table, Values]], *, dry_run: bool = False
     ) -> Arrived:
-        """Put rows in, all or none of them. What is there already stays; what contradicts it is refused."""
-        check_id("resource", resource)
+        """Import rows, all or none. Stored rows stay; raises ImportConflict for rows that contradict them."""
+        check_ids(resource=resource)
         chosen, same = await self._without_repetitions(arrival, rows)
         if dry_run:
             outcome = await self._engine.read(lambda: _putting(arrival, chosen, dry_run=True), brief=False)
@@ -126,14 +125,12 @@ class Transfers:
     async def render(
         self, resource: str, texts: Mapping[str, str], *, render: Render, count: Callable[[str], int]
     ) -> None:
-        """Give groups that were put in without a text what their lines look like, and let no line claim too much trust.
+        """Render imported groups without a text, and lower the trust of lines to that of their sources.
 
-        `texts` is what came with each; it is taken as it is where it says what the lines say.
+        `texts` holds the exported texts; a text that matches the lines is stored unchanged.
         """
-        check_id("resource", resource)
-        names = list(texts)
-        for start in range(0, len(names), _GROUPS):
-            some = names[start : start + _GROUPS]
+        check_ids(resource=resource)
+        for some in chunks(list(texts), _GROUPS):
 
             def script(some: Sequence[str] = some) -> Script[None]:
                 yield from lowering_trust(resource, some)
@@ -142,42 +139,30 @@ class Transfers:
             await self._engine.write(script, name="transfers.render")
 
     async def date(self, resource: str, thread: str, *, created_at: datetime, updated_at: datetime) -> None:
-        """Let a thread be as old as what was said in it; raises ThreadNotFound."""
-        check_id("resource", resource)
-        check_id("thread", thread)
+        """Set the times of a thread to those of its messages; raises ThreadNotFound."""
+        check_ids(resource=resource, thread=thread)
         times = {"created_at": to_micros(created_at), "updated_at": to_micros(updated_at)}
 
         def script() -> Script[None]:
-            if not (yield threads.lock_thread(resource=resource, thread=thread)):
-                raise ThreadNotFound(thread)
+            yield from taking_thread(resource, thread)
             yield q.set_times(resource=resource, thread=thread, **times)
 
         await self._engine.write(script, name="transfers.date")
 
     async def hint(self, resource: str, thread: str, hints: Hints) -> None:
-        """Let a thread have these hints, unless it has newer ones; raises ThreadNotFound."""
-        check_id("resource", resource)
-        check_id("thread", thread)
+        """Set the hints of a thread, unless it has newer ones; raises ThreadNotFound."""
+        check_ids(resource=resource, thread=thread)
 
         def script() -> Script[None]:
-            rows = yield threads.lock_thread(resource=resource, thread=thread)
-            if not rows:
-                raise ThreadNotFound(thread)
-            yield logs.apply_hints(
-                thread_pk=rows[0][0],
-                current_task=pack(hints.current_task),
-                suggested_response=pack(hints.suggested_response),
-                title=pack(hints.title),
-                now=None if hints.at is None else to_micros(hints.at),
-                last_seq=hints.last_seq,
-            )
+            thread_pk = (yield from taking_thread(resource, thread)).pk
+            yield logs.apply_hints(**hint_values(hints, thread_pk, hints.last_seq))
 
         await self._engine.write(script, name="transfers.hint")
 
     async def _without_repetitions(
         self, arrival: Arrival, rows: Sequence[tuple[Table, Values]]
     ) -> tuple[list[tuple[Table, Values]], Counter[str]]:
-        """Leave out the rows without a key that are there already, as often as they are."""
+        """Remove rows without a natural key that are stored already, as often as they are stored."""
         same, chosen = Counter[str](), list[tuple[Table, Values]]()
         for table, values in rows:
             if table.one is None and not arrival.is_fresh:
@@ -207,7 +192,7 @@ class Transfers:
 
 
 class _Pages:
-    """Walks through the rows of one kind."""
+    """Reads the rows of one kind in pages."""
 
     def __init__(self, table: Table, resource: str) -> None:
         self._table, self._resource = table, resource
@@ -215,7 +200,7 @@ class _Pages:
         self._is_over = False
 
     def next(self) -> Script[list[Values]]:
-        """Return some more rows; none at the end."""
+        """Return the next rows; none at the end."""
         table = self._table
         while not self._is_over:
             limit = _PAGE if table.keys else _ALL
@@ -235,7 +220,7 @@ class _Pages:
 
 
 def _exporting(resource: str, lines: Lines) -> Script[Counter[str]]:
-    # The lines go out while the rows come in: an export takes no more memory than a page.
+    # Lines are written while rows are read, so an export needs memory for one page only.
     lines.start()
     written: Counter[str] = Counter()
     for table in TABLES:
@@ -250,12 +235,12 @@ def _exporting(resource: str, lines: Lines) -> Script[Counter[str]]:
 
 
 def _naming(resource: str, rows: Sequence[Values]) -> Script[None]:
-    """Replace the internal keys in what a generation began with by the threads' names ("" is the resource)."""
+    """Replace internal keys in the working memory of generations by thread names ("" is the resource)."""
     kept = [_versions(row) for row in rows]
     keys = sorted({int(key) for versions in kept for key in versions} - {0})
     names = {"0": ""}
     if keys:
-        names |= {str(pk): name for pk, name in (yield q.thread_names(resource=resource, keys=keys))}
+        names |= {str(row.pk): row.id for row in (yield q.thread_names(resource=resource, keys=keys))}
     for row, versions in zip(rows, kept, strict=True):
         named = {names[key]: version for key, version in versions.items() if key in names}
         row["working_memory"] = dumps(named) if named else None
@@ -266,12 +251,12 @@ def _versions(row: Values) -> dict[str, int]:
 
 
 def _unnaming(resource: str, rows: Sequence[Values]) -> Script[list[Values]]:
-    """Replace names by the keys that the threads have here."""
+    """Replace thread names by the keys of this database."""
     kept = [_versions(row) for row in rows]
     names = sorted({name for versions in kept for name in versions} - {""})
     keys = {"": 0}
     if names:
-        keys |= {name: pk for name, pk in (yield q.thread_keys(resource=resource, threads=names))}  # noqa: C416
+        keys |= {row.id: row.pk for row in (yield q.thread_keys(resource=resource, threads=names))}
     made: list[Values] = []
     for row, versions in zip(rows, kept, strict=True):
         found = {str(keys[name]): version for name, version in versions.items() if name in keys}
@@ -308,7 +293,7 @@ def _adding(resource: str, table: Table, rows: Sequence[Values]) -> Script[None]
 def _choosing(
     arrival: Arrival, table: Table, find: Query, rows: Sequence[Values], outcome: _Outcome
 ) -> Script[list[Values]]:
-    """Return the rows that are not there yet; the others are counted, or refused."""
+    """Return the rows that are not stored yet; the others are counted or refused."""
     new: list[Values] = []
     seen: set[tuple[Any, ...]] = set()
     for row in rows:
@@ -335,9 +320,9 @@ def _choosing(
 
 
 def _meeting(arrival: Arrival, table: Table, row: Values, here: Values, outcome: _Outcome) -> Script[None]:
-    """Compare a row with the one that is here."""
+    """Compare a row with the stored one."""
     if table.kind == "group" and not row["text"]:
-        # Its text follows from its lines: see `render`.
+        # Its text is rendered from its lines: see `render`.
         row = {**row, "text": here["text"], "tokens": here["tokens"]}
     if row == here:
         outcome.arrived.same[table.kind] += 1

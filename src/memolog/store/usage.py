@@ -1,9 +1,5 @@
-"""The usage ledger and the calibration of token counts.
+"""Keep the usage ledger and the calibration of token counts. Costs are stored as given."""
 
-Knows what was spent by whom, on what. Prices are not its business: it keeps what it is told.
-"""
-
-# Scripts are made at every call; their annotations need not be evaluated each time.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -16,15 +12,15 @@ from memolog.domain.model_names import canonical_model
 from memolog.domain.moments import to_micros
 from memolog.domain.run import USAGE_KINDS, Calibration, Usage, UsageTotal
 from memolog.store.engine import Engine
-from memolog.store.scope import FIRST, check_id, check_number
-from memolog.store.sql import Row, Script, load_queries
+from memolog.store.rows import NANO
+from memolog.store.scope import FIRST, check_ids, check_number, check_optional_ids
+from memolog.store.sql import Row, Script, Step, load_queries
 
-__all__ = ["Ledger", "UsageLine", "check_usage", "summing_spent"]
+__all__ = ["Ledger", "UsageLine", "check_usage", "stored_cost", "summing_spent", "usage_step"]
 
 q = load_queries("usage")
 
-_NANO = 1_000_000_000
-# Far above any request, and far below what a sum of thousands of them could no longer hold.
+# Far above any request; sums of thousands of them still fit into 64 bits.
 _MOST_TOKENS = 10**15
 _MOST_COST = 10**6
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -32,7 +28,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageLine:
-    """What one model cost for one kind of work."""
+    """The usage of one model for one kind of work."""
 
     kind: str
     model: str
@@ -40,33 +36,19 @@ class UsageLine:
 
 
 class Ledger:
-    """What every resource spent, one resource at a time."""
+    """The usage of every resource, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
 
     async def add(self, resource: str, usage: Usage) -> None:
-        """Enter one model request."""
-        check_id("resource", resource)
+        """Add one model request."""
+        check_ids(resource=resource)
         check_usage(usage)
         at = to_micros(usage.at or self._clock.now())
-        step = q.add_usage(
-            resource=resource,
-            thread=usage.thread,
-            task=usage.task,
-            run=usage.run,
-            kind=usage.kind,
-            model=usage.model,
-            at=at,
-            input_tokens=max(0, usage.input_tokens),
-            output_tokens=max(0, usage.output_tokens),
-            cache_read_tokens=max(0, usage.cache_read_tokens),
-            cache_write_tokens=max(0, usage.cache_write_tokens),
-            cost=max(0, round(usage.cost * _NANO)),
-        )
 
         def script() -> Script[None]:
-            yield step
+            yield usage_step(resource, usage, usage.run, at)
 
         await self._engine.write(script, name="usage.add")
 
@@ -79,16 +61,12 @@ class Ledger:
         run: str | None = None,
         since: datetime | None = None,
     ) -> tuple[UsageLine, ...]:
-        """Return what was spent, a line for each kind of work and model."""
-        check_id("resource", resource)
-        _check_filter(thread, task, run)
+        """Return the usage, one line for each kind of work and model."""
+        check_ids(resource=resource)
+        check_optional_ids(thread=thread, task=task, run=run)
         start = FIRST if since is None else to_micros(since)
-
-        def script() -> Script[tuple[UsageLine, ...]]:
-            rows = yield q.sum_usage(resource=resource, thread=thread, task=task, run=run, since=start)
-            return tuple(UsageLine(kind=row[0], model=row[1], total=_total(row)) for row in rows)
-
-        return await self._engine.read(script)
+        step = q.sum_usage(resource=resource, thread=thread, task=task, run=run, since=start)
+        return await self._engine.fetch(step, _line)
 
     async def total(
         self,
@@ -99,39 +77,25 @@ class Ledger:
         run: str | None = None,
         since: datetime | None = None,
     ) -> UsageTotal:
-        """Return the sum of what was spent."""
+        """Return the total usage."""
         lines = await self.lines(resource, thread=thread, task=task, run=run, since=since)
-        totals = [line.total for line in lines]
-        return UsageTotal(
-            requests=sum(total.requests for total in totals),
-            input_tokens=sum(total.input_tokens for total in totals),
-            output_tokens=sum(total.output_tokens for total in totals),
-            cache_read_tokens=sum(total.cache_read_tokens for total in totals),
-            cache_write_tokens=sum(total.cache_write_tokens for total in totals),
-            cost=sum(total.cost for total in totals),
-        )
+        sums = {name: sum(getattr(line.total, name) for line in lines) for name in ("requests", *_COUNTS)}
+        return UsageTotal(cost=sum(line.total.cost for line in lines), **sums)
 
     async def calibration(self, resource: str, model: str) -> Calibration:
-        """Return what is known of how a model counts, under any of its names; a factor of one if nothing is."""
-        check_id("resource", resource)
-        check_id("model", model)
-
-        def script() -> Script[Calibration]:
-            return (yield from _known_calibration(resource, canonical_model(model)))
-
-        return await self._engine.read(script)
+        """Return the calibration of a model under any of its names; a factor of 1 if there is none."""
+        check_ids(resource=resource, model=model)
+        return await self._engine.read(lambda: _known_calibration(resource, canonical_model(model)))
 
     async def calibrate(
         self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
     ) -> Calibration:
-        """Change what is known of a model by a pure function; two callers at once both count.
+        """Update the calibration of a model with a pure function, atomically.
 
-        `thread` is a thread whose requests go to this model: where no model is named later, this one is meant.
+        `thread` is a thread whose requests go to this model: it becomes the thread's last model.
         """
-        check_id("resource", resource)
-        check_id("model", model)
-        if thread is not None:
-            check_id("thread", thread)
+        check_ids(resource=resource, model=model)
+        check_optional_ids(thread=thread)
         name = canonical_model(model)
 
         def script() -> Script[Calibration]:
@@ -147,51 +111,64 @@ class Ledger:
 
 
 def check_usage(usage: Usage) -> None:
-    """Refuse what could never be entered."""
-    check_id("model", usage.model)
-    _check_filter(usage.thread, usage.task, usage.run)
+    """Raise InputError for a usage that cannot be stored."""
+    check_ids(model=usage.model)
+    check_optional_ids(thread=usage.thread, task=usage.task, run=usage.run)
     for name in _COUNTS:
         count = check_number(name, getattr(usage, name), then="Pass what the provider reported, or leave it out.")
         if count > _MOST_TOKENS:
-            raise InputError(f"A request cannot have {count!r:.40} tokens.", then=f"Pass its own {name} alone.")
+            raise InputError(
+                f"`{name}` must be at most {_MOST_TOKENS:,}, got {count!r:.40}.", then="Pass the tokens of one request."
+            )
     cost: object = getattr(usage, "cost")  # noqa: B009 - whatever stands there
-    # What is no number is neither above nor below.
+    # NaN fails this comparison too.
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not -_MOST_COST <= cost <= _MOST_COST:
-        raise InputError(f"A request cannot cost {cost!r:.40}.", then="Pass the cost in dollars, or leave it out.")
+        raise InputError(
+            f"`cost` must be a number of dollars up to {_MOST_COST:,}, got {cost!r:.40}.",
+            then="Pass the cost in dollars, or leave it out.",
+        )
     if usage.kind not in USAGE_KINDS:
         raise InputError(
-            f"{usage.kind!r:.40} is no kind of usage.", then=f"Use one of {', '.join(USAGE_KINDS)}, or leave it out."
+            f"Unknown kind of usage: {usage.kind!r:.40}.", then=f"Use one of {', '.join(USAGE_KINDS)}, or leave it out."
         )
     if usage.at is not None:
         to_micros(usage.at)
 
 
 def summing_spent() -> Script[float]:
-    """Return what observing and reflecting cost for all resources together: one number, and nothing of what was said."""
+    """Return the cost of observing and reflecting for all resources together."""
     rows = yield q.sum_spent()
-    return int(rows[0][0]) / _NANO
+    return int(rows[0].cost) / NANO
 
 
-def _check_filter(thread: str | None, task: str | None, run: str | None) -> None:
-    for kind, value in (("thread", thread), ("task", task), ("run", run)):
-        if value is not None:
-            check_id(kind, value)
+def stored_cost(usage: Usage) -> int:
+    """Return the cost of a request as it is stored."""
+    return max(0, round(usage.cost * NANO))
 
 
-def _total(row: Row) -> UsageTotal:
-    _, _, requests, input_tokens, output_tokens, cache_read, cache_write, cost = row
-    return UsageTotal(
-        requests=int(requests),
-        input_tokens=int(input_tokens),
-        output_tokens=int(output_tokens),
-        cache_read_tokens=int(cache_read),
-        cache_write_tokens=int(cache_write),
-        cost=int(cost) / _NANO,
+def usage_step(resource: str, usage: Usage, run: str | None, at: int) -> Step:
+    """Return the step that adds a request to the ledger."""
+    counts = {name: max(0, getattr(usage, name)) for name in _COUNTS}
+    return q.add_usage(
+        resource=resource,
+        thread=usage.thread,
+        task=usage.task,
+        run=run,
+        kind=usage.kind,
+        model=usage.model,
+        at=at,
+        cost=stored_cost(usage),
+        **counts,
     )
 
 
+def _line(row: Row) -> UsageLine:
+    counts = {name: int(getattr(row, name)) for name in ("requests", *_COUNTS)}
+    return UsageLine(kind=row.kind, model=row.model, total=UsageTotal(cost=int(row.cost) / NANO, **counts))
+
+
 def _known_calibration(resource: str, name: str) -> Script[Calibration]:
-    """Return what is known of the model of that canonical name; earlier releases stored each of its names apart."""
+    """Return the calibration of a canonical name. Earlier releases stored each name of a model separately."""
     rows = yield q.calibrations_of(resource=resource)
     known = [found for found in map(_calibration, rows) if canonical_model(found.model) == name]
     known.sort(key=lambda found: found.model != name)
@@ -199,4 +176,4 @@ def _known_calibration(resource: str, name: str) -> Script[Calibration]:
 
 
 def _calibration(row: Row) -> Calibration:
-    return Calibration(model=row[0], factor=row[1], samples=row[2])
+    return Calibration(model=row.model, factor=row.factor, samples=row.samples)

@@ -1,7 +1,7 @@
-"""Working memory in the store: the present document, every version of it, and what a context shows.
+"""Read and change the working memory, with every version of it.
 
-Knows the rows of documents. A change names the version it was made from or is made on what is there; exactly one writer wins,
-and the other's change is made again on what the winner wrote, or refused.
+A change names the version that it was made from, or applies to the present one. Of two concurrent writers one wins; the change of
+the other is applied to the new version, or refused.
 """
 
 from __future__ import annotations
@@ -14,12 +14,20 @@ from typing import Any
 from memolog.documents.changes import Change, Wanted, author_of_conflict, checked, replaced, settled
 from memolog.domain.clock import Clock
 from memolog.domain.codec import JsonObject, decode, dumps, encode, loads, object_text, pack, unpack
-from memolog.domain.errors import Conflict, DocumentConflict, DocumentNotFound, InputError, ThreadNotFound
+from memolog.domain.errors import Conflict, DocumentConflict, DocumentNotFound, InputError
 from memolog.domain.moments import from_micros, to_micros
 from memolog.domain.thread import Hints
 from memolog.domain.working_memory import Document, DocumentVersion, Proposal
 from memolog.store.engine import Engine
-from memolog.store.scope import LAST, CleanValue, check_id, check_limit, check_number
+from memolog.store.scope import (
+    LAST,
+    CleanValue,
+    check_ids,
+    check_limit,
+    check_number,
+    check_optional_ids,
+    reading_thread,
+)
 from memolog.store.sql import Row, Script, load_queries
 
 __all__ = [
@@ -36,26 +44,25 @@ __all__ = [
 ]
 
 q = load_queries("working_memory")
-logs = load_queries("logs")
 
 OBSERVER = "observer"
-"""Who a change is by that was made from the log."""
+"""The author of changes that are made from the log."""
 _ATTEMPTS = 8
 _MOST_BLAMED = 200
-"""How many of the latest versions are looked through for who wrote what a change runs into."""
+"""How many versions are searched for the author of the parts that conflict with a change."""
 _WHOLE = 0
-"""Stands for the resource where a thread's key is asked for; no thread has it."""
+"""Used as the key of a thread for the document of the whole resource. No thread has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The working memory that a context shows: as it was when the generation began, and as it is."""
+    """The working memory that a context shows: when the generation began, and now."""
 
     before: Mapping[str, str] = field(default_factory=dict[str, str])
     """The texts by scope: resource, thread."""
     now: Mapping[str, str] = field(default_factory=dict[str, str])
     versions: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """The version of each, then and now (0: there was none)."""
+    """Both versions of each; 0 if there was none."""
 
 
 NO_FACTS = Facts()
@@ -87,13 +94,13 @@ class WorkingMemories:
         most: int,
         read: int | None = None,
     ) -> Document:
-        """Make a change and keep it as a new version; nothing is written where nothing changes.
+        """Apply a change and store it as a new version; nothing is written if nothing changes.
 
-        `read` is the version that the change was made from: what others wrote since is kept if it touches other parts, and
-        a DocumentConflict if not. Without it the change is made on whatever is there.
+        `read` is the version that the change was made from: later changes of other parts are kept, and changes of the same parts
+        raise DocumentConflict. Without `read` the change is applied to the present version.
         """
         _check(resource, thread)
-        check_id("author", who)
+        check_ids(author=who)
         now, clean = to_micros(self._clock.now()), self._clean
 
         def cleaned(document: Document | None) -> Wanted:
@@ -110,7 +117,7 @@ class WorkingMemories:
             except DocumentConflict:
                 raise
             except Conflict:
-                # Somebody was first: the change is made again, on what they wrote.
+                # Another writer was first: apply the change to its version.
                 continue
         return await self._engine.write(script, name="working_memory.change")
 
@@ -144,18 +151,12 @@ class WorkingMemories:
 
 
 def _check(resource: str, thread: str | None) -> None:
-    check_id("resource", resource)
-    if thread is not None:
-        check_id("thread", thread)
+    check_ids(resource=resource)
+    check_optional_ids(thread=thread)
 
 
 def _thread_pk(resource: str, thread: str | None) -> Script[int]:
-    if thread is None:
-        return _WHOLE
-    rows = yield logs.thread_head(resource=resource, thread=thread)
-    if not rows:
-        raise ThreadNotFound(thread)
-    return rows[0][0]
+    return _WHOLE if thread is None else (yield from reading_thread(resource, thread)).pk
 
 
 def _get(resource: str, thread: str | None, thread_pk: int) -> Script[Document | None]:
@@ -165,7 +166,7 @@ def _get(resource: str, thread: str | None, thread_pk: int) -> Script[Document |
 
 def _version(resource: str, thread_pk: int, number: int) -> Script[DocumentVersion]:
     if not 0 < number <= LAST:
-        raise InputError(f"Versions begin at 1, {number} is none.", then="See versions().")
+        raise InputError(f"The version must be 1 or more, got {number}.", then="See versions().")
     rows = yield q.version_of(resource=resource, thread_pk=thread_pk, version=number)
     if not rows:
         raise DocumentNotFound(f"The working memory has no version {number}.", then="See versions().")
@@ -183,7 +184,7 @@ def changing(
     now: int,
     read: int | None = None,
 ) -> Script[Document]:
-    """Make a change within a larger script; raises Conflict if another writer was first."""
+    """Apply a change within a larger script; raises Conflict if another writer was first."""
     yield q.lock_document(resource=resource, thread_pk=thread_pk)
     rows = yield q.document(resource=resource, thread_pk=thread_pk)
     present = _document(rows[0], resource, thread) if rows else None
@@ -191,7 +192,7 @@ def changing(
     if read is None or read == number:
         wanted = change(present)
     elif present is None or read > number or read < 0:
-        raise InputError(f"This change was made from version {read}, which does not exist.", then="Read it again.")
+        raise InputError(f"There is no version {read} of the working memory to change.", then="Read it again.")
     else:
         base = (
             (yield from _version(resource, thread_pk, read))
@@ -203,7 +204,7 @@ def changing(
         except DocumentConflict as conflict:
             if not conflict.parts:
                 raise
-            # The latest version may be by another, even by whoever makes this change: who is named is who wrote these parts.
+            # Name the author of the conflicting parts, who need not be the author of the latest version.
             since = min(number - 1 - read, _MOST_BLAMED)
             between = yield q.versions_before(resource=resource, thread_pk=thread_pk, before=number, limit=since)
             by = author_of_conflict(present, base, [_version_from_row(row) for row in reversed(between)], change)
@@ -213,7 +214,7 @@ def changing(
         text=present.current.text, format=present.format, schema=present.schema
     ):
         return present
-    document_pk = rows[0][0] if rows else None
+    document_pk = rows[0].pk if rows else None
     yield from _writing(resource, thread_pk, document_pk, number, wanted, who, now)
     written = DocumentVersion(number=number + 1, text=wanted.text, by=who, at=from_micros(now))
     return Document(resource=resource, thread=thread, format=wanted.format, current=written, schema=wanted.schema)
@@ -227,7 +228,7 @@ def _writing(
         made = yield q.create_document(
             resource=resource, thread_pk=thread_pk or None, format=wanted.format, schema=schema
         )
-        document_pk = made[0][0] if made else None
+        document_pk = made[0].pk if made else None
     else:
         made = yield q.advance_document(document_pk=document_pk, version=number, format=wanted.format, schema=schema)
     if not made:
@@ -236,21 +237,18 @@ def _writing(
 
 
 def copying_document(resource: str, source_pk: int, target_pk: int, now: int) -> Script[None]:
-    """Give a thread's clone the present text of its document."""
+    """Copy the present text of a thread's document to its clone."""
     rows = yield q.document(resource=resource, thread_pk=source_pk)
     if rows:
-        _, format_, schema, _, text, who, _ = rows[0]
-        made = yield q.create_document(resource=resource, thread_pk=target_pk, format=format_, schema=schema)
-        yield q.add_version(document_pk=made[0][0], version=1, now=now, who=who, text=text)
+        row = rows[0]
+        made = yield q.create_document(resource=resource, thread_pk=target_pk, format=row.format, schema=row.schema)
+        yield q.add_version(document_pk=made[0].pk, version=1, now=now, who=row.who, text=row.text)
 
 
 def with_proposal(
     hints: Hints | None, proposal: Proposal | None, of_threads: Mapping[str, Hints] = MappingProxyType({})
 ) -> str | None:
-    """Return what takes effect when a group is activated: the hints, and what would become of the working memory.
-
-    A reflection of a shared log has hints for several threads.
-    """
+    """Return what takes effect when a group is activated: hints, and the proposed change of the working memory."""
     told: dict[str, Any] = dict(encode(hints)) if hints else {}
     if of_threads:
         told["threads"] = {thread: encode(said) for thread, said in of_threads.items()}
@@ -260,14 +258,13 @@ def with_proposal(
 
 
 def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script[Document | None]:
-    """Let what a group proposes become the working memory; None if it proposes nothing, or nothing that is allowed."""
+    """Apply the change of the working memory that a group proposes; None if there is none or it is refused."""
     told: JsonObject = loads(hints) if hints else {}
     if "proposal" not in told:
         return None
     proposal = decode(Proposal, told["proposal"])
-    owner = yield q.resource_of_log(log_pk=log_pk)
-    names = yield q.thread_name(thread_pk=thread_pk)
-    resource, name = owner[0][0], names[0][0]
+    resource = (yield q.resource_of_log(log_pk=log_pk))[0].resource
+    name = (yield q.thread_name(thread_pk=thread_pk))[0].id
     where = (name, thread_pk) if proposal.of_thread else (None, _WHOLE)
     change = replaced(proposal.text)
     try:
@@ -275,7 +272,7 @@ def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script
             yield from changing(resource, *where, change, who=OBSERVER, most=proposal.most, read=proposal.base, now=now)
         )
     except (DocumentConflict, InputError, DocumentNotFound):
-        # Somebody has written there since, or size or schema refuse it: what is there holds.
+        # Refused by a later change, the size or the schema: the present version stays.
         return None
 
 
@@ -283,31 +280,30 @@ def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script
 
 
 def present_versions(log_pk: int) -> Script[str | None]:
-    """Return which versions there are now, as a generation keeps them: the prefix shows these until the next one."""
-    owner = yield q.resource_of_log(log_pk=log_pk)
-    resource, thread_pk = owner[0]
-    rows = yield q.present_versions(resource=resource, thread_pk=thread_pk)
-    return dumps({str(pk): version for pk, version in rows}) if rows else None
+    """Return the present versions as JSON. A generation stores them, and its prefix shows them until the next one."""
+    log = (yield q.resource_of_log(log_pk=log_pk))[0]
+    rows = yield q.present_versions(resource=log.resource, thread_pk=log.thread_pk)
+    return dumps({str(row.thread_pk): row.version for row in rows}) if rows else None
 
 
 def reading_facts(resource: str, thread_pk: int, kept: str | None, *, has_log: bool) -> Script[Facts]:
-    """Return what a context of this thread shows; `kept` is what its generation began with."""
+    """Return the working memory that a context of this thread shows; `kept` holds the versions of its generation."""
     rows = yield q.shown_documents(resource=resource, thread_pk=thread_pk)
     if not rows:
         return NO_FACTS
     known: JsonObject = loads(kept) if kept else {}
     before, now, versions = dict[str, str](), dict[str, str](), dict[str, tuple[int, int]]()
-    for pk, version, text, _, _ in rows:
-        name = "thread" if pk else "resource"
-        now[name] = unpack(text) or ""
-        # Without a log there is no generation, and what is there now is what the first one will begin with.
-        began = int(known.get(str(pk), 0)) if has_log else version
-        versions[name] = (began, version)
-        if began == version:
+    for row in rows:
+        name = "thread" if row.thread_pk else "resource"
+        now[name] = unpack(row.text) or ""
+        # Without a log there is no generation yet: the first one will begin with the present version.
+        began = int(known.get(str(row.thread_pk), 0)) if has_log else row.version
+        versions[name] = (began, row.version)
+        if began == row.version:
             before[name] = now[name]
         elif began:
-            old = yield q.version_of(resource=resource, thread_pk=pk, version=began)
-            before[name] = (unpack(old[0][1]) or "") if old else ""
+            old = yield q.version_of(resource=resource, thread_pk=row.thread_pk, version=began)
+            before[name] = (unpack(old[0].text) or "") if old else ""
     return Facts(before=before, now=now, versions=versions)
 
 
@@ -315,11 +311,13 @@ def _document(row: Row, resource: str, thread: str | None) -> Document:
     return Document(
         resource=resource,
         thread=thread,
-        format=row[1],
-        schema=loads(row[2]) if row[2] else None,
-        current=_version_from_row(row[3:7]),
+        format=row.format,
+        schema=loads(row.schema) if row.schema else None,
+        current=_version_from_row(row),
     )
 
 
 def _version_from_row(row: Row) -> DocumentVersion:
-    return DocumentVersion(number=row[0], text=unpack(row[1]) or "", by=unpack(row[2]) or "", at=from_micros(row[3]))
+    return DocumentVersion(
+        number=row.version, text=unpack(row.text) or "", by=unpack(row.who) or "", at=from_micros(row.at)
+    )

@@ -1,8 +1,8 @@
 -- candidates --
--- The rows from the first that may be compacted on; the first columns are those of every query that answers with messages.
+-- The rows from the first that may be compacted on: the columns of `select_messages`, and the batch.
 -- `again` also takes what was brought back by hand.
-SELECT t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone, m.speaker,
-  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.turn, m.compaction_pk
+SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
+  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn, m.compaction_pk
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 WHERE t.resource = :resource AND t.id = :thread AND m.seq >= (
   SELECT MIN(x.seq) FROM messages x
@@ -13,7 +13,7 @@ LIMIT :limit
 
 -- due --
 -- Where the last batch ends, and how many messages behind it may be compacted. Looks at these alone, however long the thread is.
-SELECT e.last_seq, COUNT(m.seq)
+SELECT e.last_seq, COUNT(m.seq) AS messages
 FROM threads t
 JOIN (SELECT COALESCE((SELECT c.last_seq FROM compactions c JOIN threads x ON x.pk = c.thread_pk
     WHERE x.resource = :resource AND x.id = :thread ORDER BY c.first_seq DESC LIMIT 1), 0) AS last_seq) e ON 1 = 1
@@ -23,7 +23,7 @@ WHERE t.resource = :resource AND t.id = :thread
 GROUP BY e.last_seq
 
 -- rows_of_span --
-SELECT seq, state, level, own, injection, search, pruned FROM messages
+SELECT seq, state, level, injection, search, pruned FROM messages
 WHERE thread_pk = :thread_pk AND seq >= :first_seq AND seq <= :last_seq
 ORDER BY seq
 
@@ -37,7 +37,7 @@ UPDATE messages SET level = 1, injection = :injection, search = :search, compact
 WHERE thread_pk = :thread_pk AND seq = :seq
 
 -- select_compactions --
-SELECT c.pk, c.id, t.id, c.first_seq, c.last_seq, c.level, c.summary, c.created_at, c.restored_at, c.before, t.pk
+SELECT c.pk, c.id, t.id AS thread, c.first_seq, c.last_seq, c.level, c.summary, c.created_at, c.restored_at, c.before, c.thread_pk
 FROM compactions c JOIN threads t ON t.pk = c.thread_pk
 
 -- compactions_of --
@@ -70,7 +70,7 @@ WHERE thread_pk = :thread_pk AND seq = :seq AND compaction_pk = :compaction_pk A
 UPDATE compactions SET restored_at = :now WHERE pk = :compaction_pk
 
 -- pruned_in --
-SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND compaction_pk = :compaction_pk AND pruned = 1
+SELECT COUNT(*) AS messages FROM messages WHERE thread_pk = :thread_pk AND compaction_pk = :compaction_pk AND pruned = 1
 
 -- compactions_over --
 -- The batches that some messages belong to: what one of them is, the summary of all may say.
@@ -87,7 +87,7 @@ DELETE FROM compactions WHERE pk = :compaction_pk
 
 -- lines_over --
 -- What the log says about a span, however often it has been condensed since.
-SELECT o.pk, o.id, o.text, o.priority, s.first_seq, s.last_seq, g.handle, g.pk
+SELECT o.pk, o.id, o.text, o.priority, s.first_seq, s.last_seq, g.handle
 FROM threads t
 JOIN observation_sources s ON s.thread_pk = t.pk
 JOIN observations o ON o.pk = s.observation_pk
@@ -102,9 +102,9 @@ ORDER BY g.pk, o.ordinal, s.first_seq
 -- Every raw text that is still there, with what speaks against removing it.
 SELECT m.seq, m.created_at, m.level,
   CASE WHEN EXISTS (SELECT 1 FROM groups g WHERE g.thread_pk = t.pk AND g.kind = 'observer' AND g.state IN ('active', 'covered')
-    AND g.observations > 0 AND g.first_seq <= m.seq AND g.last_seq >= m.seq) THEN 1 ELSE 0 END,
+    AND g.observations > 0 AND g.first_seq <= m.seq AND g.last_seq >= m.seq) THEN 1 ELSE 0 END AS is_observed,
   CASE WHEN k.status <> 'closed' OR EXISTS (SELECT 1 FROM task_messages x JOIN tasks y ON y.pk = x.task_pk
-    WHERE x.thread_pk = t.pk AND x.seq = m.seq AND y.status <> 'closed') THEN 1 ELSE 0 END
+    WHERE x.thread_pk = t.pk AND x.seq = m.seq AND y.status <> 'closed') THEN 1 ELSE 0 END AS is_open
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 WHERE t.pk = :thread_pk AND m.state = 'live' AND m.pruned = 0
 ORDER BY m.seq

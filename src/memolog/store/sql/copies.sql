@@ -76,17 +76,17 @@ WHERE pk = :target_pk
 
 -- thread_logs --
 -- The threads of a resource whose own log has something to hand over.
-SELECT t.pk, t.id, l.pk, l.generation, c.seq
+SELECT t.pk, t.id, l.pk AS log_pk, l.generation, c.seq
 FROM threads t JOIN logs l ON l.thread_pk = t.pk JOIN cursors c ON c.log_pk = l.pk AND c.thread_pk = t.pk
 WHERE t.resource = :resource AND c.seq > 0
 ORDER BY t.pk
 
 -- touched_here --
 -- Whether a log has observed a thread already: then there is nothing to hand over.
-SELECT COUNT(*) FROM groups WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND kind = 'observer' AND state <> 'void'
+SELECT COUNT(*) AS groups FROM groups WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND kind = 'observer' AND state <> 'void'
 
 -- running_here --
-SELECT COUNT(*) FROM runs WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND status IN ('running', 'failed')
+SELECT COUNT(*) AS runs FROM runs WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND status IN ('running', 'failed')
 
 -- merged_here --
 -- Whether what a log holds of a thread was handed over by the thread's own log before.
@@ -96,6 +96,4 @@ SELECT 1 FROM runs WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND owner =
 SELECT next_handle FROM logs WHERE pk = :log_pk
 
 -- group_by_key --
-SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, 1,
-  g.thread_pk, g.first_seq, g.last_seq
-FROM groups g WHERE g.pk = :group_pk
+SELECT g.id, g.text FROM groups g WHERE g.pk = :group_pk

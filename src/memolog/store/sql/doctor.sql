@@ -1,6 +1,6 @@
 -- sequences --
--- Each query of this file answers with what is wrong: a key for the repair, where it is, and what the explanation names.
-SELECT t.pk, 'thread ' || t.id || ' of ' || t.resource, t.last_seq, COUNT(m.pk), COALESCE(MAX(m.seq), 0)
+-- Each check answers with what is wrong: a key for the repair, a place for people, and what the explanation names.
+SELECT t.pk AS key, 'thread ' || t.id || ' of ' || t.resource AS place, t.last_seq, COUNT(m.pk) AS messages, COALESCE(MAX(m.seq), 0) AS newest
 FROM threads t LEFT JOIN messages m ON m.thread_pk = t.pk
 WHERE CAST(:resource AS TEXT) IS NULL OR t.resource = :resource
 GROUP BY t.pk, t.id, t.resource, t.last_seq
@@ -13,7 +13,7 @@ UPDATE threads SET last_seq = (SELECT COALESCE(MAX(m.seq), 0) FROM messages m WH
     = (SELECT COALESCE(MAX(m.seq), 0) FROM messages m WHERE m.thread_pk = threads.pk)
 
 -- tombstones --
-SELECT m.pk, 'message ' || CAST(m.seq AS TEXT) || ' of thread ' || t.id || ' of ' || t.resource
+SELECT m.pk AS key, 'message ' || CAST(m.seq AS TEXT) || ' of thread ' || t.id || ' of ' || t.resource AS place
 FROM messages m JOIN threads t ON t.pk = m.thread_pk
 WHERE m.state = 'forgotten' AND (m.injection IS NOT NULL OR m.search IS NOT NULL OR m.metadata <> '{}' OR m.speaker IS NOT NULL)
   AND (CAST(:resource AS TEXT) IS NULL OR t.resource = :resource)
@@ -22,7 +22,7 @@ WHERE m.state = 'forgotten' AND (m.injection IS NOT NULL OR m.search IS NOT NULL
 UPDATE messages SET injection = NULL, search = NULL, metadata = '{}', speaker = NULL WHERE pk = :key
 
 -- deleted_lines --
-SELECT o.pk, 'observation ' || o.id || ' of ' || l.resource
+SELECT o.pk AS key, 'observation ' || o.id || ' of ' || l.resource AS place
 FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 WHERE o.state = 'deleted' AND (o.text <> '' OR o.verbatim IS NOT NULL)
   AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
@@ -31,7 +31,7 @@ WHERE o.state = 'deleted' AND (o.text <> '' OR o.verbatim IS NOT NULL)
 UPDATE observations SET text = '', verbatim = NULL, files = '[]', metadata = '{}' WHERE pk = :key
 
 -- dead_sources --
-SELECT DISTINCT o.pk, 'observation ' || o.id || ' of ' || l.resource
+SELECT DISTINCT o.pk AS key, 'observation ' || o.id || ' of ' || l.resource AS place
 FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 JOIN observation_sources s ON s.observation_pk = o.pk
 JOIN messages m ON m.thread_pk = s.thread_pk AND m.seq BETWEEN s.first_seq AND s.last_seq
@@ -39,14 +39,14 @@ WHERE o.state = 'active' AND g.state = 'active' AND m.state <> 'live'
   AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
 -- no_sources --
-SELECT o.pk, 'observation ' || o.id || ' of ' || l.resource
+SELECT o.pk AS key, 'observation ' || o.id || ' of ' || l.resource AS place
 FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 WHERE o.state = 'active' AND g.state IN ('active', 'covered')
   AND NOT EXISTS (SELECT 1 FROM observation_sources s WHERE s.observation_pk = o.pk)
   AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
 -- strange_sources --
-SELECT DISTINCT o.pk, 'observation ' || o.id || ' of ' || l.resource
+SELECT DISTINCT o.pk AS key, 'observation ' || o.id || ' of ' || l.resource AS place
 FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 JOIN observation_sources s ON s.observation_pk = o.pk JOIN threads t ON t.pk = s.thread_pk
 WHERE g.state <> 'void' AND (t.resource <> l.resource OR s.last_seq > t.last_seq
@@ -54,7 +54,7 @@ WHERE g.state <> 'void' AND (t.resource <> l.resource OR s.last_seq > t.last_seq
   AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
 -- line_counts --
-SELECT g.pk, 'group ' || g.handle || ' of ' || l.resource, g.observations, COUNT(o.pk)
+SELECT g.pk AS key, 'group ' || g.handle || ' of ' || l.resource AS place, g.observations, COUNT(o.pk) AS counted
 FROM groups g JOIN logs l ON l.pk = g.log_pk LEFT JOIN observations o ON o.group_pk = g.pk
 WHERE CAST(:resource AS TEXT) IS NULL OR l.resource = :resource
 GROUP BY g.pk, g.handle, l.resource, g.observations
@@ -64,7 +64,7 @@ HAVING g.observations <> COUNT(o.pk)
 UPDATE groups SET observations = (SELECT COUNT(*) FROM observations o WHERE o.group_pk = groups.pk) WHERE pk = :key
 
 -- group_tokens --
-SELECT g.pk, 'group ' || g.handle || ' of ' || l.resource, g.tokens, g.text
+SELECT g.pk AS key, 'group ' || g.handle || ' of ' || l.resource AS place, g.tokens, g.text
 FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE g.state IN ('active', 'covered') AND ((g.text <> '' AND g.tokens = 0) OR (g.text = '' AND g.tokens > 0))
   AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
@@ -73,12 +73,12 @@ WHERE g.state IN ('active', 'covered') AND ((g.text <> '' AND g.tokens = 0) OR (
 UPDATE groups SET tokens = :tokens WHERE pk = :key
 
 -- message_tokens --
-SELECT m.pk, 'message ' || CAST(m.seq AS TEXT) || ' of thread ' || t.id || ' of ' || t.resource
+SELECT m.pk AS key, 'message ' || CAST(m.seq AS TEXT) || ' of thread ' || t.id || ' of ' || t.resource AS place
 FROM messages m JOIN threads t ON t.pk = m.thread_pk
 WHERE m.tokens = 0 AND m.state = 'live' AND m.parts <> '[]' AND (CAST(:resource AS TEXT) IS NULL OR t.resource = :resource)
 
 -- generations --
-SELECT l.pk, 'a log of ' || l.resource, l.generation, COALESCE(MAX(g.number), -1)
+SELECT l.pk AS key, 'a log of ' || l.resource AS place, l.generation, COALESCE(MAX(g.number), -1) AS newest
 FROM logs l LEFT JOIN generations g ON g.log_pk = l.pk
 WHERE CAST(:resource AS TEXT) IS NULL OR l.resource = :resource
 GROUP BY l.pk, l.resource, l.generation
@@ -89,7 +89,7 @@ UPDATE logs SET version = version + 1, generation = (SELECT MAX(g.number) FROM g
 WHERE pk = :key AND EXISTS (SELECT 1 FROM generations g WHERE g.log_pk = logs.pk)
 
 -- unlisted --
-SELECT g.pk, 'group ' || g.handle || ' of ' || l.resource
+SELECT g.pk AS key, 'group ' || g.handle || ' of ' || l.resource AS place
 FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE g.state = 'active' AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
   AND NOT EXISTS (SELECT 1 FROM log_entries e WHERE e.log_pk = l.pk AND e.generation = l.generation AND e.group_pk = g.pk)
@@ -103,29 +103,29 @@ WHERE g.pk = :key AND NOT EXISTS (SELECT 1 FROM log_entries e
   WHERE e.log_pk = l.pk AND e.generation = l.generation AND e.group_pk = g.pk)
 
 -- wrongly_listed --
-SELECT g.pk, 'group ' || g.handle || ' of ' || l.resource, g.state
+SELECT g.pk AS key, 'group ' || g.handle || ' of ' || l.resource AS place, g.state
 FROM log_entries e JOIN logs l ON l.pk = e.log_pk AND l.generation = e.generation JOIN groups g ON g.pk = e.group_pk
 WHERE (g.state <> 'active' OR g.log_pk <> l.pk) AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
 -- unmade --
-SELECT g.pk, 'group ' || g.handle || ' of ' || l.resource, COALESCE(r.status, 'missing')
+SELECT g.pk AS key, 'group ' || g.handle || ' of ' || l.resource AS place, COALESCE(r.status, 'missing') AS status
 FROM groups g JOIN logs l ON l.pk = g.log_pk LEFT JOIN runs r ON r.pk = g.run_pk
 WHERE g.kind <> 'edit' AND COALESCE(r.status, 'missing') <> 'done' AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
 -- endless_runs --
-SELECT r.pk, 'run ' || r.id || ' of ' || l.resource FROM runs r JOIN logs l ON l.pk = r.log_pk
+SELECT r.pk AS key, 'run ' || r.id || ' of ' || l.resource AS place FROM runs r JOIN logs l ON l.pk = r.log_pk
 WHERE r.status = 'running' AND r.lease_until > :latest AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
 -- fix_endless_run --
 UPDATE runs SET lease_until = heartbeat_at WHERE pk = :key
 
 -- endless_leases --
-SELECT x.name, 'lease ' || x.name || ' of ' || x.resource, x.resource FROM leases x
+SELECT x.name AS key, 'lease ' || x.name || ' of ' || x.resource AS place, x.resource FROM leases x
 WHERE x.owner IS NOT NULL AND x.expires_at > :latest AND (CAST(:resource AS TEXT) IS NULL OR x.resource = :resource)
 
 -- idle_leases --
 -- A claim of a task that is closed or gone.
-SELECT x.name, 'lease ' || x.name || ' of ' || x.resource, x.resource FROM leases x
+SELECT x.name AS key, 'lease ' || x.name || ' of ' || x.resource AS place, x.resource FROM leases x
 LEFT JOIN tasks k ON k.resource = x.resource AND 'task:' || k.id = x.name
 WHERE x.owner IS NOT NULL AND x.name LIKE 'task:%' AND (k.pk IS NULL OR k.status = 'closed')
   AND (CAST(:resource AS TEXT) IS NULL OR x.resource = :resource)
@@ -135,14 +135,14 @@ WHERE x.owner IS NOT NULL AND x.name LIKE 'task:%' AND (k.pk IS NULL OR k.status
 UPDATE leases SET owner = NULL, expires_at = 0 WHERE resource = :resource AND name = :key
 
 -- hints --
-SELECT t.pk, 'thread ' || t.id || ' of ' || t.resource, t.hinted_seq, t.last_seq FROM threads t
+SELECT t.pk AS key, 'thread ' || t.id || ' of ' || t.resource AS place, t.hinted_seq, t.last_seq FROM threads t
 WHERE t.hinted_seq > t.last_seq AND (CAST(:resource AS TEXT) IS NULL OR t.resource = :resource)
 
 -- fix_hints --
 UPDATE threads SET hinted_seq = last_seq WHERE pk = :key
 
 -- aliases --
-SELECT c.thread_pk, 'thread ' || t.id || ' in a log of ' || l.resource, c.alias, l.pk
+SELECT c.thread_pk AS key, 'thread ' || t.id || ' in a log of ' || l.resource AS place, c.alias, l.pk AS log_pk
 FROM cursors c JOIN logs l ON l.pk = c.log_pk JOIN threads t ON t.pk = c.thread_pk
 WHERE c.alias < 1 AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
@@ -151,13 +151,13 @@ UPDATE cursors SET alias = (SELECT MAX(x.alias) + 1 FROM cursors x WHERE x.log_p
 WHERE log_pk = :log_pk AND thread_pk = :key
 
 -- foreign_cursors --
-SELECT c.thread_pk, 'thread ' || t.id || ' in a log of ' || l.resource, t.resource
+SELECT c.thread_pk AS key, 'thread ' || t.id || ' in a log of ' || l.resource AS place, t.resource
 FROM cursors c JOIN logs l ON l.pk = c.log_pk JOIN threads t ON t.pk = c.thread_pk
 WHERE (t.resource <> l.resource OR (l.thread_pk IS NOT NULL AND l.thread_pk <> c.thread_pk))
   AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
 -- blocked --
-SELECT k.pk, 'task ' || k.handle || ' of ' || k.resource, k.blocked FROM tasks k
+SELECT k.pk AS key, 'task ' || k.handle || ' of ' || k.resource AS place, k.blocked FROM tasks k
 WHERE (CAST(:resource AS TEXT) IS NULL OR k.resource = :resource) AND k.blocked <> CASE
   WHEN k.status = 'closed' THEN 0
   WHEN EXISTS (SELECT 1 FROM task_links x JOIN tasks b ON b.pk = x.source_pk
@@ -167,20 +167,20 @@ WHERE (CAST(:resource AS TEXT) IS NULL OR k.resource = :resource) AND k.blocked 
   ELSE 0 END
 
 -- ordering_links --
-SELECT s.resource, s.handle, t.handle, s.pk, t.pk, t.resource FROM task_links x
+SELECT s.resource, s.handle AS source, t.handle AS target, s.pk AS source_pk, t.pk AS target_pk, t.resource AS other FROM task_links x
 JOIN tasks s ON s.pk = x.source_pk JOIN tasks t ON t.pk = x.target_pk
 WHERE (x.kind IN ('blocks', 'parent-child') OR s.resource <> t.resource)
   AND (CAST(:resource AS TEXT) IS NULL OR s.resource = :resource)
 
 -- handles_given --
-SELECT b.resource, 'the tasks of ' || b.resource, b.last_handle, COUNT(k.pk) FROM task_books b
+SELECT b.resource AS key, 'the tasks of ' || b.resource AS place, b.last_handle, COUNT(k.pk) AS tasks FROM task_books b
 JOIN tasks k ON k.resource = b.resource AND k.handle LIKE 'T-%'
 WHERE CAST(:resource AS TEXT) IS NULL OR b.resource = :resource
 GROUP BY b.resource, b.last_handle
 HAVING COUNT(k.pk) > b.last_handle
 
 -- documents --
-SELECT d.pk, 'a working memory of ' || d.resource, d.version, COUNT(v.version), COALESCE(MAX(v.version), 0)
+SELECT d.pk AS key, 'a working memory of ' || d.resource AS place, d.version, COUNT(v.version) AS versions, COALESCE(MAX(v.version), 0) AS newest
 FROM working_memory d LEFT JOIN working_memory_versions v ON v.document_pk = d.pk
 WHERE CAST(:resource AS TEXT) IS NULL OR d.resource = :resource
 GROUP BY d.pk, d.resource, d.version
@@ -191,20 +191,20 @@ UPDATE working_memory SET version = (SELECT MAX(v.version) FROM working_memory_v
 WHERE pk = :key AND EXISTS (SELECT 1 FROM working_memory_versions v WHERE v.document_pk = working_memory.pk)
 
 -- lost_lines --
-SELECT o.pk, 'observation ' || o.id FROM observations o WHERE NOT EXISTS (SELECT 1 FROM groups g WHERE g.pk = o.group_pk)
+SELECT o.pk AS key, 'observation ' || o.id AS place FROM observations o WHERE NOT EXISTS (SELECT 1 FROM groups g WHERE g.pk = o.group_pk)
 
 -- lost_messages --
-SELECT m.pk, 'message ' || m.id FROM messages m WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.pk = m.thread_pk)
+SELECT m.pk AS key, 'message ' || m.id AS place FROM messages m WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.pk = m.thread_pk)
 
 -- lost_entries --
-SELECT e.group_pk, 'an entry of generation ' || CAST(e.generation AS TEXT) FROM log_entries e
+SELECT e.group_pk AS key, 'an entry of generation ' || CAST(e.generation AS TEXT) AS place FROM log_entries e
 WHERE NOT EXISTS (SELECT 1 FROM groups g WHERE g.pk = e.group_pk)
 
 -- fix_lost_entry --
 DELETE FROM log_entries WHERE group_pk = :key AND NOT EXISTS (SELECT 1 FROM groups g WHERE g.pk = log_entries.group_pk)
 
 -- lost_links --
-SELECT x.task_pk, 'a link to message ' || CAST(x.seq AS TEXT) FROM task_messages x
+SELECT x.task_pk AS key, 'a link to message ' || CAST(x.seq AS TEXT) AS place FROM task_messages x
 WHERE NOT EXISTS (SELECT 1 FROM tasks k WHERE k.pk = x.task_pk)
   OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.thread_pk = x.thread_pk AND m.seq = x.seq)
 
@@ -213,7 +213,7 @@ DELETE FROM task_messages WHERE task_pk = :key AND (NOT EXISTS (SELECT 1 FROM ta
   OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.thread_pk = task_messages.thread_pk AND m.seq = task_messages.seq))
 
 -- lost_prompts --
-SELECT p.run_pk, 'a kept prompt' FROM run_prompts p WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.pk = p.run_pk)
+SELECT p.run_pk AS key, 'a kept prompt' AS place FROM run_prompts p WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.pk = p.run_pk)
 
 -- fix_lost_prompt --
 DELETE FROM run_prompts WHERE run_pk = :key
@@ -227,7 +227,7 @@ SELECT r.log_pk, r.thread_pk, r.first_seq, r.last_seq, 'running', r.id, 0 FROM r
 WHERE r.kind = 'observe' AND r.status IN ('running', 'failed') AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 
 -- cursors --
-SELECT c.log_pk, c.thread_pk, c.seq, c.alias, t.id, l.resource, t.last_seq FROM cursors c
+SELECT c.log_pk, c.thread_pk, c.seq, c.alias, t.id AS thread, l.resource, t.last_seq FROM cursors c
 JOIN logs l ON l.pk = c.log_pk JOIN threads t ON t.pk = c.thread_pk
 WHERE CAST(:resource AS TEXT) IS NULL OR l.resource = :resource
 
@@ -247,7 +247,7 @@ WHERE (m.pairs IS NOT NULL OR m.role = 'user') AND (CAST(:resource AS TEXT) IS N
 ORDER BY m.thread_pk, m.seq
 
 -- listed --
-SELECT l.pk, l.resource, g.id, g.handle, g.kind, g.pk FROM logs l
+SELECT l.pk, l.resource, g.id, g.handle FROM logs l
 JOIN log_entries e ON e.log_pk = l.pk AND e.generation = l.generation JOIN groups g ON g.pk = e.group_pk
 WHERE CAST(:resource AS TEXT) IS NULL OR l.resource = :resource
 ORDER BY l.pk, e.position
@@ -273,7 +273,8 @@ SELECT (SELECT COUNT(*) FROM threads t WHERE CAST(:resource AS TEXT) IS NULL OR 
 
 -- unindexed --
 -- Messages that should be in the index by now, and are not; whether they have a word at all is looked at afterwards.
-SELECT m.pk, m.thread_pk, m.seq, m.role, m.created_at, m.state, m.own, m.level, m.speaker, m.parts, m.search, t.resource, t.id
+SELECT m.pk, m.thread_pk, m.seq, m.role, m.created_at, m.state, m.own, m.level, m.speaker, m.parts, m.search, t.resource,
+  t.id AS thread
 FROM messages m JOIN threads t ON t.pk = m.thread_pk
 WHERE m.state = 'live' AND m.own = 0 AND m.seq <= t.indexed_seq AND (CAST(:resource AS TEXT) IS NULL OR t.resource = :resource)
   AND NOT EXISTS (SELECT 1 FROM search_docs d
@@ -281,7 +282,7 @@ WHERE m.state = 'live' AND m.own = 0 AND m.seq <= t.indexed_seq AND (CAST(:resou
   AND NOT EXISTS (SELECT 1 FROM search_queue w WHERE w.kind = 'message' AND w.source_pk = m.pk)
 
 -- stale_docs --
-SELECT d.doc, 'a document of ' || s.resource, s.resource FROM search_docs d JOIN search_scopes s ON s.pk = d.scope_pk
+SELECT d.doc AS key, 'a document of ' || s.resource AS place, s.resource FROM search_docs d JOIN search_scopes s ON s.pk = d.scope_pk
 LEFT JOIN messages m ON d.doc > 0 AND m.pk = d.source_pk AND m.thread_pk = d.thread_pk
 LEFT JOIN observations o ON d.source IN ('observation', 'reflection') AND o.pk = d.source_pk
 LEFT JOIN tasks k ON d.source = 'task' AND k.pk = d.source_pk
@@ -291,19 +292,19 @@ WHERE (CAST(:resource AS TEXT) IS NULL OR s.resource = :resource)
     OR (d.source = 'task' AND k.pk IS NULL))
 
 -- wrong_stats --
-SELECT x.scope_pk, 'the index of ' || s.resource, s.resource, x.documents, COUNT(d.doc) FROM search_stats x
+SELECT x.scope_pk AS key, 'the index of ' || s.resource AS place, s.resource, x.documents, COUNT(d.doc) AS counted FROM search_stats x
 JOIN search_scopes s ON s.pk = x.scope_pk LEFT JOIN search_docs d ON d.scope_pk = x.scope_pk AND d.kind = x.kind
 WHERE CAST(:resource AS TEXT) IS NULL OR s.resource = :resource
 GROUP BY x.scope_pk, s.resource, x.kind, x.documents, x.length
 HAVING x.documents <> COUNT(d.doc) OR x.length <> COALESCE(SUM(d.length), 0)
 
 -- unwatched --
-SELECT t.pk, 'thread ' || t.id || ' of ' || t.resource, t.resource FROM threads t
+SELECT t.pk AS key, 'thread ' || t.id || ' of ' || t.resource AS place, t.resource FROM threads t
 WHERE (CAST(:resource AS TEXT) IS NULL OR t.resource = :resource) AND (t.indexed_seq > t.last_seq
   OR (t.indexed_seq < t.last_seq AND NOT EXISTS (SELECT 1 FROM search_behind b WHERE b.thread_pk = t.pk)))
 
 -- rendered --
-SELECT g.log_pk, g.id, 'group ' || g.handle || ' of ' || l.resource
+SELECT g.log_pk, g.id, 'group ' || g.handle || ' of ' || l.resource AS place
 FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE g.text <> '' AND g.state IN ('active', 'covered') AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 ORDER BY g.pk
@@ -319,7 +320,7 @@ UPDATE logs SET version = version + 1 WHERE pk = (SELECT g.log_pk FROM groups g 
 -- The best that the messages of a line give: 3 a user's word, 2 a model's, 1 a tool's; none without sources.
 SELECT o.pk, o.trust, MAX(CASE WHEN m.pk IS NULL THEN NULL
   WHEN m.pairs IS NOT NULL AND m.pairs NOT LIKE '%,[]]' THEN 1
-  WHEN m.role = 'user' THEN 3 WHEN m.role IN ('assistant', 'system') THEN 2 ELSE 1 END)
+  WHEN m.role = 'user' THEN 3 WHEN m.role IN ('assistant', 'system') THEN 2 ELSE 1 END) AS best
 FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 LEFT JOIN observation_sources s ON s.observation_pk = o.pk
 LEFT JOIN messages m ON m.thread_pk = s.thread_pk AND m.seq >= s.first_seq AND m.seq <= s.last_seq

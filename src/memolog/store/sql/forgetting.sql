@@ -16,18 +16,18 @@ DELETE FROM task_messages WHERE thread_pk = :thread_pk AND seq >= :first_seq AND
 RETURNING seq
 
 -- count_task_rows --
-SELECT COUNT(*) FROM messages
+SELECT COUNT(*) AS counted FROM messages
 WHERE thread_pk = :thread_pk AND seq >= :first_seq AND seq <= :last_seq AND task_pk IS NOT NULL
 
 -- count_documents --
-SELECT COUNT(*) FROM search_docs d JOIN messages m ON m.pk = d.source_pk
+SELECT COUNT(*) AS counted FROM search_docs d JOIN messages m ON m.pk = d.source_pk
 WHERE d.doc > 0 AND d.thread_pk = :thread_pk AND m.thread_pk = :thread_pk AND m.seq >= :first_seq AND m.seq <= :last_seq
 
 -- count_extracts --
-SELECT COUNT(*) FROM extracts WHERE thread_pk = :thread_pk AND first_seq <= :last_seq AND last_seq >= :first_seq
+SELECT COUNT(*) AS counted FROM extracts WHERE thread_pk = :thread_pk AND first_seq <= :last_seq AND last_seq >= :first_seq
 
 -- count_compactions --
-SELECT COUNT(*) FROM compactions WHERE thread_pk = :thread_pk AND first_seq <= :last_seq AND last_seq >= :first_seq
+SELECT COUNT(*) AS counted FROM compactions WHERE thread_pk = :thread_pk AND first_seq <= :last_seq AND last_seq >= :first_seq
 
 -- clear_group_hints --
 -- An observer is shown the hints before its own: what follows a message may still speak of it.
@@ -73,20 +73,21 @@ WHERE s.thread_pk = :thread_pk AND s.first_seq <= :last_seq AND s.last_seq >= :f
 ORDER BY g.log_pk, o.pk
 
 -- counts_of_thread --
-SELECT (SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND state <> 'forgotten'),
-  (SELECT COUNT(*) FROM groups WHERE thread_pk = :thread_pk AND state <> 'void'),
-  (SELECT COUNT(*) FROM runs WHERE thread_pk = :thread_pk AND status IN ('running', 'failed')),
+SELECT (SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND state <> 'forgotten') AS messages,
+  (SELECT COUNT(*) FROM groups WHERE thread_pk = :thread_pk AND state <> 'void') AS groups,
+  (SELECT COUNT(*) FROM runs WHERE thread_pk = :thread_pk AND status IN ('running', 'failed')) AS runs,
   (SELECT COUNT(*) FROM threads WHERE pk = :thread_pk
-    AND (current_task IS NOT NULL OR suggested_response IS NOT NULL OR hinted_title IS NOT NULL)),
-  (SELECT COUNT(*) FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk WHERE d.thread_pk = :thread_pk),
+    AND (current_task IS NOT NULL OR suggested_response IS NOT NULL OR hinted_title IS NOT NULL)) AS hints,
+  (SELECT COUNT(*) FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk
+    WHERE d.thread_pk = :thread_pk) AS working_memory,
   (SELECT COUNT(*) FROM task_messages WHERE thread_pk = :thread_pk)
-    + (SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND task_pk IS NOT NULL),
-  (SELECT COUNT(*) FROM extracts WHERE thread_pk = :thread_pk),
-  (SELECT COUNT(*) FROM compactions WHERE thread_pk = :thread_pk),
-  (SELECT COUNT(*) FROM contexts WHERE thread_pk = :thread_pk),
-  (SELECT COUNT(*) FROM events WHERE thread_pk = :thread_pk),
-  (SELECT COUNT(*) FROM usage WHERE thread_pk = :thread_pk),
-  (SELECT COUNT(*) FROM search_docs WHERE doc > 0 AND thread_pk = :thread_pk)
+    + (SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND task_pk IS NOT NULL) AS task_links,
+  (SELECT COUNT(*) FROM extracts WHERE thread_pk = :thread_pk) AS extracts,
+  (SELECT COUNT(*) FROM compactions WHERE thread_pk = :thread_pk) AS compactions,
+  (SELECT COUNT(*) FROM contexts WHERE thread_pk = :thread_pk) AS contexts,
+  (SELECT COUNT(*) FROM events WHERE thread_pk = :thread_pk) AS events,
+  (SELECT COUNT(*) FROM usage WHERE thread_pk = :thread_pk) AS usage,
+  (SELECT COUNT(*) FROM search_docs WHERE doc > 0 AND thread_pk = :thread_pk) AS index_docs
 
 -- lines_of_log --
 SELECT o.id FROM observations o JOIN groups g ON g.pk = o.group_pk WHERE g.log_pk = :log_pk AND o.state <> 'deleted' ORDER BY o.pk
@@ -101,14 +102,15 @@ SELECT id FROM threads WHERE resource = :resource ORDER BY pk
 SELECT pk FROM logs WHERE resource = :resource ORDER BY pk
 
 -- counts_of_resource --
-SELECT (SELECT COUNT(*) FROM tasks WHERE resource = :resource),
-  (SELECT COUNT(*) FROM events WHERE resource = :resource AND thread_pk IS NULL),
-  (SELECT COUNT(*) FROM usage WHERE resource = :resource AND thread_pk IS NULL),
+SELECT (SELECT COUNT(*) FROM tasks WHERE resource = :resource) AS tasks,
+  (SELECT COUNT(*) FROM events WHERE resource = :resource AND thread_pk IS NULL) AS events,
+  (SELECT COUNT(*) FROM usage WHERE resource = :resource AND thread_pk IS NULL) AS usage,
   (SELECT COUNT(*) FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk
-    WHERE d.resource = :resource AND d.thread_pk IS NULL),
-  (SELECT COUNT(*) FROM run_prompts p JOIN runs r ON r.pk = p.run_pk JOIN logs l ON l.pk = r.log_pk WHERE l.resource = :resource),
+    WHERE d.resource = :resource AND d.thread_pk IS NULL) AS working_memory,
+  (SELECT COUNT(*) FROM run_prompts p JOIN runs r ON r.pk = p.run_pk JOIN logs l ON l.pk = r.log_pk
+    WHERE l.resource = :resource) AS prompts,
   (SELECT COUNT(*) FROM leases WHERE resource = :resource) + (SELECT COUNT(*) FROM calibrations WHERE resource = :resource)
-    + (SELECT COUNT(*) FROM resource_settings WHERE resource = :resource)
+    + (SELECT COUNT(*) FROM resource_settings WHERE resource = :resource) AS others
 
 -- delete_tasks --
 DELETE FROM tasks WHERE resource = :resource

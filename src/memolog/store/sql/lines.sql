@@ -1,5 +1,5 @@
 -- find_line --
-SELECT o.pk, o.id, o.state, o.group_pk, g.id, g.log_pk, g.state, g.kind FROM observations o
+SELECT o.pk, o.id, o.state, o.group_pk, g.id AS group_id, g.log_pk, g.state AS group_state FROM observations o
 JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 WHERE l.resource = :resource AND o.id = :observation
 
@@ -52,7 +52,7 @@ INSERT INTO observation_merges (observation_pk, merged_pk) VALUES (:observation_
 UPDATE groups SET observations = (SELECT COUNT(*) FROM observations o WHERE o.group_pk = groups.pk) WHERE pk = :group_pk
 
 -- groups_of_lines --
-SELECT DISTINCT g.pk, g.id, g.state, g.kind, g.handle, g.thread_pk FROM groups g JOIN observations o ON o.group_pk = g.pk
+SELECT DISTINCT g.pk, g.id, g.state, g.kind, g.handle FROM groups g JOIN observations o ON o.group_pk = g.pk
 WHERE o.pk IN (:pks[])
 ORDER BY g.pk
 

@@ -1,9 +1,9 @@
 -- find_log --
 -- The thread's own log, or (thread_pk 0) the one that the resource's threads share.
 SELECT l.pk, l.id, l.version, l.generation, l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error,
-  l.next_handle, g.tokens_after, g.created_at, l.metadata, l.created_at, g.working_memory, l.run_changes,
+  g.tokens_after, g.created_at AS generation_at, l.metadata, g.working_memory, l.run_changes,
   (SELECT r.inputs FROM runs r WHERE r.log_pk = l.pk AND r.status = 'abandoned' AND r.kind = 'reflect' AND r.error IS NOT NULL
-    ORDER BY r.pk DESC LIMIT 1)
+    ORDER BY r.pk DESC LIMIT 1) AS abandoned
 FROM logs l JOIN generations g ON g.log_pk = l.pk AND g.number = l.generation
 WHERE l.resource = :resource AND COALESCE(l.thread_pk, 0) = :thread_pk
 
@@ -52,8 +52,8 @@ WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND seq = :first_seq - 1
 
 -- other_tails --
 -- The rows of other threads that the log does not cover: small columns only, oldest threads first.
-SELECT t.id, COALESCE(c.seq, 0), t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs, COALESCE(c.alias, 0),
-  m.turn
+SELECT t.id AS thread, COALESCE(c.seq, 0) AS cursor, t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs,
+  COALESCE(c.alias, 0) AS alias, m.turn
 FROM threads t
 LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0)
@@ -63,14 +63,14 @@ LIMIT :limit
 
 -- unseen --
 -- What no model has answered yet, in one thread or in all that share a log.
-SELECT t.id, u.turn, u.first_seq, u.owner, p.beats, p.beat_at
+SELECT t.id AS thread, u.turn, u.first_seq, u.owner, p.beats, p.beat_at
 FROM unseen u JOIN threads t ON t.pk = u.thread_pk LEFT JOIN processes p ON p.owner = u.owner
 WHERE t.resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR u.thread_pk = :thread_pk)
 ORDER BY u.thread_pk, u.first_seq
 
 -- other_threads --
 -- Those that the log does not cover, and those that it did not when it was read.
-SELECT t.pk, t.id, COALESCE(c.seq, 0), COALESCE(c.alias, 0), t.title, t.hinted_title
+SELECT t.pk, t.id, COALESCE(c.seq, 0) AS cursor, COALESCE(c.alias, 0) AS alias, t.title, t.hinted_title
 FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 WHERE t.resource = :resource AND t.pk <> :thread_pk AND (t.last_seq > COALESCE(c.seq, 0) OR t.id IN (:ends[]))
 ORDER BY t.updated_at DESC, t.pk DESC
@@ -78,21 +78,25 @@ LIMIT :limit
 
 -- count_other_messages --
 -- What the log does not cover of the threads that were read, one by one, and (0) of all further threads.
-SELECT CASE WHEN t.pk IN (:read[]) THEN t.pk ELSE 0 END AS place, COUNT(DISTINCT t.pk), COUNT(*)
+SELECT CASE WHEN t.pk IN (:read[]) THEN t.pk ELSE 0 END AS place, COUNT(DISTINCT t.pk) AS threads, COUNT(*) AS messages
 FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0) AND m.state = 'live' AND m.own = 0
 WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0)
 GROUP BY place
 
+-- select_groups --
+-- The columns of store/log_rows.py, but for the place in a log.
+SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, g.thread_pk,
+  g.first_seq, g.last_seq
+
 -- active_groups --
-SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, e.position,
-  g.thread_pk, g.first_seq, g.last_seq
+{select_groups}, e.position
 FROM log_entries e JOIN groups g ON g.pk = e.group_pk
 WHERE e.log_pk = :log_pk AND e.generation = :generation
 ORDER BY e.position
 
 -- buffered_groups --
-SELECT g.pk, g.id, g.kind, t.id, g.first_seq, g.last_seq, g.handle, r.inputs, g.first_at
+SELECT g.pk, g.id, g.kind, t.id AS thread, g.first_seq, g.last_seq, g.handle, r.inputs, g.first_at
 FROM groups g
 LEFT JOIN threads t ON t.pk = g.thread_pk
 LEFT JOIN runs r ON r.pk = g.run_pk
@@ -101,7 +105,7 @@ WHERE g.log_pk = :log_pk AND g.state = 'buffered'
 ORDER BY g.pk
 
 -- open_runs --
-SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.lease_until, r.retry_at, r.fence, r.attempt, r.owner,
+SELECT r.id, r.kind, r.status, t.id AS thread, r.first_seq, r.last_seq, r.lease_until, r.retry_at, r.fence, r.attempt, r.owner,
   r.heartbeat_at, p.beats, p.beat_at
 FROM runs r LEFT JOIN threads t ON t.pk = r.thread_pk LEFT JOIN processes p ON p.owner = r.owner
 WHERE r.log_pk = :log_pk AND r.status IN ('running', 'failed')
@@ -110,7 +114,7 @@ ORDER BY r.pk
 
 -- threads_of_groups --
 -- The threads that some groups are about and, for a reflection, the one whose log it is: they are taken before the log.
-SELECT DISTINCT COALESCE(g.thread_pk, l.thread_pk) FROM groups g JOIN logs l ON l.pk = g.log_pk
+SELECT DISTINCT COALESCE(g.thread_pk, l.thread_pk) AS thread_pk FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[]) AND COALESCE(g.thread_pk, l.thread_pk) IS NOT NULL
 
 -- version_is --
@@ -120,14 +124,14 @@ SELECT 1 FROM logs WHERE pk = :log_pk AND version = :version AND (CAST(:resource
 -- take_version --
 -- Compare and swap: who read an older version decides again.
 UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version
-RETURNING generation, next_handle
+RETURNING generation
 
 -- touch_version --
 UPDATE logs SET version = version + 1 WHERE pk = :log_pk
 RETURNING version, generation
 
 -- ready_groups --
-SELECT g.id, g.pk, g.thread_pk, g.first_seq, g.last_seq, g.hints, c.seq,
+SELECT g.id, g.pk, g.thread_pk, g.first_seq, g.last_seq, g.hints, c.seq AS cursor,
   t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq
 FROM groups g JOIN cursors c ON c.log_pk = g.log_pk AND c.thread_pk = g.thread_pk JOIN threads t ON t.pk = g.thread_pk
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[]) AND g.state = 'buffered'
@@ -140,7 +144,7 @@ UPDATE groups SET state = 'active', activated_at = :now, text = :text, tokens = 
 UPDATE logs SET version = version WHERE pk = :log_pk
 
 -- last_position --
-SELECT COALESCE(MAX(position), 0) FROM log_entries WHERE log_pk = :log_pk AND generation = :generation
+SELECT COALESCE(MAX(position), 0) AS position FROM log_entries WHERE log_pk = :log_pk AND generation = :generation
 
 -- add_entry --
 INSERT INTO log_entries (log_pk, generation, position, group_pk, added_at)
@@ -191,17 +195,19 @@ WHERE t.hinted_seq > 0 AND t.pk IN (SELECT s.thread_pk FROM observation_sources 
 ORDER BY t.hinted_at DESC, t.pk DESC
 LIMIT :limit
 
+-- select_lines --
+SELECT o.id, g.id AS group_id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens
+
 -- group_observations --
-SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
-  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+{select_lines}
 FROM observations o JOIN groups g ON g.pk = o.group_pk
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 ORDER BY g.pk, o.ordinal
 
 -- lines_about --
 -- The lines of a log that speak of one of these days, the latest day first.
-SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
-  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+{select_lines}
 FROM log_entries e
 JOIN groups g ON g.pk = e.group_pk
 JOIN observations o ON o.group_pk = g.pk AND o.about IS NOT NULL
@@ -212,8 +218,7 @@ LIMIT :limit
 
 -- lines_since --
 -- What may say how a plan went on: the newest lines of a log that are done or speak of a day, said since then.
-SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
-  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+{select_lines}
 FROM log_entries e
 JOIN groups g ON g.pk = e.group_pk
 JOIN observations o ON o.group_pk = g.pk
@@ -224,13 +229,12 @@ ORDER BY e.position DESC, o.ordinal DESC
 LIMIT :limit
 
 -- lines_by_id --
-SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
-  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+{select_lines}
 FROM observations o JOIN groups g ON g.pk = o.group_pk
 WHERE g.log_pk = :log_pk AND o.id IN (:ids[])
 
 -- observation_sources --
-SELECT o.id, t.id, s.first_seq, s.last_seq
+SELECT o.id AS observation, t.id AS thread, s.first_seq, s.last_seq
 FROM observations o
 JOIN groups g ON g.pk = o.group_pk
 JOIN observation_sources s ON s.observation_pk = o.pk
@@ -239,7 +243,7 @@ WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 ORDER BY o.pk, t.pk, s.first_seq
 
 -- observation_merges --
-SELECT o.id, m.id
+SELECT o.id AS observation, m.id AS merged
 FROM observations o
 JOIN groups g ON g.pk = o.group_pk
 JOIN observation_merges x ON x.observation_pk = o.pk
@@ -267,7 +271,7 @@ RETURNING id
 SELECT r.inputs FROM groups g JOIN runs r ON r.pk = g.run_pk WHERE g.pk = :group_pk
 
 -- count_dropped --
-SELECT COUNT(*) FROM groups g JOIN observations o ON o.group_pk = g.pk
+SELECT COUNT(*) AS lines FROM groups g JOIN observations o ON o.group_pk = g.pk
 WHERE g.log_pk = :log_pk AND g.state = 'covered' AND o.state = 'dropped'
 
 -- revive --
@@ -305,33 +309,25 @@ WHERE pk = :log_pk
 RETURNING next_handle
 
 -- generations --
-SELECT g.number, g.kind, g.created_at, r.id, g.dropped, g.restored_from, g.tokens_before, g.tokens_after
+SELECT g.number, g.kind, g.created_at, r.id AS run, g.dropped, g.restored_from, g.tokens_before, g.tokens_after
 FROM generations g LEFT JOIN runs r ON r.pk = g.run_pk
 WHERE g.log_pk = :log_pk
 ORDER BY g.number
 
 -- generation_at --
-SELECT MAX(number) FROM generations WHERE log_pk = :log_pk AND created_at <= :at
+SELECT MAX(number) AS number FROM generations WHERE log_pk = :log_pk AND created_at <= :at
 
 -- entries_at --
-SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, e.position,
-  g.thread_pk, g.first_seq, g.last_seq
+{select_groups}, e.position
 FROM log_entries e JOIN groups g ON g.pk = e.group_pk
 WHERE e.log_pk = :log_pk AND e.generation = :generation AND e.added_at <= :at
 ORDER BY e.position
 
 -- observer_groups --
 -- Every group that is or was part of the log, in the order of activation: what a restore starts from.
-SELECT g.pk, g.id, g.tokens, g.activated_at FROM groups g
+SELECT g.pk, g.id, g.tokens FROM groups g
 WHERE g.log_pk = :log_pk AND g.kind = 'observer' AND g.state IN ('active', 'covered')
 ORDER BY g.activated_at, g.pk
-
--- covers --
--- The groups that a reflection stands for, as its run was given them.
-SELECT r.inputs FROM groups g JOIN runs r ON r.pk = g.run_pk WHERE g.pk = :group_pk
-
--- group_keys --
-SELECT id, pk, kind FROM groups WHERE log_pk = :log_pk AND id IN (:groups[])
 
 -- void_buffered_reflections --
 UPDATE groups SET state = 'void' WHERE log_pk = :log_pk AND kind = 'reflection' AND state = 'buffered'
@@ -345,7 +341,7 @@ UPDATE messages SET state = 'withdrawn' WHERE thread_pk = :thread_pk AND turn = 
 RETURNING seq
 
 -- last_answer --
-SELECT COALESCE(MAX(seq), 0) FROM messages
+SELECT COALESCE(MAX(seq), 0) AS seq FROM messages
 WHERE thread_pk = :thread_pk AND turn = :turn AND role = 'assistant' AND state = 'live'
 
 -- withdraw_unanswered --
@@ -400,7 +396,7 @@ WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND kind = 'observer' AND stat
 UPDATE groups SET text = :text, tokens = :tokens WHERE pk = :group_pk
 
 -- logs_of_thread --
-SELECT l.pk, l.resource, l.thread_pk FROM cursors c JOIN logs l ON l.pk = c.log_pk WHERE c.thread_pk = :thread_pk
+SELECT l.pk, l.thread_pk FROM cursors c JOIN logs l ON l.pk = c.log_pk WHERE c.thread_pk = :thread_pk
 ORDER BY l.pk
 
 -- set_last_request --
@@ -414,22 +410,21 @@ SELECT t.pk, COALESCE((SELECT MAX(c.number) FROM contexts c WHERE c.thread_pk = 
 FROM threads t WHERE t.pk = :thread_pk AND t.resource = :resource
 RETURNING number
 
+-- select_contexts --
+SELECT c.number, c.turn, c.step, c.at, c.record FROM contexts c JOIN threads t ON t.pk = c.thread_pk
+
 -- get_context --
-SELECT c.number, c.turn, c.step, c.at, c.record
-FROM contexts c JOIN threads t ON t.pk = c.thread_pk
+{select_contexts}
 WHERE t.resource = :resource AND t.id = :thread AND c.number = :number
 
 -- list_contexts --
-SELECT c.number, c.turn, c.step, c.at, c.record
-FROM contexts c JOIN threads t ON t.pk = c.thread_pk
+{select_contexts}
 WHERE t.resource = :resource AND t.id = :thread AND c.number > :after
 ORDER BY c.number
 LIMIT :limit
 
 -- groups_by_id --
-SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, 1,
-  g.thread_pk, g.first_seq, g.last_seq
-FROM groups g
+{select_groups}, 1 AS position FROM groups g
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 
 -- hints_of --

@@ -3,18 +3,19 @@
 SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'mastra_%'
 
 -- tables_of_schema --
-SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_name LIKE 'mastra_%'
+SELECT table_name AS name FROM information_schema.tables WHERE table_schema = current_schema() AND table_name LIKE 'mastra_%'
 
 -- threads --
-SELECT "id", "resourceId", "title", "metadata", "createdAt", "updatedAt" FROM mastra_threads ORDER BY "createdAt", "id"
+SELECT "id", "resourceId" AS resource, "title", "metadata", "createdAt" AS created_at, "updatedAt" AS updated_at FROM mastra_threads ORDER BY "createdAt", "id"
 
 -- messages --
-SELECT "id", "role", "type", "content", "createdAt" FROM mastra_messages WHERE thread_id = :thread ORDER BY "createdAt", "id"
+SELECT "id", "role", "type", "content", "createdAt" AS created_at FROM mastra_messages WHERE thread_id = :thread ORDER BY "createdAt", "id"
 
 -- resources --
-SELECT "id", "workingMemory" FROM mastra_resources ORDER BY "id"
+SELECT "id", "workingMemory" AS working_memory FROM mastra_resources ORDER BY "id"
 
 -- records --
-SELECT "id", "scope", "resourceId", "threadId", "activeObservations", "originType", "generationCount", "lastObservedAt",
-  "createdAt", "bufferedObservationChunks", "bufferedReflection"
+SELECT "id", "scope", "resourceId" AS resource, "threadId" AS thread, "activeObservations" AS observations, "originType" AS origin,
+  "generationCount" AS generation, "lastObservedAt" AS observed_at, "createdAt" AS created_at,
+  "bufferedObservationChunks" AS chunks, "bufferedReflection" AS reflection
 FROM mastra_observational_memory ORDER BY "createdAt", "generationCount", "id"

@@ -1,7 +1,7 @@
 -- select_messages --
--- What every query that answers with messages starts with; store/rows.py reads these columns in this order.
-SELECT t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone, m.speaker,
-  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.turn
+-- What every query that answers with messages starts with; store/rows.py reads these columns.
+SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
+  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 
 -- advance --
@@ -71,25 +71,10 @@ ORDER BY m.seq DESC
 LIMIT :limit
 
 -- count_said --
-SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before AND state = 'live' AND own = 0
-
--- of_resource --
--- Oldest first over all threads of a resource; the last key seen continues the page.
-{select_messages}
-WHERE t.resource = :resource AND m.state = 'live' AND m.created_at >= :since AND m.created_at < :until
-  AND (m.created_at > :at OR (m.created_at = :at AND (t.pk > :thread_pk OR (t.pk = :thread_pk AND m.seq > :seq))))
-ORDER BY m.created_at, t.pk, m.seq
-LIMIT :limit
-
--- of_resource_back --
-{select_messages}
-WHERE t.resource = :resource AND m.state = 'live' AND m.created_at >= :since AND m.created_at < :until
-  AND (m.created_at < :at OR (m.created_at = :at AND (t.pk < :thread_pk OR (t.pk = :thread_pk AND m.seq < :seq))))
-ORDER BY m.created_at DESC, t.pk DESC, m.seq DESC
-LIMIT :limit
+SELECT COUNT(*) AS messages FROM messages WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before AND state = 'live' AND own = 0
 
 -- count --
-SELECT COUNT(*), COALESCE(SUM(m.tokens), 0)
+SELECT COUNT(*) AS messages, COALESCE(SUM(m.tokens), 0) AS tokens
 FROM threads t JOIN messages m ON m.thread_pk = t.pk
 WHERE t.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND m.state = 'live' AND m.seq > :after
 

@@ -15,12 +15,12 @@ WHERE l.resource = :resource AND l.thread_pk IS NULL AND t.pk IN (:threads[])
 
 -- groups_by_handle --
 -- A handle is unique within its log: a thread's own, or (thread 0) the shared one.
-SELECT g.pk, g.kind, g.thread_pk, g.first_seq, g.last_seq, COALESCE(l.thread_pk, 0)
+SELECT g.pk, g.kind, g.thread_pk, g.first_seq, g.last_seq, COALESCE(l.thread_pk, 0) AS log_thread
 FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE l.resource = :resource AND g.handle = :handle AND g.state <> 'void'
 
 -- group_by_id --
-SELECT g.pk, g.kind, g.thread_pk, g.first_seq, g.last_seq, COALESCE(l.thread_pk, 0)
+SELECT g.pk, g.kind, g.thread_pk, g.first_seq, g.last_seq, COALESCE(l.thread_pk, 0) AS log_thread
 FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE l.resource = :resource AND g.id = :id AND g.state <> 'void'
 
@@ -57,7 +57,7 @@ SELECT id FROM threads WHERE resource = :resource AND pk IN (:threads[]) ORDER B
 SELECT pk, id, last_seq FROM threads WHERE resource = :resource AND pk = :thread_pk
 
 -- message_places --
-SELECT t.pk, t.id, t.last_seq, MIN(m.seq)
+SELECT t.pk, t.id, t.last_seq, MIN(m.seq) AS seq
 FROM threads t JOIN messages m ON m.thread_pk = t.pk
 WHERE t.resource = :resource AND m.id = :id AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
 GROUP BY t.pk, t.id, t.last_seq

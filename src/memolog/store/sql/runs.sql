@@ -69,19 +69,19 @@ WHERE pk = :log_pk
 RETURNING failures
 
 -- is_running --
-SELECT r.pk, r.owner, r.fence FROM runs r WHERE r.id = :id AND r.log_pk = :log_pk AND r.status = 'running'
+SELECT 1 FROM runs r WHERE r.id = :id AND r.log_pk = :log_pk AND r.status = 'running'
+
+-- select_runs --
+SELECT r.id, r.kind, r.status, t.id AS thread, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
+  r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.log_pk, r.thread_pk, l.last_success_at
+FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.thread_pk
 
 -- get_run --
-SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
-  r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation,
-  r.thread_pk, l.last_success_at
-FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.thread_pk
+{select_runs}
 WHERE l.resource = :resource AND r.id = :id
 
 -- list_runs --
-SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
-  r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation
-FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.thread_pk
+{select_runs}
 WHERE l.resource = :resource
 ORDER BY r.pk DESC
 LIMIT :limit
@@ -102,16 +102,17 @@ ORDER BY p.call
 INSERT INTO events (resource, thread_pk, at, kind, data)
 VALUES (:resource, (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread), :at, :kind, :data)
 
+-- select_events --
+SELECT e.pk, e.at, e.kind, t.id AS thread, e.data FROM events e LEFT JOIN threads t ON t.pk = e.thread_pk
+
 -- list_events --
-SELECT e.pk, e.at, e.kind, t.id, e.data
-FROM events e LEFT JOIN threads t ON t.pk = e.thread_pk
+{select_events}
 WHERE e.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND e.pk > :after
 ORDER BY e.pk
 LIMIT :limit
 
 -- newest_events --
-SELECT e.pk, e.at, e.kind, t.id, e.data
-FROM events e LEFT JOIN threads t ON t.pk = e.thread_pk
+{select_events}
 WHERE e.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
 ORDER BY e.pk DESC
 LIMIT :limit

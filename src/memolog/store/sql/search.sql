@@ -3,11 +3,11 @@ SELECT pk FROM search_scopes WHERE resource = :resource
 
 -- any_behind --
 -- Whether anything of a resource waits to be indexed.
-SELECT EXISTS (SELECT 1 FROM search_behind WHERE resource = :resource),
-  EXISTS (SELECT 1 FROM search_queue WHERE resource = :resource)
+SELECT EXISTS (SELECT 1 FROM search_behind WHERE resource = :resource) AS behind,
+  EXISTS (SELECT 1 FROM search_queue WHERE resource = :resource) AS queued
 
 -- count_behind --
-SELECT COUNT(*) FROM search_behind WHERE resource = :resource
+SELECT COUNT(*) AS threads FROM search_behind WHERE resource = :resource
 
 -- threads_behind --
 SELECT t.pk, t.indexed_seq, t.last_seq FROM search_behind b JOIN threads t ON t.pk = b.thread_pk
@@ -34,7 +34,7 @@ LIMIT :limit
 
 -- select_lines --
 -- What an observation is indexed from.
-SELECT o.pk, COALESCE(o.said_at, g.created_at), o.state, o.text, o.verbatim, o.files, g.kind, g.thread_pk
+SELECT o.pk, COALESCE(o.said_at, g.created_at) AS at, o.state, o.text, o.verbatim, o.files, g.kind, g.thread_pk
 
 -- observations_queued --
 {select_lines}, q.version
@@ -122,7 +122,7 @@ LIMIT :limit
 
 -- words_sharing_grams --
 -- The words that hold some of these trigrams, those with the most first.
-SELECT word, COUNT(*) FROM search_grams WHERE scope_pk = :scope_pk AND gram IN (:grams[])
+SELECT word, COUNT(*) AS shared FROM search_grams WHERE scope_pk = :scope_pk AND gram IN (:grams[])
 GROUP BY word HAVING COUNT(*) >= :count
 ORDER BY COUNT(*) DESC, word
 LIMIT :limit
@@ -130,10 +130,10 @@ LIMIT :limit
 -- hits --
 -- Where some terms occur; the newest first, should there be too many. A list of a thousand keys in one text is read several times as
 -- fast as a thousand rows.
-SELECT wanted.column1, (
+SELECT wanted.column1 AS term, (
   SELECT json_group_array(rowid) FROM (
     SELECT rowid FROM search_index(wanted.column1) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
-) FROM (VALUES :terms()) AS wanted
+) AS keys FROM (VALUES :terms()) AS wanted
 
 -- details --
 -- Of the documents at some places.
@@ -163,8 +163,8 @@ WHERE d.doc IN (:docs[]) AND d.scope_pk = :scope_pk AND d.at >= :after AND d.at 
       WHERE x.thread_pk = m.thread_pk AND x.seq = m.seq AND (y.id IN (:tasks[]) OR y.handle IN (:tasks[]))))
 
 -- found_messages --
-SELECT d.doc, t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
-  m.speaker, k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.turn
+SELECT d.doc, t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
+  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
 FROM search_docs d JOIN messages m ON m.pk = d.source_pk JOIN threads t ON t.pk = m.thread_pk LEFT JOIN tasks k ON k.pk = m.task_pk
 WHERE d.doc IN (:docs[]) AND d.doc > 0 AND t.resource = :resource
 

@@ -1,13 +1,13 @@
 -- due_to_decay --
 -- Closed for long enough, counted from the last restore if there was one.
-SELECT pk, handle, title, summary, metadata, description, archive, level, version FROM tasks
+SELECT pk, summary, metadata, description, archive, version FROM tasks
 WHERE resource = :resource AND status = 'closed' AND level = :level AND closed_at <= :before
   AND (restored_at IS NULL OR restored_at <= :before)
 ORDER BY closed_at, pk
 LIMIT :limit
 
 -- kept --
-SELECT archive, level FROM tasks WHERE pk = :task_pk
+SELECT archive FROM tasks WHERE pk = :task_pk
 
 -- decay --
 -- Neither the version nor the time changes: who wrote the task did not. What was edited since it was read waits for the next time.

@@ -47,20 +47,20 @@ ORDER BY k.priority, k.created_at, k.pk
 
 -- neighbours --
 -- Every task that a task is linked with, which way and how.
-{select_refs}, x.kind, CASE WHEN x.source_pk = :task_pk THEN 1 ELSE 0 END
+{select_refs}, x.kind, CASE WHEN x.source_pk = :task_pk THEN 1 ELSE 0 END AS is_source
 FROM task_links x JOIN tasks k ON k.pk = CASE WHEN x.source_pk = :task_pk THEN x.target_pk ELSE x.source_pk END
 WHERE x.source_pk = :task_pk OR x.target_pk = :task_pk
 ORDER BY k.priority, k.created_at, k.pk
 
 -- open_blockers --
--- The blockers of some tasks that are not closed, each with the task it blocks.
-{select_refs}, x.target_pk
+-- The blockers of some tasks that are not closed.
+{select_refs}
 FROM task_links x JOIN tasks k ON k.pk = x.source_pk
 WHERE x.target_pk IN (:pks[]) AND x.kind = 'blocks' AND k.status <> 'closed'
 ORDER BY k.priority, k.created_at, k.pk
 
 -- blocked_parents --
-{select_refs}, x.target_pk
+{select_refs}
 FROM task_links x JOIN tasks k ON k.pk = x.source_pk
 WHERE x.target_pk IN (:pks[]) AND x.kind = 'parent-child' AND k.blocked = 1
 ORDER BY k.priority, k.created_at, k.pk
@@ -70,8 +70,3 @@ ORDER BY k.priority, k.created_at, k.pk
 FROM task_links x JOIN tasks k ON k.pk = x.target_pk
 WHERE x.source_pk = :task_pk AND x.kind = 'parent-child' AND k.status <> 'closed'
 ORDER BY k.priority, k.created_at, k.pk
-
--- links_of_resource --
-SELECT s.id, t.id, x.kind FROM task_links x JOIN tasks s ON s.pk = x.source_pk JOIN tasks t ON t.pk = x.target_pk
-WHERE s.resource = :resource
-ORDER BY s.pk, t.pk, x.kind

@@ -1,12 +1,12 @@
 -- select_messages --
--- The columns of store/rows.py, then how the message is linked.
-SELECT t.resource, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone, m.speaker,
-  k.id, m.metadata, m.parts, m.injection, m.search, t.pk, m.pruned, m.turn
+-- The columns of store/rows.py.
+SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
+  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
 
 -- linked --
 -- Saved while the task was worked on, or linked by hand: each once, oldest first.
 {select_messages}, m.pk,
-  (SELECT MIN(x.kind) FROM task_messages x WHERE x.task_pk = :task_pk AND x.thread_pk = m.thread_pk AND x.seq = m.seq)
+  (SELECT MIN(x.kind) FROM task_messages x WHERE x.task_pk = :task_pk AND x.thread_pk = m.thread_pk AND x.seq = m.seq) AS kind
 FROM messages m JOIN threads t ON t.pk = m.thread_pk LEFT JOIN tasks k ON k.pk = m.task_pk
 WHERE m.pk IN (SELECT a.pk FROM messages a WHERE a.task_pk = :task_pk
     UNION SELECT b.pk FROM task_messages x JOIN messages b ON b.thread_pk = x.thread_pk AND b.seq = x.seq WHERE x.task_pk = :task_pk)
@@ -16,7 +16,7 @@ ORDER BY m.created_at, m.pk
 LIMIT :limit
 
 -- count_linked --
-SELECT COUNT(*) FROM messages m
+SELECT COUNT(*) AS messages FROM messages m
 WHERE m.pk IN (SELECT a.pk FROM messages a WHERE a.task_pk = :task_pk
     UNION SELECT b.pk FROM task_messages x JOIN messages b ON b.thread_pk = x.thread_pk AND b.seq = x.seq WHERE x.task_pk = :task_pk)
   AND m.state = 'live'
@@ -46,8 +46,8 @@ RETURNING seq
 
 -- observations --
 -- What was learned from the messages of a task: lines that cite at least one of them and still stand.
-SELECT o.id, g.id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
-  o.category, o.files, o.metadata, o.state, o.tokens, o.pk, g.pk
+SELECT o.id, g.id AS group_id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
+  o.category, o.files, o.metadata, o.state, o.tokens, o.pk
 FROM observations o JOIN groups g ON g.pk = o.group_pk
 WHERE o.state = 'active' AND g.state IN ('buffered', 'active') AND o.pk IN (
   SELECT s.observation_pk FROM observation_sources s
@@ -61,7 +61,7 @@ ORDER BY o.said_at, g.pk, o.ordinal
 LIMIT :limit
 
 -- sources --
-SELECT o.id, t.id, s.first_seq, s.last_seq FROM observations o
+SELECT o.id AS observation, t.id AS thread, s.first_seq, s.last_seq FROM observations o
 JOIN observation_sources s ON s.observation_pk = o.pk JOIN threads t ON t.pk = s.thread_pk
 WHERE o.pk IN (:pks[])
 ORDER BY o.pk, t.pk, s.first_seq

@@ -1,5 +1,5 @@
 -- select_tasks --
--- What every query that answers with tasks starts with; store/task_rows.py reads these columns in this order. A claim is a lease
+-- What every query that answers with tasks starts with; store/task_rows.py reads these columns. A claim is a lease
 -- under the task's id.
 SELECT k.pk, k.id, k.handle, k.resource, k.status, k.priority, k.type, k.blocked, k.assignee, k.session, k.defer_until, k.due,
   k.created_at, k.updated_at, k.closed_at, k.close_reason, k.level, k.version, k.title, k.summary, k.metadata, k.description,
@@ -120,17 +120,17 @@ ORDER BY k.due, k.pk
 LIMIT :limit
 
 -- counts --
-SELECT k.status, k.blocked, COUNT(*) FROM tasks k
+SELECT k.status, k.blocked, COUNT(*) AS tasks FROM tasks k
 WHERE k.resource = :resource AND k.status IN ('open', 'in_progress')
 GROUP BY k.status, k.blocked
 
 -- count_deferred --
 -- Written so that the short list of deferred tasks is walked, and not the long one of open ones.
-SELECT COUNT(*) FROM tasks k
+SELECT COUNT(*) AS tasks FROM tasks k
 WHERE k.resource = :resource AND k.defer_until > :now AND CASE WHEN k.status = 'open' AND k.blocked = 0 THEN 1 ELSE 0 END = 1
 
 -- count_ended --
-SELECT COUNT(*) FROM tasks k LEFT JOIN leases l ON l.resource = k.resource AND l.name = 'task:' || k.id
+SELECT COUNT(*) AS tasks FROM tasks k LEFT JOIN leases l ON l.resource = k.resource AND l.name = 'task:' || k.id
 WHERE k.resource = :resource AND k.status = 'in_progress' AND k.blocked = 0 AND (l.owner IS NULL OR l.expires_at <= :now)
   AND (k.defer_until IS NULL OR k.defer_until <= :now)
 
@@ -144,14 +144,14 @@ ORDER BY k.updated_at, k.pk
 LIMIT :limit
 
 -- open_texts --
-SELECT k.pk, k.id, k.handle, k.title, k.status, k.priority, k.blocked FROM tasks k
+SELECT k.id, k.handle, k.title, k.status, k.priority, k.blocked FROM tasks k
 WHERE k.resource = :resource AND k.status <> 'closed'
 ORDER BY k.pk DESC
 LIMIT :limit
 
 -- unblocks --
 -- How many tasks that are not closed wait for each of these.
-SELECT x.source_pk, COUNT(*) FROM task_links x JOIN tasks k ON k.pk = x.target_pk
+SELECT x.source_pk, COUNT(*) AS tasks FROM task_links x JOIN tasks k ON k.pk = x.target_pk
 WHERE x.source_pk IN (:pks[]) AND x.kind = 'blocks' AND k.status <> 'closed'
 GROUP BY x.source_pk
 

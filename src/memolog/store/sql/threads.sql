@@ -1,7 +1,7 @@
 -- select_threads --
--- What every query that answers with threads starts with; store/rows.py reads these columns in this order.
+-- What every query that answers with threads starts with; store/rows.py reads these columns.
 SELECT t.pk, t.id, t.resource, t.created_at, t.updated_at, t.last_seq, t.title, t.current_task, t.suggested_response,
-  t.hinted_title, t.hinted_at, t.hinted_seq, k.id, t.active_session, t.overrides, t.metadata, t.cloned_from
+  t.hinted_title, t.hinted_at, t.hinted_seq, k.id AS active_task, t.active_session, t.overrides, t.metadata, t.cloned_from
 FROM threads t LEFT JOIN tasks k ON k.pk = t.active_task_pk
 
 -- create_thread --
@@ -46,7 +46,7 @@ DELETE FROM threads WHERE resource = :resource AND id = :thread
 RETURNING last_seq
 
 -- count_threads --
-SELECT COUNT(*) FROM threads WHERE resource = :resource
+SELECT COUNT(*) AS threads FROM threads WHERE resource = :resource
 
 -- list_resources --
 -- For whoever runs the database, never for a caller who acts for one resource.

@@ -9,7 +9,7 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 AS one FROM threads WHERE resource = :res
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE resource = :resource LIMIT 1) g)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM events WHERE resource = :resource LIMIT 1) h)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM resource_settings WHERE resource = :resource LIMIT 1) i)
-  + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM tombstones WHERE resource = :resource LIMIT 1) j)
+  + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM tombstones WHERE resource = :resource LIMIT 1) j) AS found
 
 -- thread_names --
 SELECT pk, id FROM threads WHERE resource = :resource AND pk IN (:keys[])

@@ -18,8 +18,8 @@ VALUES (:resource,
   :run, :kind, :model, :at, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :cost)
 
 -- sum_usage --
-SELECT u.kind, u.model, COUNT(*), SUM(u.input_tokens), SUM(u.output_tokens), SUM(u.cache_read_tokens),
-  SUM(u.cache_write_tokens), SUM(u.cost)
+SELECT u.kind, u.model, COUNT(*) AS requests, SUM(u.input_tokens) AS input_tokens, SUM(u.output_tokens) AS output_tokens,
+  SUM(u.cache_read_tokens) AS cache_read_tokens, SUM(u.cache_write_tokens) AS cache_write_tokens, SUM(u.cost) AS cost
 FROM usage u
 LEFT JOIN threads t ON t.pk = u.thread_pk
 LEFT JOIN tasks k ON k.pk = u.task_pk
@@ -32,7 +32,7 @@ ORDER BY u.kind, u.model
 
 -- sum_spent --
 -- What no resource's own books tell: a limit for the whole database.
-SELECT COALESCE(SUM(u.cost), 0) FROM usage u WHERE u.kind IN ('observe', 'reflect')
+SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind IN ('observe', 'reflect')
 
 -- calibrations_of --
 -- A resource uses few models; which of these names mean one model is not for SQL to tell.

@@ -6,14 +6,14 @@ WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) = :thread_pk
 
 -- shown_documents --
 -- What a context of a thread shows: the resource's document and the thread's own.
-SELECT COALESCE(d.thread_pk, 0), v.version, v.text, d.format, d.pk
+SELECT COALESCE(d.thread_pk, 0) AS thread_pk, v.version, v.text
 FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk AND v.version = d.version
 WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) IN (0, :thread_pk)
 ORDER BY 1
 
 -- present_versions --
 -- What a generation begins with. A shared log has many threads, and each may have a document of its own.
-SELECT COALESCE(thread_pk, 0), version FROM working_memory
+SELECT COALESCE(thread_pk, 0) AS thread_pk, version FROM working_memory
 WHERE resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR COALESCE(thread_pk, 0) IN (0, :thread_pk))
 
 -- resource_of_log --
