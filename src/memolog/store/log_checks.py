@@ -80,7 +80,8 @@ def _running(*steps: Step) -> Callable[[], Script[None]]:
     """Return a script of these steps."""
 
     def script() -> Script[None]:
-        yield from steps
+        for step in steps:
+            yield step  # noqa: UP028 - the rows are sent to this generator
 
     return script
 
