@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from memolog.domain.word_lists import NUMBER_WORDS, QUESTION_MARKS
 from memolog.extractive.lists import Entry, Listing
 from memolog.extractive.words import STOP, words_of
 
@@ -56,7 +57,6 @@ _REFERENCE: Final = re.compile(
     re.IGNORECASE,
 )
 _FIRST_FEW: Final = re.compile(r"\bthe first (two|three|four|five|[2-5])\b(?! \w+s\b)", re.IGNORECASE)
-_FEW: Final = {"two": 2, "three": 3, "four": 4, "five": 5}
 _DIGITS: Final = "一二三四五六七八九"
 _CHOOSES: Final = re.compile(
     r"\b(?:take|taking|pick(?:ed)?|choose|chose|go(?:ing)? (?:with|for)|went with|prefer|like|love|want|try|sounds?|looks?|seems?"
@@ -99,7 +99,8 @@ def _references(text: str, *, is_choice: bool) -> Iterator[tuple[int, bool]]:
     Bare numbers are read in a choice only.
     """
     for hit in _FIRST_FEW.finditer(text):
-        yield from ((number, False) for number in range(1, (_FEW.get(hit[1].lower()) or int(hit[1])) + 1))
+        last = int(hit[1]) if hit[1].isdecimal() else NUMBER_WORDS["en"].index(hit[1].lower())
+        yield from ((number, False) for number in range(1, last + 1))
     for hit in _REFERENCE.finditer(text):
         if hit["named"]:
             yield int(hit["named"]), True
@@ -194,15 +195,12 @@ def proposal_in(sentences: Sequence[str]) -> str:
     """Return what the sentences of an answer propose: the question at their end, or the last one that proposes something."""
     if sentences and asks_something(sentences[-1]):
         return sentences[-1]
-    return next((one for one in reversed(sentences) if _PROPOSES.search(one) and not one.endswith(_MARKS)), "")
-
-
-_MARKS: Final = ("?", "？", "؟")
+    return next((one for one in reversed(sentences) if _PROPOSES.search(one) and not one.endswith(QUESTION_MARKS)), "")
 
 
 def asks_something(sentence: str) -> bool:
     """Tell whether a sentence is a question that says what it is about: "Shall I go on?" does not."""
-    return sentence.endswith(_MARKS) and (
+    return sentence.endswith(QUESTION_MARKS) and (
         " " not in sentence
         or any(word.lower() not in STOP and word.lower() not in _VACUOUS for word in words_of(sentence))
     )

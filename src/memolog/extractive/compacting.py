@@ -12,6 +12,7 @@ from typing import Final
 from memolog.domain.codec import dumps
 from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
+from memolog.domain.word_lists import UNSPACED_LETTERS
 from memolog.extractive.words import STOP, identifiers_of, is_name
 from memolog.prompt.escape import one_line
 from memolog.prompt.redact import Redactor
@@ -40,10 +41,7 @@ _CODE: Final = re.compile(
     r"|[{};]\s*$|^\S*(?:Error|Exception)\b"
 )
 # A word with what joins the pieces of a path, an address or a number. Scripts without spaces are none: a run is a sentence.
-_UNSPACED: Final = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_WORD: Final = re.compile(rf"[^\W{_UNSPACED}]+(?:[./\\:@#-]+[^\W{_UNSPACED}]+)*")
+_WORD: Final = re.compile(rf"[^\W{UNSPACED_LETTERS}]+(?:[./\\:@#-]+[^\W{UNSPACED_LETTERS}]+)*")
 _LONGEST_LEFT: Final = 120
 _WHO: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 

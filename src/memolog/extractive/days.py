@@ -12,6 +12,7 @@ from datetime import MAXYEAR, MINYEAR, date, timedelta
 from typing import Final, NamedTuple
 
 from memolog.domain.calendar_names import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
+from memolog.domain.word_lists import NUMBER_WORDS
 from memolog.prompt.dates import find_date
 
 __all__ = ["Dated", "dated"]
@@ -79,23 +80,9 @@ _FIXED: Final[dict[str, int]] = {
     **dict.fromkeys(("tomorrow", "demain", "明天", "明日", "내일", "غدا", "غدًا", "завтра", "domani", "amanhã"), 1),
 }
 _NUMBERS: Final = {
-    word: number
-    for number, words in enumerate(
-        (
-            "a an one ein einem einer",
-            "two zwei couple",
-            "three drei",
-            "four vier",
-            "five fünf",
-            "six sechs",
-            "seven sieben",
-            "eight acht",
-            "nine neun",
-            "ten zehn",
-        ),
-        1,
-    )
-    for word in words.split()
+    **dict.fromkeys(("a", "an", "ein", "einem", "einer"), 1),
+    "couple": 2,
+    **{word: value for language in ("en", "de") for value, word in enumerate(NUMBER_WORDS[language][1:11], 1)},
 }
 _UNITS: Final = {
     **dict.fromkeys(("tag", "tage", "tagen"), "day"),

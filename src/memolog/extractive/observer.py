@@ -13,6 +13,7 @@ from typing import Final
 from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
+from memolog.domain.word_lists import QUESTION_MARKS
 from memolog.extractive.choices import asks_something, described, describes, numbered, proposal_in
 from memolog.extractive.days import dated
 from memolog.extractive.doings import Doing, doings_of
@@ -48,7 +49,6 @@ _LONGEST: Final = 9_000
 _BULLET: Final = 16
 _LINE: Final = 460
 """As long as a line of sentences may be, where they can be parted."""
-_MARKS: Final = ("?", "？", "؟")
 _SYSTEM: Final = 160
 _CONFIRMATION: Final = 240
 _WHAT: Final = 160
@@ -264,7 +264,7 @@ def _user_lines(said: _Said, speech: Speech, talk: _Talk) -> Iterator[_Line]:
         yield _Line("medium", f"{who} {error.text}", cites, "error", error.files, is_root=not statements)
     for place, text in enumerate(_filled(asks)):
         line = dated(text, said.day)
-        category = "question" if line.text.endswith(_MARKS) else "request"
+        category = "question" if line.text.endswith(QUESTION_MARKS) else "request"
         words = f"{_who(said.message, 'User asked:')} {line.text}"
         yield _Line("medium", words, cites, category, files_in(text), not (statements or place), line.about)
 
@@ -308,7 +308,7 @@ def _cited(*numbers: int) -> tuple[int, ...]:
 def _question(answer: str) -> str:
     """Return the question that an answer ends with."""
     last = next(reversed(_sentences(answer[-_LONGEST:])), "")
-    return last if last.endswith(_MARKS) else ""
+    return last if last.endswith(QUESTION_MARKS) else ""
 
 
 def _confirmed(said: _Said, speech: Speech, talk: _Talk) -> tuple[_Line | None, list[str]]:
@@ -356,7 +356,7 @@ def _referents(text: str, said: _Said, talk: _Talk, *, is_first: bool) -> tuple[
         about = proposal_in(sentences) or next(reversed(sentences), "")
     elif dangles(text) or _is_description(text) or len(words_of(text)) <= _FEW_WORDS:
         about = next(reversed(sentences), "")
-        if not about.endswith(_MARKS) and not _is_description(text):
+        if not about.endswith(QUESTION_MARKS) and not _is_description(text):
             number, about = talk.asked if dangles(text) else (_NEVER, "")
     if not about or (not agrees(text) and not _is_description(text) and not asks_something(about)):
         return "", ()

@@ -8,7 +8,6 @@ which ones it stands for. The text of the log is all that it needs.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Final
 
 from memolog.domain.observation import TRACES, Observation, Priority
@@ -51,7 +50,6 @@ _FLOOR: Final = 1_650
 _FLOOR_SHARE: Final = 0.75
 _LINE: Final = 18
 _JOINED: Final = 460
-_NEAR: Final = timedelta(hours=1)
 _TRIES: Final = 8
 _LONGEST: Final = 9_000
 _LONG_WORD: Final = 5

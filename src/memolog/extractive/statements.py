@@ -7,6 +7,7 @@ script. Where the signs are missing, a sentence is taken for a statement.
 import re
 from typing import Final, Literal, TypeAlias
 
+from memolog.domain.word_lists import NUMBER_WORDS
 from memolog.extractive.choices import chooses
 from memolog.extractive.words import STOP, is_name, weights_of, words_of
 
@@ -170,13 +171,8 @@ _CORRECTION: Final = re.compile(
 _FIGURE: Final = re.compile(
     r"[€$£¥]\s?\d|\d[\d.,:/]{0,20}\s?(?:[€$£¥%°]|[^\W\d_]{1,12}\b)|\b\d+[.:]\d|#[0-9a-f]{6}\b|\b\d{3,}\b", re.IGNORECASE
 )
-_COUNTED: Final = re.compile(
-    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|twice|once|zwei|drei|vier|fünf"
-    r"|sechs|sieben|acht"
-    r"|neun|zehn|zwölf|einmal|zweimal|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce|deux|trois|quatre|cinq|sept|huit"
-    r"|neuf|dix|douze)\b",
-    re.IGNORECASE,
-)
+_COUNTS: Final = "|".join(word for language in ("en", "de", "es", "fr") for word in NUMBER_WORDS[language][2:])
+_COUNTED: Final = re.compile(rf"\b(?:{_COUNTS}|twenty|thirty|hundred|twice|once|einmal|zweimal)\b", re.IGNORECASE)
 # How things shall be from now on, and not one piece of work.
 _DIRECTIVE: Final = re.compile(
     _POLITE_OPENING

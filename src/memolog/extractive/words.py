@@ -9,22 +9,18 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from memolog.domain.word_lists import FUNCTION_WORDS, UNSPACED_LETTERS
+
 __all__ = ["STOP", "Candidate", "choose", "identifiers_of", "is_name", "weights_of", "words_of"]
 
-_STOP: Final = """
-    a about above after again all also am an and any are aren't as at be because been before being below between both but by
-    can can't could couldn't did didn't do does doesn't doing don't down during each few for from further get gets getting had
-    has have haven't having he he's her here here's hers him his how i i'd i'll i'm i've if in into is isn't it it's its itself
-    just let let's me more most my no nor not of off on once only or other our out over own same she should so some such than
-    that that's the their them then there there's these they they're this those through to too under until up us very was
-    wasn't we we'd we'll we're we've were what what's when where which while who whom why will with won't would wouldn't you
-    you'd you'll you're you've your yours
+_CONTRACTIONS: Final = """
+    aren't can't couldn't didn't doesn't don't get gets getting haven't he's here's i'd i'll i'm i've isn't it's let let's
+    that's there's they're us wasn't we'd we'll we're we've what's won't wouldn't you'd you'll you're you've
     """
-STOP: Final = frozenset(_STOP.split())
+STOP: Final = FUNCTION_WORDS | frozenset(_CONTRACTIONS.split())
 
 _EDGES: Final = " \t\n\r.,;:!?\"'`()[]{}<>*|…“”‘’«»–—-=+"
-# Scripts that write no spaces between words: Thai, Lao, Khmer, kana, Chinese characters.
-_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_UNSPACED: Final = re.compile(f"[{UNSPACED_LETTERS}]")
 _NAME_WEIGHT: Final = 4.0
 _PAIR_WEIGHT: Final = 0.5
 _IDENTIFIER: Final = re.compile(r"\d|[_/@#$\\]|\w\.\w|::")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Final
 
+from memolog.domain.word_lists import MEANING
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.figures import Day, days_in, minutes_in, values_of
 from memolog.grounding.folding import folded
@@ -16,9 +17,7 @@ from memolog.grounding.identifiers import Mention, mentions
 __all__ = ["ungrounded"]
 
 _YEAR_DAYS: Final = 366
-_MEANING: Final = re.compile(
-    r"[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?[^()（）\n]{1,80}[)）]", re.IGNORECASE
-)
+_MEANING: Final = re.compile(rf"{MEANING}[^()（）\n]{{1,80}}[)）]", re.IGNORECASE)
 _MONTH: Final = re.compile(r"[(（]meaning (?:19|20)\d\d(?:-(?:0[1-9]|1[0-2]|Q[1-4]))?[)）]", re.IGNORECASE)
 """A month or a year that was worked out: no day that could be compared."""
 _MOST_YEAR: Final = 9_999

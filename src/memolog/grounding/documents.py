@@ -11,12 +11,11 @@ from typing import Final
 from memolog.domain.message import Message
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.folding import content_words
-from memolog.grounding.identifiers import Kind, mentions
-from memolog.grounding.trust import Voices, voices_of
+from memolog.grounding.identifiers import mentions
+from memolog.grounding.trust import POINTING, Voices, voices_of
 
 __all__ = ["trusted_document"]
 
-_POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
 _LEAST_SAID: Final = 0.5
 """How much of a new line's words must have been said."""
 _LABEL: Final = re.compile(r"\s*+(?:[-*+]|\d{1,9}[.)])?\s*+(?:[^:\n]{1,60}:)?\s*+")
@@ -54,7 +53,7 @@ def _is_said(line: str, voices: Voices) -> bool:
     if line.lstrip().startswith("#"):
         # A heading claims nothing, but it must not be where a tool's words get in.
         return not voices.echoes_tool(line, share=1.0)
-    if voices.echoes_tool(line, share=1.0) or voices.names_from_tool(line, _POINTING):
+    if voices.echoes_tool(line, share=1.0) or voices.names_from_tool(line, POINTING):
         return False
     claim = _LABEL.sub("", line, count=1) or line
     if not all(is_found(mention, voices.said) for mention in mentions(claim)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memolog.domain.calendar_names import MONTHS
+from memolog.domain.word_lists import NUMBER_WORDS
 
 __all__ = ["DATE", "NUMBER", "TIME", "Day", "days_in", "minutes_in", "values_in", "values_of"]
 
@@ -37,20 +38,21 @@ _READ: Final = re.compile(
 _SPLIT: Final = re.compile(r"[.,'’_ \u00a0\u202f]")
 _THOUSAND: Final = 3
 _MOST_DECIMALS: Final = 8
-_ENGLISH: Final = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
+_TEENS: Final = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"
+_NUMBER_WORDS: Final = (
+    {word: str(value) for value, word in enumerate(_TEENS.split(), 13)}
+    | {word: str(value) for language in ("en", "de", "fr", "es") for value, word in enumerate(NUMBER_WORDS[language])}
+    | {
+        "once": "1",
+        "twice": "2",
+        "both": "2",
+        "first": "1",
+        "second": "2",
+        "third": "3",
+        "dozen": "12",
+        "hundred": "100",
+    }
 )
-_NUMBER_WORDS: Final = {
-    word: str(value)
-    for words in (
-        _ENGLISH,
-        "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-        "zéro un deux trois quatre cinq six sept huit neuf dix onze douze",
-        "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce",
-    )
-    for value, word in enumerate(words.split())
-} | {"once": "1", "twice": "2", "both": "2", "first": "1", "second": "2", "third": "3", "dozen": "12", "hundred": "100"}
 _WORD: Final = re.compile(r"[^\W\d_]{2,12}")
 
 

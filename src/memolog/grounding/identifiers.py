@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from memolog.domain.word_lists import UNSPACED
 from memolog.grounding.figures import DATE, NUMBER, TIME
-from memolog.grounding.folding import UNSPACED, unescaped
+from memolog.grounding.folding import unescaped
 from memolog.grounding.shapes import Kind, is_capitalised, kind_of
 
 __all__ = ["Kind", "Mention", "mentions"]

@@ -22,6 +22,7 @@ from memolog.grounding.sources import is_spoken_by_user, returned_text, said_tex
 
 __all__ = [
     "LEAST_SHARE",
+    "POINTING",
     "Voices",
     "allowed_priority",
     "evidence_of",
@@ -134,7 +135,8 @@ _RUN: Final = 5
 _FEW: Final = 2
 _MOST_WORDS: Final = 2_000
 _NAMING: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"date", "time"}
-_POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
+POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
+"""Kinds of mentions that say how to act; a tool must not give them to a hint or a document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +381,7 @@ def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> s
     if not hint:
         return hint
     # An identifier that a tool named may well be part of a task; a way to act on it may not.
-    if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, _POINTING):
+    if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, POINTING):
         return None
     return None if _invented(hint, voices, said_at) else hint
 

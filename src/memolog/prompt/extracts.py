@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from memolog.domain.codec import JsonObject, JsonValue, dumps
+from memolog.domain.word_lists import NOTHING
 from memolog.prompt.escape import clean, escape, unescape
 from memolog.prompt.sections import without_fence
 from memolog.tokens import cut
@@ -33,7 +34,7 @@ _ASK: Final = (
     "Draw it from this transcript alone. If the transcript adds nothing to what is known, the value is: unchanged"
 )
 _NOTHING: Final = re.compile(
-    r"\s*|\W{0,5}(?:nothing(?: new)?|none|null|n/?a|unchanged|no change|unknown)\W{0,5}", re.IGNORECASE
+    rf"\s*|\W{{0,5}}(?:{NOTHING}|nothing new|unchanged|no change|unknown)\W{{0,5}}", re.IGNORECASE
 )
 
 

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 from memolog.prompt.escape import one_line
 
 __all__ = [
+    "ANSWER_KEYS",
     "FATAL",
     "LONGEST_LINE",
     "MOST_LINE",
@@ -239,9 +240,8 @@ _MOST_GATEWAY: Final = 400
 _ERROR_KEYS: Final = frozenset(
     {"error", "errors", "detail", "exception", "fault", "traceback", "stacktrace", "errorcode"}
 )
-_ANSWER_KEYS: Final = frozenset(
-    {"observations", "reflections", "items", "log", "lines", "memories", "notes", "entries"}
-)
+ANSWER_KEYS: Final = frozenset({"observations", "reflections", "items", "log", "lines", "memories", "notes", "entries"})
+"""Names under which a reply in JSON holds its lines."""
 
 
 def is_nonsense(text: str) -> bool:
@@ -268,4 +268,4 @@ def _is_error_object(text: str) -> bool:
         return False
     table = cast("dict[str, object]", value)
     keys = {re.sub(r"[\W_]", "", key).lower() for key, item in table.items() if item}
-    return bool(keys & _ERROR_KEYS) and not keys & _ANSWER_KEYS
+    return bool(keys & _ERROR_KEYS) and not keys & ANSWER_KEYS

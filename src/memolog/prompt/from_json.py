@@ -12,14 +12,14 @@ from typing import Final, cast
 from memolog.domain.observation import MARKS, Priority
 from memolog.prompt.dates import find_date
 from memolog.prompt.escape import one_line
-from memolog.prompt.faults import MOST_LINE
+from memolog.prompt.faults import ANSWER_KEYS, MOST_LINE
+from memolog.prompt.lines import PRIORITY_WORDS
 
 __all__ = ["JsonReply", "json_reply"]
 
 JsonReply = tuple[str, dict[str, str]]
 """The lines, and the hints by their tags."""
 
-_LISTS: Final = ("observations", "reflections", "items", "log", "lines", "memories", "notes", "entries")
 _TEXTS: Final = ("text", "observation", "content", "description", "summary", "fact", "note", "value", "message")
 _INSIDE: Final = ("children", "details", "sub", "subitems", "results", "outcomes", "observations")
 _TIMES: Final = ("time", "timestamp", "saidat", "at", "datetime", "when")
@@ -45,10 +45,11 @@ _HINTS: Final = {
     "workingmemory": "working-memory",
 }
 _PRIORITIES: Final[dict[str, Priority]] = {
-    **dict.fromkeys(("high", "critical", "important", "red", "1", "p1", "🔴"), "high"),
-    **dict.fromkeys(("medium", "normal", "yellow", "2", "p2", "🟡"), "medium"),
-    **dict.fromkeys(("low", "minor", "green", "3", "p3", "🟢"), "low"),
-    **dict.fromkeys(("done", "completed", "finished", "✅"), "done"),
+    **PRIORITY_WORDS,
+    **{mark: priority for priority, mark in MARKS.items()},
+    **dict.fromkeys(("1", "p1"), "high"),
+    **dict.fromkeys(("2", "p2"), "medium"),
+    **dict.fromkeys(("3", "p3"), "low"),
 }
 _STRUCTURE: Final = frozenset(
     {
@@ -140,7 +141,7 @@ def _object(entry: dict[str, object], depth: int, hints: dict[str, str]) -> Iter
         if found := find_date(key):
             yield f"Date: {found.day.isoformat() if found.day else key}"
             yield from _lines(item, depth, hints)
-        elif key in _LISTS:
+        elif key in ANSWER_KEYS:
             yield from _lines(item, depth, hints)
 
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from memolog.domain.observation import MARKS, UNVERIFIED, Priority
+from memolog.domain.word_lists import MEANING
 from memolog.prompt.dates import TIME, date_heading, find_date, read_time
 from memolog.prompt.escape import unescape
 from memolog.prompt.faults import LONGEST_LINE, MOST_LINE, FaultNotes
@@ -20,7 +21,7 @@ from memolog.prompt.references import Known, is_reference, take_leading_referenc
 from memolog.prompt.sections import without_tags
 from memolog.tokens import cut
 
-__all__ = ["Line", "read_lines"]
+__all__ = ["PRIORITY_WORDS", "Line", "read_lines"]
 
 MOST_LINES: Final = 2_000
 _MOST_ROWS: Final = 100
@@ -57,7 +58,7 @@ _OTHER_MARKS: Final[dict[str, Priority]] = {
     **dict.fromkeys("☑✔✓🏁🎉", "done"),
 }
 _BY_MARK: Final[dict[str, Priority]] = {**_OTHER_MARKS, **{mark: name for name, mark in MARKS.items()}}
-_WORDS: Final[dict[str, Priority]] = {
+PRIORITY_WORDS: Final[dict[str, Priority]] = {
     **dict.fromkeys(("high", "critical", "important", "red"), "high"),
     **dict.fromkeys(("medium", "normal", "yellow", "med"), "medium"),
     **dict.fromkeys(("low", "minor", "green", "info"), "low"),
@@ -65,8 +66,9 @@ _WORDS: Final[dict[str, Priority]] = {
 }
 _BULLET: Final = re.compile(r"[ \t]*(?:[*•‣◦▪·+–—-](?=[\s🔴🟡🟢✅])|\d{1,3}[.)](?=\s))[ \t]*")
 _MARK: Final = re.compile(rf"([{''.join(_BY_MARK)}])[\ufe0e\ufe0f]?[ \t]*")
+_ANY_WORD: Final = "|".join(PRIORITY_WORDS)
 _WORD: Final = re.compile(
-    rf"(?:\[({'|'.join(_WORDS)})\]|\(({'|'.join(_WORDS)})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
+    rf"(?:\[({_ANY_WORD})\]|\(({_ANY_WORD})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
     re.IGNORECASE,
 )
 _TODO: Final = re.compile(r"\[ \][ \t]*")
@@ -104,7 +106,7 @@ class _Head:
         if hit := _MARK.match(self.rest):
             self.priority = self.priority or _BY_MARK[hit[1]]
         elif self.priority is None and (hit := _WORD.match(self.rest)):
-            self.priority = _WORDS[(hit[1] or hit[2] or hit[3]).lower()]
+            self.priority = PRIORITY_WORDS[(hit[1] or hit[2] or hit[3]).lower()]
         elif not (hit := _TODO.match(self.rest)):
             return False
         self.rest = self.rest[hit.end() :]
@@ -142,9 +144,7 @@ class _Head:
 
 # ---------------------------------------------------------------- one line
 
-_MEANING: Final = re.compile(
-    r"[ ]?[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?[ ]*([^()（）\n]{4,60})[)）]", re.IGNORECASE
-)
+_MEANING: Final = re.compile(rf"[ ]?{MEANING}[ ]*([^()（）\n]{{4,60}})[)）]", re.IGNORECASE)
 _TAB: Final = "    "
 _DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from memolog.domain.word_lists import NOTHING
 from memolog.prompt.drafts import HintsDraft
 from memolog.prompt.escape import unescape
 from memolog.prompt.faults import (
@@ -171,7 +172,7 @@ _WORTH: Final = r"(?:here )?(?:is )?(?:worth|to) (?:keep|record|remember|not|obs
 _NOTHINGS: Final = (
     rf"(?:there (?:is|was) )?nothing(?: new| notable| of note| relevant| significant)?(?: {_WORTH})?",
     r"(?:there (?:are|were) )?no (?:new |notable |relevant )?observations?(?: (?:to|worth|for|in this)\b.{0,40})?",
-    r"none|null|nil|n/?a|n\.a\.",
+    NOTHING,
     r"nichts(?: neues| wichtiges| relevantes)?(?: (?:festzuhalten|zu notieren|zu merken|erwähnenswertes))?",
     r"keine (?:neuen )?beobachtungen",
     r"rien(?: de nouveau)?(?: à (?:retenir|noter|signaler))?|aucune (?:nouvelle )?observation",
@@ -182,12 +183,10 @@ _NOTHINGS: Final = (
     r"لا شيء(?: جديد| يستحق .{0,30})?",
 )
 _NOTHING: Final = re.compile(rf"\W*(?:{'|'.join(_NOTHINGS)})\W*", re.IGNORECASE)
-_ONE_WORD: Final = re.compile(
-    r"\W*(?:none|null|nil|n/?a|n\.a\.|nothing|nichts|rien|nada|ничего|无|没有|なし)\W*", re.IGNORECASE
-)
-_EMPTY_HINT: Final = re.compile(r"\W*(?:none|n/?a|nothing|null|unchanged|no change|keine?|无|なし)?\W*", re.IGNORECASE)
-_NO_TASK: Final = re.compile(r"\W*(?:none|n/?a|nothing(?: left)?(?: to do)?|null|keine?|无|なし)\W*", re.IGNORECASE)
-_ON_TRACK: Final = re.compile(r"\W*(?:no|none|n/?a|on[ -]track|not? off[ -]track|nothing|nein)?\W*", re.IGNORECASE)
+_ONE_WORD: Final = re.compile(rf"\W*(?:{NOTHING})\W*", re.IGNORECASE)
+_EMPTY_HINT: Final = re.compile(rf"\W*(?:{NOTHING}|unchanged|no change)?\W*", re.IGNORECASE)
+_NO_TASK: Final = re.compile(rf"\W*(?:{NOTHING}|nothing(?: left)?(?: to do)?)\W*", re.IGNORECASE)
+_ON_TRACK: Final = re.compile(rf"\W*(?:{NOTHING}|no|on[ -]track|not? off[ -]track|nein)?\W*", re.IGNORECASE)
 _LONGEST_NOTHING: Final = 120
 _MOST_HINT: Final = 2_000
 _MOST_TITLE: Final = 120
