@@ -1,7 +1,6 @@
-"""What a user's words point at: items that are chosen by number or by description, and proposals that are agreed to.
+"""Resolve what a user's words refer to: list items chosen by number or description, and proposals that are agreed to.
 
-Knows the signs of a choice in English, German, Spanish, French, Italian, Portuguese and Dutch, and the counters of Japanese
-and Chinese.
+Reads English, German, Spanish, French, Italian, Portuguese and Dutch, and the counters of Japanese and Chinese.
 """
 
 import re
@@ -87,7 +86,7 @@ _STEM: Final = 5
 
 
 def chooses(sentence: str) -> bool:
-    """Tell whether a sentence chooses something that it names by its number, also where it goes on as a question."""
+    """Return whether a sentence chooses something that it names by its number, also where it goes on as a question."""
     return bool(
         _CHOOSES.search(sentence) and not _WHICH.match(sentence) and next(_references(sentence, is_choice=True), None)
     )
@@ -145,7 +144,7 @@ _HOW_MANY: Final = re.compile(
 
 
 def describes(sentence: str) -> bool:
-    """Tell whether a sentence speaks of one of several things by what it is like: "the blue one"."""
+    """Return whether a sentence speaks of one of several things by what it is like: "the blue one"."""
     return bool(_DESCRIBES.search(sentence))
 
 
@@ -199,7 +198,7 @@ def proposal_in(sentences: Sequence[str]) -> str:
 
 
 def asks_something(sentence: str) -> bool:
-    """Tell whether a sentence is a question that says what it is about: "Shall I go on?" does not."""
+    """Return whether a sentence is a question that says what it is about: "Shall I go on?" does not."""
     return sentence.endswith(QUESTION_MARKS) and (
         " " not in sentence
         or any(word.lower() not in STOP and word.lower() not in _VACUOUS for word in words_of(sentence))

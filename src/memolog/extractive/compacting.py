@@ -1,7 +1,6 @@
-"""Compact texts: what stands for a batch of messages in a context, and for each of them in the index.
+"""Build the texts of compacted messages: one summary for the context, and a search text and a brief for each message.
 
-Knows how lines about messages become one summary, which code lines and identifiers stay findable, and which words once the raw
-text is gone. Pure: who wrote the lines, a model or the embedded observer, makes no difference.
+Identifiers and lines of code stay searchable. The lines may come from a model or from the embedded observer.
 """
 
 import re

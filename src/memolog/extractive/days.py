@@ -1,7 +1,6 @@
-"""Days that are spoken of: "tomorrow", "last Friday", "three weeks ago" become dates, seen from when it was said.
+"""Resolve relative dates ("tomorrow", "last Friday", "three weeks ago") to calendar dates, from the day on which they were said.
 
-Knows the calendar and the common words of a few languages. Knows no clock, and guesses nothing: what could mean two days is
-left as it is.
+An expression that could mean two days is left as it is.
 """
 
 import re
@@ -27,58 +26,16 @@ class Dated:
     """The first day that could be computed."""
 
 
-_FIXED: Final[dict[str, int]] = {
-    **dict.fromkeys(
-        (
-            "day before yesterday",
-            "vorgestern",
-            "avant-hier",
-            "anteayer",
-            "anteontem",
-            "l'altro ieri",
-            "eergisteren",
-            "前天",
-            "一昨日",
-            "おととい",
-        ),
-        -2,
+_DAYS_OFF: Final[dict[int, str]] = {
+    -2: "day before yesterday|vorgestern|avant-hier|anteayer|anteontem|l'altro ieri|eergisteren|前天|一昨日|おととい",
+    -1: "yesterday|last night|gestern|ayer|昨天|昨日|きのう|어제|أمس|вчера|ieri|ontem|gisteren",
+    1: "tomorrow|demain|明天|明日|내일|غدا|غدًا|завтра|domani|amanhã",
+    2: (
+        "day after tomorrow|übermorgen|après-demain|pasado mañana|depois de amanhã|dopodomani|overmorgen"
+        "|后天|後天|明後日|あさって"
     ),
-    **dict.fromkeys(
-        (
-            "yesterday",
-            "last night",
-            "gestern",
-            "ayer",
-            "昨天",
-            "昨日",
-            "きのう",
-            "어제",
-            "أمس",
-            "вчера",
-            "ieri",
-            "ontem",
-            "gisteren",
-        ),
-        -1,
-    ),
-    **dict.fromkeys(
-        (
-            "day after tomorrow",
-            "übermorgen",
-            "après-demain",
-            "pasado mañana",
-            "depois de amanhã",
-            "dopodomani",
-            "overmorgen",
-            "后天",
-            "後天",
-            "明後日",
-            "あさって",
-        ),
-        2,
-    ),
-    **dict.fromkeys(("tomorrow", "demain", "明天", "明日", "내일", "غدا", "غدًا", "завтра", "domani", "amanhã"), 1),
 }
+_FIXED: Final = {word: days for days, words in _DAYS_OFF.items() for word in words.split("|")}
 _NUMBERS: Final = {
     **dict.fromkeys(("a", "an", "ein", "einem", "einer"), 1),
     "couple": 2,

@@ -1,10 +1,8 @@
-"""What was done: each tool call and what came of it, one line for both.
+"""Turn tool calls and their results into lines of the log, one line for a call and its result.
 
-Knows which result answers which call, and joins calls of a kind that follow one another. Knows nothing of what was said; what
-our own memory answered is not read.
+Consecutive calls of one kind are joined. Results of the memory's own tools are not read.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +15,7 @@ from memolog.domain.observation import Priority
 from memolog.domain.pairs import part_at, results_of_calls
 from memolog.extractive.outcomes import Outcome, outcome_of
 from memolog.prompt.escape import clean, one_line
+from memolog.prompt.pieces import parsed, texts_of_parts
 from memolog.prompt.redact import REDACTION
 
 __all__ = ["Doing", "doings_of"]
@@ -66,7 +65,6 @@ _VERBS: Final = (
     (re.compile(r"(?=\w*+\Z)\w*(?:search|grep|glob|find)\w*", re.IGNORECASE), "searched for"),
     (re.compile(r"(?:web_?)?fetch\w*", re.IGNORECASE), "fetched"),
 )
-_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 
 
 def doings_of(messages: Sequence[Message]) -> dict[int, list[Doing]]:
@@ -93,7 +91,7 @@ def doings_of(messages: Sequence[Message]) -> dict[int, list[Doing]]:
 
 
 def _spoke(messages: Sequence[Message], first: int, last: int) -> bool:
-    """Tell whether a user spoke between two messages."""
+    """Return whether a user spoke between two messages."""
     return any(message.role == "user" and message.text for message in messages[first:last])
 
 
@@ -181,13 +179,8 @@ def _verb(name: str, *, has_target: bool) -> str:
 
 
 def _own(name: str, arguments: JsonValue) -> str:
-    """Return one line: what the memory answered is in the log already."""
-    value = arguments
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = None
+    """Return a line about a call of a memory tool; its answer is in the log already."""
+    value = parsed(arguments)
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
         return f"Assistant searched the memory for “{REDACTION.redact(one_line(query, _QUERY))}”"
@@ -200,53 +193,21 @@ def _text_of(value: JsonValue) -> str:
         return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        texts = [_part_text(item) for item in cast("list[object]", value)]
-        if texts and None not in texts:
-            return "\n".join(filter(None, texts))
+    texts = texts_of_parts(value)
+    if texts is not None:
+        return "\n".join(filter(None, map(clean, texts)))
     try:
         return dumps(value)
     except (TypeError, ValueError, RecursionError):
         return ""
 
 
-def _part_text(item: object) -> str | None:
-    if isinstance(item, Mapping):
-        part = cast("Mapping[str, object]", item)
-        text = part.get("text")
-        if part.get("type") in _TEXT_TYPES and isinstance(text, str):
-            return clean(text)
-    return None
-
-
 # ---------------------------------------------------------------- what a call is about
 
 
-_FILE_KEYS: Final = (
-    "file_path",
-    "path",
-    "filename",
-    "file",
-    "notebook_path",
-    "target_file",
-    "relative_path",
-    "filepath",
-    "uri",
-)
-_OTHER_KEYS: Final = (
-    "command",
-    "cmd",
-    "script",
-    "pattern",
-    "query",
-    "url",
-    "description",
-    "prompt",
-    "question",
-    "text",
-    "code",
-    "input",
-)
+# Arguments by which tools name a file, and those that tell best what else a call is about, in this order.
+_FILE_KEYS: Final = "file_path path filename file notebook_path target_file relative_path filepath uri"
+_OTHER_KEYS: Final = "command cmd script pattern query url description prompt question text code input"
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
 _EDIT: Final = re.compile(r"edit|write|create|replace|patch|insert|update|delete|move|rename|apply", re.IGNORECASE)
 # The words that some tools put where arguments should stand.
@@ -263,18 +224,18 @@ _MOST_FILES: Final = 20
 
 
 def _is_read(name: str) -> bool:
-    """Tell whether a tool only looks: what it shows is not what happened."""
+    """Return whether a tool only looks: what it shows is not what happened."""
     return bool(_READ.search(name)) and not _is_edit(name)
 
 
 def _is_edit(name: str) -> bool:
-    """Tell whether a tool changes files."""
+    """Return whether a tool changes files."""
     return bool(_EDIT.search(name))
 
 
 def _target_of(name: str, arguments: JsonValue) -> _Target:
     """Return what a call is about: the file, the command, or the values it was given."""
-    value = _object(arguments)
+    value = parsed(arguments)
     if isinstance(value, Mapping):
         return _from_object(cast("Mapping[str, object]", value), name)
     text = REDACTION.redact(clean(value[:_SCANNED])) if isinstance(value, str) else ""
@@ -283,28 +244,21 @@ def _target_of(name: str, arguments: JsonValue) -> _Target:
     return _from_text(text, name)
 
 
-def _object(arguments: JsonValue) -> object:
-    if isinstance(arguments, str) and arguments.lstrip()[:1] in {"{", "["}:
-        try:
-            return json.loads(arguments)
-        except (ValueError, RecursionError):
-            return arguments
-    return arguments
-
-
 def _from_object(value: Mapping[str, object], name: str) -> _Target:
-    files = tuple(
-        _argument(item, _LONGEST_PATH) for key in _FILE_KEYS if isinstance(item := value.get(key), str) and item.strip()
-    )[:1]
-    others = [
-        _argument(item, _LONGEST) for key in _OTHER_KEYS if isinstance(item := value.get(key), str) and item.strip()
-    ]
+    files = tuple(_arguments(value, _FILE_KEYS, _LONGEST_PATH)[:1])
+    others = _arguments(value, _OTHER_KEYS, _LONGEST)
     if _is_edit(name):
         patch = next((item for item in value.values() if isinstance(item, str) and "File: " in item[:_SCANNED]), "")
         files = files or tuple(_argument(path, _LONGEST_PATH) for path in _PATCHED.findall(patch))[:_MOST_FILES]
         return _Target(", ".join(files) or (others[0] if others else _values(value)), files)
     text = " ".join([*others[:1], *files])
     return _Target(text or _values(value), files if _is_read(name) else ())
+
+
+def _arguments(value: Mapping[str, object], keys: str, most: int) -> list[str]:
+    """Return those arguments with these names that are texts."""
+    texts = (value.get(key) for key in keys.split())
+    return [_argument(text, most) for text in texts if isinstance(text, str) and text.strip()]
 
 
 def _values(value: Mapping[str, object]) -> str:

@@ -1,7 +1,6 @@
-"""Where a thread stands: the task from the last request of the user, a title from the first.
+"""Derive the current task of a thread from the user's last request, and its title from the first.
 
-Looks at what users said and not at what tools answered: no tool's text becomes a task. A question that was answered is no task
-any more, nor is a request once the user has confirmed that it is done or said thanks for it.
+Only messages of users are read. A task ends when its question was answered, or when the user confirms or thanks.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Lists of an assistant as lines of the log: what is listed, then its items; and such lines read again.
+"""Write the lists of an assistant as lines of the log, and parse such lines.
 
-An item has the place that it has in its line, unless it begins with a number: then items before it were left out.
+An item has the number of its position in the line, unless it begins with a number: then items before it were left out.
 
 "Assistant listed hostels in Porto: Casa Alba – near the river; Rivoli; 5. Bolhão | Tips: book early; bring a lock"
 """

@@ -1,7 +1,4 @@
-"""Markdown as people and models write it: prose, lists with their topics and heads, rows of tables, names in code.
-
-Takes a text apart into pieces that can be kept or left. Knows nothing of what is worth keeping.
-"""
+"""Split Markdown into pieces: sentences, list items with their topic, table rows, and names defined in code."""
 
 import re
 from collections.abc import Iterator
@@ -194,7 +191,7 @@ def _read(line: str, reading: _Reading) -> None:
 
 
 def _numbered_heading(heading: re.Match[str], reading: _Reading) -> bool:
-    """Tell whether a heading is an item of a list: "**1. Understand the zone:**", "### 2) Setup"."""
+    """Return whether a heading is an item of a list: "**1. Understand the zone:**", "### 2) Setup"."""
     text = heading["hash"] or heading["bold"] or heading["under"]
     hit = re.match(r"\(?(\d{1,3})[.)]\s+(\S.*)", text)
     if hit is None:
@@ -264,7 +261,7 @@ def _topic(reading: _Reading) -> str:
 
 
 def is_telling(topic: str) -> bool:
-    """Tell whether a topic names a subject, or only that a list follows."""
+    """Return whether a topic names a subject, or only that a list follows."""
     return any(word.lower() not in STOP and word.lower() not in _GENERIC for word in words_of(topic))
 
 
@@ -331,7 +328,7 @@ def _row(line: str, reading: _Reading) -> None:
 
 
 def _is_source(line: str) -> bool:
-    """Tell whether a line is code, a diff or a listing that stands outside any fence."""
+    """Return whether a line is code, a diff or a listing that stands outside any fence."""
     bare = line.strip()
     if bare[-1:] == "{" or ":=" in bare or (bare[-1:] == ";" and ("(" in bare or "=" in bare)):
         return True

@@ -1,7 +1,6 @@
-"""The embedded observer: messages in, dated and cited lines out.
+"""The embedded observer: turn messages into dated lines that cite them.
 
-Turns what was said and done into lines: a user's words first, answers and tool calls beneath them. The choice of words is in
-`utterances`, the reading of tools in `doings`. Lines that speak for a user cite that user.
+A user's words come first, answers and tool calls beneath them. `utterances` selects the sentences, `doings` reads tools.
 """
 
 import re
@@ -387,7 +386,7 @@ def _chosen(text: str, talk: _Talk) -> list[tuple[int, str]]:
 
 
 def _is_description(text: str) -> bool:
-    """Tell whether somebody says of one of several things what it is like, and hardly anything else."""
+    """Return whether somebody says of one of several things what it is like, and hardly anything else."""
     return len(text) <= _NAME and describes(_first_sentence(text))
 
 

@@ -1,7 +1,6 @@
-"""What came of a tool call: errors first, then tests, changed files, sizes; one line whatever the output.
+"""Summarise the output of a tool call on one line: errors first, then tests, changed files and sizes.
 
-Knows how compilers, linters, test runners and file tools talk. What a tool says is the tool's word: nothing here speaks for
-the user.
+Understands compilers, linters, test runners and file tools. The text is attributed to the tool, never to the user.
 """
 
 import re
@@ -223,7 +222,7 @@ def _size(text: str) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Tell whether a text has sentences for people rather than lines for machines."""
+    """Return whether a text has sentences for people rather than lines for machines."""
     stops = text.count(". ") + text.count(".\n") + text.count("。")
     code = text.count("{") + text.count(";\n") + text.count("\t") + text.count("()") + text.count("→")
     return len(text) > _PROSE and stops * 200 > len(text) and stops > code

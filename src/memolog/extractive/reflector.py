@@ -1,8 +1,7 @@
-"""The embedded reflector: many lines in, fewer out.
+"""The embedded reflector: condense observations to a target size.
 
-User statements (🔴) and finished work (✅) stay; what a newer statement replaces stands in that statement. Of the rest, what
-says most that is new for its length stays; pass counts, repeated runs, answered questions and 🟢 go first. Every line says
-which ones it stands for. The text of the log is all that it needs.
+User statements (🔴) and finished work (✅) stay; a statement that a newer one replaces is moved into it. Of the rest, lines
+with most new content for their length stay. Each line names the lines that it stands for.
 """
 
 import re
@@ -386,7 +385,7 @@ def _texts(entry: _Entry, chosen: set[int]) -> Iterable[str]:
 
 
 def _continues(last: ReflectedDraft, draft: ReflectedDraft, entry: _Entry) -> bool:
-    """Tell whether a line can be added to the one before it: same place, weight, speaker, and about the same time."""
+    """Return whether a line can be added to the one before it: same place, weight, speaker, and about the same time."""
     return (
         bool(entry.lead)
         and not entry.topics

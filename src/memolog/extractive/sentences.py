@@ -1,4 +1,4 @@
-"""Where a sentence ends, in the common European languages and in scripts with stops of their own."""
+"""Split text into sentences, in the common European languages and in scripts with their own full stops."""
 
 import re
 from typing import Final
@@ -24,41 +24,14 @@ _COUNTING_WORDS: Final = """
 _COUNTING: Final = frozenset(_COUNTING_WORDS.split())
 # Short forms of two words and more, each with a stop and a space: "z. B.", "i. d. R.", "p. ej.".
 _PARTS: Final = (
-    *(
-        "z. B.",
-        "d. h.",
-        "u. a.",
-        "s. o.",
-        "s. u.",
-        "i. d. R.",
-        "o. ä.",
-        "u. U.",
-        "v. a.",
-        "i. A.",
-        "a. a. O.",
-        "v. Chr.",
-        "n. Chr.",
-    ),
-    *(
-        "p. ej.",
-        "EE. UU.",
-        "a. C.",
-        "d. C.",
-        "p. ex.",
-        "c. à d.",
-        "e. g.",
-        "i. e.",
-        "o. a.",
-        "d. w. z.",
-        "m. a. w.",
-        "P. S.",
-    ),
+    "z. B.|d. h.|u. a.|s. o.|s. u.|i. d. R.|o. ä.|u. U.|v. a.|i. A.|a. a. O.|v. Chr.|n. Chr."
+    "|p. ej.|EE. UU.|a. C.|d. C.|p. ex.|c. à d.|e. g.|i. e.|o. a.|d. w. z.|m. a. w.|P. S."
 )
 _LONGEST_PART: Final = 3
 _PART: Final = re.compile(
     "|".join(
         rf"(?<!\w){re.escape(form[:end])} ?\Z"
-        for form in sorted(_PARTS, key=len, reverse=True)
+        for form in sorted(_PARTS.split("|"), key=len, reverse=True)
         for end in range(1, len(form) + 1)
         if form[end - 1] == "."
     )
@@ -96,7 +69,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _goes_on(text: str, start: int, hit: re.Match[str]) -> bool:
-    """Tell whether a stop belongs to a short form or an ordinal number, so that the sentence goes on after it."""
+    """Return whether a stop belongs to a short form or an ordinal number, so that the sentence goes on after it."""
     before = text[max(start, hit.start() - _NEAR) : hit.start()]
     after = text[hit.end() : hit.end() + _NEAR]
     if after[:1].islower():

@@ -1,7 +1,6 @@
-"""What a sentence of a user does: state, ask, request, confirm, agree; how much it weighs; or nothing but fill.
+"""Classify sentences: statement, question, request or filler; confirmation, agreement, decision, preference, plan.
 
-Knows the signs of each in English, German, Spanish and French by small tables of common words, and question marks of any
-script. Where the signs are missing, a sentence is taken for a statement.
+Uses tables of common words in English, German, Spanish and French. A sentence without a sign is a statement.
 """
 
 import re
@@ -173,6 +172,7 @@ _FIGURE: Final = re.compile(
 )
 _COUNTS: Final = "|".join(word for language in ("en", "de", "es", "fr") for word in NUMBER_WORDS[language][2:])
 _COUNTED: Final = re.compile(rf"\b(?:{_COUNTS}|twenty|thirty|hundred|twice|once|einmal|zweimal)\b", re.IGNORECASE)
+_WEIGHTY: Final = (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED)
 # How things shall be from now on, and not one piece of work.
 _DIRECTIVE: Final = re.compile(
     _POLITE_OPENING
@@ -354,55 +354,56 @@ def act_of(sentence: str) -> Act:
 
 
 def _tells_first(sentence: str) -> bool:
-    """Tell whether a question opens with clauses that state something: "She takes 2 mg, is that much?"."""
+    """Return whether a question opens with clauses that state something: "She takes 2 mg, is that much?"."""
     hit = _THEN_ASKS.match(sentence)
     return hit is not None and len(hit["told"].split()) >= _CLAUSE_WORDS and not _REQUEST.match(sentence)
 
 
 def names_something(sentence: str) -> bool:
-    """Tell whether a sentence holds a name, a number or an identifier."""
+    """Return whether a sentence holds a name, a number or an identifier."""
     return any(weight > 1 for weight in weights_of(sentence).values())
 
 
 def is_empty(sentence: str) -> bool:
-    """Tell whether an assistant's sentence only says that it heard: a few words without a name or a number."""
+    """Return whether an assistant's sentence only says that it heard: a few words without a name or a number."""
     words = words_of(sentence)
     is_short = len(words) <= _HEARD_WORDS if sentence.isascii() or len(words) > 1 else len(sentence) <= _HEARD_SIGNS
     return is_filler(sentence) or (is_short and not any(map(is_name, words[1:])) and not re.search(r"\d", sentence))
 
 
 def _binds(sentence: str) -> bool:
-    """Tell whether a request that is put as a question says what must or must not be, or what shall be from now on."""
-    return any(pattern.search(sentence) for pattern in (_HEALTH, _NEGATIVE, _PREFERS, _MONEY)) or bool(
+    """Return whether a request that is put as a question says what must or must not be, or what shall be from now on."""
+    return _has(sentence, _HEALTH, _NEGATIVE, _PREFERS, _MONEY) or bool(
         _CHANGES.search(sentence) and (names_something(sentence) or _COUNTED.search(sentence))
     )
 
 
+def _has(sentence: str, *patterns: re.Pattern[str]) -> bool:
+    return any(pattern.search(sentence) for pattern in patterns)
+
+
 def weighs(sentence: str) -> bool:
-    """Tell whether a sentence holds a constraint, a preference, a decision, a correction, an appointment or a figure."""
-    return bool(_DIRECTIVE.match(sentence)) or any(
-        pattern.search(sentence)
-        for pattern in (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED, _QUOTED)
-    )
+    """Return whether a sentence holds a constraint, a preference, a decision, a correction, an appointment or a figure."""
+    return bool(_DIRECTIVE.match(sentence)) or _has(sentence, *_WEIGHTY, _QUOTED)
 
 
 def is_ask(sentence: str) -> bool:
-    """Tell whether a sentence asks or requests."""
+    """Return whether a sentence asks or requests."""
     return bool(_QUESTION.search(sentence) or _REQUEST.match(sentence) or _ASKS.match(sentence))
 
 
 def is_request(sentence: str) -> bool:
-    """Tell whether a sentence wants something done, also where it is put as a question."""
+    """Return whether a sentence wants something done, also where it is put as a question."""
     return bool(_REQUEST.match(sentence))
 
 
 def is_about_self(text: str) -> bool:
-    """Tell whether the speaker speaks of themselves."""
+    """Return whether the speaker speaks of themselves."""
     return bool(_SELF.search(text))
 
 
 def is_filler(sentence: str) -> bool:
-    """Tell whether a sentence is only thanks, a greeting, laughter or praise."""
+    """Return whether a sentence is only thanks, a greeting, laughter or praise."""
     if len(sentence) > _LONGEST_FILLER:
         return False
     if (
@@ -422,7 +423,7 @@ def is_filler(sentence: str) -> bool:
 
 
 def _is_reaction(sentence: str) -> bool:
-    """Tell whether a sentence only approves of what was said, or laughs about it."""
+    """Return whether a sentence only approves of what was said, or laughs about it."""
     if approval := _APPROVES.match(sentence):
         rest = sentence[approval.end() :].strip()
         is_about_it = not rest or _IT.search(rest)
@@ -432,14 +433,7 @@ def _is_reaction(sentence: str) -> bool:
         is_about_it = not rest or (_IS.match(rest) and not is_about_self(rest))
     else:
         return False
-    return bool(is_about_it) and not names_something(f". {rest}") and not _weighs_much(rest)
-
-
-def _weighs_much(sentence: str) -> bool:
-    return any(
-        pattern.search(sentence)
-        for pattern in (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED, _PLAN)
-    )
+    return bool(is_about_it) and not names_something(f". {rest}") and not _has(rest, *_WEIGHTY, _PLAN)
 
 
 def _is_laughter(word: str) -> bool:
@@ -451,7 +445,7 @@ def _is_laughter(word: str) -> bool:
 
 
 def is_opening(sentence: str) -> bool:
-    """Tell whether an assistant's sentence leads to what it says, or away from it, without saying it."""
+    """Return whether an assistant's sentence leads to what it says, or away from it, without saying it."""
     return bool(_OPENING.match(sentence))
 
 
@@ -505,7 +499,7 @@ def subject_of(sentence: str) -> str:
 
 
 def wishes(sentence: str) -> bool:
-    """Tell whether a sentence says what somebody wants or looks for."""
+    """Return whether a sentence says what somebody wants or looks for."""
     return bool(_WISHES.match(sentence))
 
 
@@ -527,7 +521,7 @@ _FEW_WORDS: Final = 2
 
 
 def dangles(sentence: str) -> bool:
-    """Tell whether a sentence speaks of something that it does not name."""
+    """Return whether a sentence speaks of something that it does not name."""
     hit = _POINTS.match(sentence)
     if hit is None:
         return False
@@ -535,12 +529,12 @@ def dangles(sentence: str) -> bool:
 
 
 def agrees(message: str) -> bool:
-    """Tell whether a message tells somebody to do what they proposed, whatever else it says."""
+    """Return whether a message tells somebody to do what they proposed, whatever else it says."""
     return bool(_AGREES.match(message))
 
 
 def confirms(message: str) -> bool:
-    """Tell whether a user says that the work is done and does what it should."""
+    """Return whether a user says that the work is done and does what it should."""
     return any(_CONFIRMS.search(piece) and not _DENIES.search(piece) for piece in re.split(r"(?<=[.!])\s|\n", message))
 
 

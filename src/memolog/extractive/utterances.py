@@ -1,7 +1,7 @@
-"""What was said in words: which sentences and list items of a span's messages are kept, and how long they may be together.
+"""Select which sentences and list items of a span's messages are kept, within a size limit.
 
-A user's statements stay as they were said. Of the assistant, list heads, names and numbers come first, then what is new for
-what it costs. What the log says already is not said again. Knows nothing of tools or of how lines look.
+Statements of users are kept as they are. Of the assistant, list heads, names and numbers come first. What the log says already
+is left out.
 """
 
 import re
@@ -290,7 +290,7 @@ def _is_fresh(text: str, previous: str) -> bool:
 
 
 def _is_settled(text: str, previous: str) -> bool:
-    """Tell whether the log has this as the last of what users stated: after another statement it may be news again."""
+    """Return whether the log has this as the last of what users stated: after another statement it may be news again."""
     return not _is_fresh(text, previous) and "🔴" not in previous[previous.rfind(escape(text)) :]
 
 

@@ -1,7 +1,6 @@
-"""Words: which of them carry meaning, which are names or numbers, and what each is worth when not everything can be kept.
+"""Weigh the words of a text (stop words, names, numbers, identifiers) and choose which pieces to keep within a budget.
 
-Also chooses what to keep: the pieces that say most that is new for what they cost. Scripts without spaces have no words to
-split at: pairs of characters take their place.
+In scripts without spaces, pairs of characters take the place of words.
 """
 
 import heapq
@@ -35,7 +34,7 @@ def words_of(text: str) -> list[str]:
 
 
 def is_name(word: str) -> bool:
-    """Tell whether a word that does not begin a sentence is a name, a number or an identifier."""
+    """Return whether a word that does not begin a sentence is a name, a number or an identifier."""
     return word != word.lower() or bool(_IDENTIFIER.search(word))
 
 

@@ -1,6 +1,6 @@
-"""Grounding: what a line of the log names that neither its sources nor the log have.
+"""Find what a line of the log names that neither its sources nor the log contain.
 
-Knows which differences are harmless: spelling, formatting, a date that was worked out. Decides nothing; see `judge`.
+Differences in spelling and formatting, and dates that were computed, are accepted. `judge` decides what follows.
 """
 
 import re
@@ -65,7 +65,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _follows(mention: Mention, moments: Sequence[datetime], worked_out: set[Day]) -> bool:
-    """Tell whether a date, a year or a time follows from when the messages were said."""
+    """Return whether a date, a year or a time follows from when the messages were said."""
     match mention.kind:
         case "date":
             return any(
@@ -94,7 +94,7 @@ def _is_near(day: Day, said: date, was_worked_out: bool) -> bool:
 
 
 def _is_other_script(mention: Mention, cited: Sequence[Evidence]) -> bool:
-    """Tell whether a name had to be carried over into other letters, where code cannot compare it."""
+    """Return whether a name had to be carried over into other letters, where code cannot compare it."""
     if mention.kind != "name":
         return False
     scripts = {text.is_latin for text in cited} - {None}

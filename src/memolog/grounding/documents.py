@@ -1,6 +1,6 @@
-"""What an observer may change of the working memory: only what people or the model spoke of, never what a tool returned.
+"""Limit changes of the working memory to what users or the model said: text that only a tool returned is not taken over.
 
-Knows the change line by line. A part of it that has no support among what was said is left as it was; the rest is kept.
+The change is checked line by line; parts without support stay as they were.
 """
 
 import difflib
@@ -49,7 +49,7 @@ def _may_come(added: Sequence[str], voices: Voices) -> bool:
 
 
 def _is_said(line: str, voices: Voices) -> bool:
-    """Tell whether people or the model said what a line says: its names and numbers, and most of its words."""
+    """Return whether people or the model said what a line says: its names and numbers, and most of its words."""
     if line.lstrip().startswith("#"):
         # A heading claims nothing, but it must not be where a tool's words get in.
         return not voices.echoes_tool(line, share=1.0)
@@ -64,7 +64,7 @@ def _is_said(line: str, voices: Voices) -> bool:
 
 
 def _may_go(gone: Sequence[str], added: Sequence[str], voices: Voices) -> bool:
-    """Tell whether lines may be removed: each was empty, is still there in longer form, or was spoken of."""
+    """Return whether lines may be removed: each was empty, is still there in longer form, or was spoken of."""
     return all(_is_spoken_of(line, added, voices) for line in gone)
 
 

@@ -1,7 +1,4 @@
-"""Evidence: a text in which things are looked up, prepared once for any number of questions.
-
-Knows how one thing is written in several ways. Says only whether it is there; what follows from that is decided elsewhere.
-"""
+"""Look up mentions in a text, in any of their spellings. The text is prepared once for any number of lookups."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -77,7 +74,7 @@ class Evidence:
         return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
 
     def has(self, squeezed_text: str) -> bool:
-        """Tell whether words between points occur here, side by side."""
+        """Return whether words between points occur here, side by side."""
         # Most questions are answered by a word that is not here, which is far quicker to see.
         words = squeezed_text.strip(".").split(".")
         return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.words_apart)
@@ -101,7 +98,7 @@ def _is_said(word: str, evidence: Evidence) -> bool:
 
 
 def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:
-    """Tell whether a content word, or another form of it, occurs in one of the texts."""
+    """Return whether a content word, or another form of it, occurs in one of the texts."""
     return any(_is_said(word, text) for text in texts)
 
 
@@ -114,7 +111,7 @@ _IS_NOT: Final = 0.03
 
 
 def is_english(text: Evidence) -> bool | None:
-    """Tell whether a text is in English; None where that cannot be told."""
+    """Return whether a text is in English; None where that cannot be told."""
     words = text.words_apart.strip(".").split(".")
     if len(words) < _LEAST_TOLD:
         return None
@@ -123,7 +120,7 @@ def is_english(text: Evidence) -> bool | None:
 
 
 def is_found(mention: Mention, texts: Sequence[Evidence]) -> bool:
-    """Tell whether something occurs in one of the texts, in any of the ways in which it may be written."""
+    """Return whether something occurs in one of the texts, in any of the ways in which it may be written."""
     return _FINDERS[mention.kind](mention.text, texts)
 
 
@@ -158,7 +155,7 @@ def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
-    """Tell whether a path occurs: as it is, within a longer one, or as the end of one whose beginning is told elsewhere."""
+    """Return whether a path occurs: as it is, within a longer one, or as the end of one whose beginning is told elsewhere."""
     parts = [part for part in _SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
     if not parts:
         return True
@@ -178,9 +175,10 @@ def _has_hash(text: str, texts: Sequence[Evidence]) -> bool:
     return any(_has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
 
 
-def _has_literal(needle: str, texts: Sequence[Evidence]) -> bool:
+def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
+    needle = folded(text)
     pattern = re.compile(rf"(?<![\w-]){re.escape(needle)}(?![\w-])")
-    return any(needle in text.literal and pattern.search(text.literal) for text in texts)
+    return any(needle in one.literal and pattern.search(one.literal) for one in texts)
 
 
 def _has_quote(piece: str, texts: Sequence[Evidence]) -> bool:
@@ -208,10 +206,6 @@ def _is_day(day: Day, text: Evidence) -> bool:
 
 def _has_url(text: str, texts: Sequence[Evidence]) -> bool:
     return _has(squeezed(_SCHEME.sub("", folded(text))), texts)
-
-
-def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
-    return _has_literal(folded(text), texts)
 
 
 def _has_number(text: str, texts: Sequence[Evidence]) -> bool:

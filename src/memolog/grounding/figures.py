@@ -1,7 +1,4 @@
-"""Figures: numbers, dates and times of day, in the ways that people and programs write them.
-
-Knows separators, multiples, names of months and the two clocks. A figure that can be read in two ways has both values.
-"""
+"""Parse numbers, dates and times of day in prose. A figure that can be read in two ways gives both values."""
 
 import re
 import unicodedata
@@ -38,21 +35,14 @@ _READ: Final = re.compile(
 _SPLIT: Final = re.compile(r"[.,'’_ \u00a0\u202f]")
 _THOUSAND: Final = 3
 _MOST_DECIMALS: Final = 8
-_TEENS: Final = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"
-_NUMBER_WORDS: Final = (
-    {word: str(value) for value, word in enumerate(_TEENS.split(), 13)}
-    | {word: str(value) for language in ("en", "de", "fr", "es") for value, word in enumerate(NUMBER_WORDS[language])}
-    | {
-        "once": "1",
-        "twice": "2",
-        "both": "2",
-        "first": "1",
-        "second": "2",
-        "third": "3",
-        "dozen": "12",
-        "hundred": "100",
-    }
-)
+_OTHER_NUMBERS: Final = """
+    once=1 twice=2 both=2 first=1 second=2 third=3 dozen=12 hundred=100 thirteen=13 fourteen=14 fifteen=15 sixteen=16
+    seventeen=17 eighteen=18 nineteen=19 twenty=20
+    """
+_NUMBER_WORDS: Final = {
+    **{word: str(value) for language in ("en", "de", "fr", "es") for value, word in enumerate(NUMBER_WORDS[language])},
+    **{word: value for word, _, value in (pair.partition("=") for pair in _OTHER_NUMBERS.split())},
+}
 _WORD: Final = re.compile(r"[^\W\d_]{2,12}")
 
 

@@ -1,8 +1,4 @@
-"""Folding: two spellings of one thing become the same text.
-
-Knows case, escapes, separators and scripts without spaces. Knows nothing of what a text says. Every step takes time in
-proportion to the text.
-"""
+"""Fold texts for comparison: case, width, escapes, separators, and scripts without spaces. Linear in the length of the text."""
 
 import re
 import unicodedata

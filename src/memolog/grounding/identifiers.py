@@ -1,7 +1,6 @@
-"""What can be checked in a text: identifiers, numbers, dates, quoted strings and names.
+"""Find what can be checked in a text: identifiers, numbers, dates, times, quoted strings and names.
 
-Knows how they look in prose of any language. Knows nothing of where they come from. Time grows with the text and with nothing
-else: every pattern is bounded, and each character is looked at a bounded number of times.
+Linear in the length of the text: every pattern is bounded.
 """
 
 import re
@@ -198,6 +197,6 @@ def _opens_sentence(text: str, start: int) -> bool:
 
 
 def _capitalises_nouns(text: str) -> bool:
-    """Tell whether a text is in a language that writes every noun with a capital."""
+    """Return whether a text is in a language that writes every noun with a capital."""
     words = set(re.findall(r"[^\W\d_]{2,6}", text[:5_000]))
     return len(words & _NOUN_CAPITALS) > 1

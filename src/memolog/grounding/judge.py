@@ -1,7 +1,4 @@
-"""Judging: lines of the log are checked against what they cite, and marked, lowered or left out.
-
-Knows the policy. Never rewrites a line: it changes what a line counts for, not what it says.
-"""
+"""Check the lines of a reply against what they cite, and mark, lower or drop them. Texts of lines are never changed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,7 +101,7 @@ class _Case:
     ) -> None:
         self._extracted = extracted
         self._by_seq = {(message.thread, message.seq): message for message in messages}
-        self._texts: dict[str, Evidence] = {}
+        self._texts: dict[tuple[str, int, Callable[[Message], str]], Evidence] = {}
         self._log, self._policy, self._readings = Evidence(log), policy, cache(readings)
         self._voices = voices_of(messages, foreign=foreign, log=lines)
         own = voices_of(messages)
@@ -119,7 +116,7 @@ class _Case:
         self._owners = {message.resource for message in messages}
 
     def is_foreign(self, observation: Observation) -> bool:
-        """Tell whether a line was made from messages of another conversation."""
+        """Return whether a line was made from messages of another conversation."""
         if not self._others.returned:
             return False
         return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
@@ -141,7 +138,7 @@ class _Case:
         return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=bool(said))
 
     def _is_backed(self, observation: Observation, cited: Sequence[Message], said: Sequence[Message]) -> bool:
-        """Tell whether the users' messages that a line cites say what it claims, in their words or as code reads them."""
+        """Return whether the users' messages that a line cites say what it claims, in their words or as code reads them."""
         if observation.verbatim and self._voices.copies_tool(observation.verbatim):
             return False
         # A line that cites everything cites nothing: then one message alone must say it.
@@ -170,35 +167,32 @@ class _Case:
         return [said[place] for place in best]
 
     def _said(self, message: Message) -> Evidence:
-        key = f"{message.id}/{message.continuation}/said"
+        return self._evidence(message, said_text)
+
+    def _evidence(self, message: Message, text_of: Callable[[Message], str]) -> Evidence:
+        key = (message.id, message.continuation, text_of)
         if key not in self._texts:
-            self._texts[key] = Evidence(said_text(message))
+            self._texts[key] = Evidence(text_of(message))
         return self._texts[key]
 
     def _cited(self, observation: Observation) -> list[Message]:
-        places = (
-            (source.thread, seq) for source in observation.sources for seq in _seqs(source.span.first, source.span.last)
-        )
+        spans = ((source.thread, source.span) for source in observation.sources)
+        places = ((thread, seq) for thread, span in spans for seq in range(span.first, span.last + 1))
         return [self._by_seq[place] for place in places if place in self._by_seq]
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
         # A result is read together with the call that it answers.
         calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
-        read = {message.id + f"/{message.continuation}": message for message in (*cited, *filter(None, calls))}
+        read = {(message.id, message.continuation): message for message in (*cited, *filter(None, calls))}
         moments = [message.created_at for message in cited]
         moments += [observation.said_at] if observation.said_at else []
-        texts = [self._text(key, message) for key, message in read.items()]
+        texts = [self._evidence(message, source_text) for message in read.values()]
         text, about = line_text(observation), observation.about
         missing = ungrounded(text, texts, self._log, said_at=moments, about=about)
         said = [place for place in map(_place, cited) if place in self._spoken]
         if missing and (more := evidence_of(self._readings().get(place, "") for place in said)):
             return ungrounded(text, [*texts, *more], self._log, said_at=moments, about=about)
         return missing
-
-    def _text(self, key: str, message: Message) -> Evidence:
-        if key not in self._texts:
-            self._texts[key] = Evidence(source_text(message))
-        return self._texts[key]
 
 
 def _place(message: Message) -> tuple[str, int]:
@@ -241,7 +235,7 @@ def judge_reflection(
 
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
-    """Tell whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
+    """Return whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
     doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
@@ -257,12 +251,8 @@ def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[s
     return [name for name in named if name in observation.text]
 
 
-def _seqs(first: int, last: int) -> range:
-    return range(first, last + 1)
-
-
 def _claims(observation: Observation, is_for_user: bool) -> bool:
-    """Tell whether a line claims the weight of a user's word."""
+    """Return whether a line claims the weight of a user's word."""
     return is_for_user or observation.priority in {"high", "done"}
 
 
@@ -273,7 +263,7 @@ def _less(trust: Trust, observation: Observation, voices: Voices) -> Trust:
 
 
 def _is_of_tool(observation: Observation, voices: Voices) -> bool:
-    """Tell whether a line has its words, or something that it names, from tools alone."""
+    """Return whether a line has its words, or something that it names, from tools alone."""
     return _is_echo(observation, voices) or voices.names_from_tool(observation.text)
 
 

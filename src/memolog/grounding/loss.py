@@ -186,7 +186,7 @@ def vague(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Said, .
 
 
 def is_bare_list(text: str) -> bool:
-    """Tell whether a line only lists names, as reflections of earlier versions did."""
+    """Return whether a line only lists names, as reflections of earlier versions did."""
     return text.startswith(TRACES)
 
 
@@ -227,7 +227,7 @@ def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
 
 
 def _denies_the_same(said: Said, one: _Statement) -> bool:
-    """Tell whether a line denies what a statement denies, and nothing that it affirms."""
+    """Return whether a line denies what a statement denies, and nothing that it affirms."""
     if not one.denials:
         is_denied = sum(map(said.denied.has, one.words)) > len(one.words) * _MOST_DENIED
         return not is_denied or sum(map(said.affirmed.has, one.words)) >= ceil(_NAMED * len(one.words))
@@ -238,7 +238,7 @@ def _denies_the_same(said: Said, one: _Statement) -> bool:
 
 
 def _adds(denial: "_Denial", said: Said, one: _Statement) -> bool:
-    """Tell whether a clause has a word that is in none of the lines it stands for: it may turn the sense of the others."""
+    """Return whether a clause has a word that is in none of the lines it stands for: it may turn the sense of the others."""
     known = _Words(one.words)
     longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
     return any(not known.has(word) and not said.given.has(word) and word not in _PLAIN for word in longer)
@@ -297,7 +297,7 @@ class _Words:
             self._by_opening.setdefault(word[:_SHORT], []).append(word)
 
     def has(self, word: str) -> bool:
-        """Tell whether a word is here, or another form of it."""
+        """Return whether a word is here, or another form of it."""
         if word in self._words:
             return True
         if len(word) < _SHORT:
@@ -560,7 +560,7 @@ def _sides(text: str) -> tuple[_Side, ...]:
 
 
 def _has_side(said: Said, side: _Side) -> bool:
-    """Tell whether a line has the same of two opposites, before one of the same words."""
+    """Return whether a line has the same of two opposites, before one of the same words."""
     same = (
         other
         for other in said.sides
@@ -583,7 +583,7 @@ _LONG_NAME: Final = 4
 
 
 def _is_caseless(text: str) -> bool:
-    """Tell whether most letters of a text are of a script without capitals."""
+    """Return whether most letters of a text are of a script without capitals."""
     return 2 * len(_CASELESS_LETTER.findall(text)) > sum(char.isalpha() for char in text)
 
 
@@ -596,7 +596,7 @@ def _caseless_names(text: str) -> tuple[str, ...]:
 
 
 def _has_caseless(name: str, text: Evidence) -> bool:
-    """Tell whether a name occurs; a particle of one letter may have been joined to it."""
+    """Return whether a name occurs; a particle of one letter may have been joined to it."""
     name = folded(name)
     forms = (name, name[1:], name[:-1]) if len(name) >= _LONG_NAME else (name,)
     return any(form in text.literal for form in forms)

@@ -1,7 +1,4 @@
-"""Shapes of words: what a single word is by the way it is written.
-
-Knows flags, paths, hashes, versions and symbols. Knows nothing of the text around a word, save what the caller says.
-"""
+"""Classify a single word by its spelling: flag, path, hash, version, symbol or name."""
 
 import re
 from typing import Final, Literal, TypeAlias
@@ -64,7 +61,7 @@ def kind_of(word: str) -> Kind | None:
 
 
 def is_capitalised(word: str) -> bool:
-    """Tell whether a plain word is written like a name, and is none of the words that always are."""
+    """Return whether a plain word is written like a name, and is none of the words that always are."""
     plain = word.casefold()
     return len(word) > 1 and word[0].isupper() and COMMON.isdisjoint({plain, plain.removesuffix("s")})
 

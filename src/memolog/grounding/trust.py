@@ -1,7 +1,6 @@
-"""Trust: whose word a line of the log is, and what it may therefore become.
+"""Decide whose word a line of the log is: a user's, an assistant's or a tool's.
 
-Knows roles, what it means to speak for the user, and where words come from. Wording can always be varied, so the rules that
-matter look at structure: who is cited, and whether only a tool's text has these words.
+Since wording can be varied, the rules rely on structure: who is cited, and whether only a tool's text has these words.
 """
 
 import re
@@ -34,7 +33,6 @@ __all__ = [
     "lowest",
     "speaks_for_user",
     "trust_of",
-    "trusted_after_reflection",
     "trusted_hints",
     "voices_of",
 ]
@@ -106,7 +104,7 @@ _SHORTEST_NAME: Final = 3
 
 
 def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collection[str] = ()) -> bool:
-    """Tell whether a line says what the user says, wants or has decided.
+    """Return whether a line says what the user says, wants or has decided.
 
     `speakers` are names that users go by. `owners` are names under which memory is kept: mostly a user's, but maybe a project's.
     """
@@ -119,7 +117,7 @@ def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collectio
 
 
 def _names(plain: str, names: Collection[str], verbs: str) -> bool:
-    """Tell whether a text says of somebody that they do one of these things."""
+    """Return whether a text says of somebody that they do one of these things."""
     known = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
     return bool(known) and bool(re.search(rf"\b(?:{'|'.join(known)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
 
@@ -149,7 +147,7 @@ class Voices:
     """What users said of it, where that is told apart: a word that a tool returned and a model repeated is the tool's."""
 
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
-        """Tell whether a text takes its words from tools alone.
+        """Return whether a text takes its words from tools alone.
 
         It does if the whole of it, or a run of five of its words, was returned and never said; or if at least `least` of its
         words were, and those that were said too are no more than `share` of them; where none was said, two are enough.
@@ -170,7 +168,7 @@ class Voices:
         return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
 
     def copies_tool(self, text: str) -> bool:
-        """Tell whether five words of a text, or all of fewer, were returned side by side and never said."""
+        """Return whether five words of a text, or all of fewer, were returned side by side and never said."""
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_RUN, len(words))
         for start in range(len(words) - size + 1 if size > 1 else 0):
@@ -180,7 +178,7 @@ class Voices:
         return False
 
     def names_from_tool(self, text: str, kinds: Collection[Kind] = _NAMING) -> bool:
-        """Tell whether a text names something that only a tool named."""
+        """Return whether a text names something that only a tool named."""
         named = [mention for mention in mentions(text) if mention.kind in kinds]
         return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
 
@@ -212,17 +210,17 @@ def line_text(line: Observation) -> str:
 
 
 def is_of_user(line: Observation) -> bool:
-    """Tell whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
+    """Return whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
     return not is_false(line) and (line.trust == "user" or line.priority in {"high", "done"})
 
 
 def is_of_tool(line: Observation) -> bool:
-    """Tell whether a line of the log is no more than a tool's word."""
+    """Return whether a line of the log is no more than a tool's word."""
     return not is_of_user(line) and (line.trust == "tool" or is_false(line))
 
 
 def is_false(line: Observation) -> bool:
-    """Tell whether a line was found to claim a user's word without having it."""
+    """Return whether a line was found to claim a user's word without having it."""
     return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
@@ -285,7 +283,7 @@ def is_backed(
     confirms: bool = False,
     asked: Sequence[Evidence] = (),
 ) -> bool:
-    """Tell whether what a line claims comes from what users said in the messages that it cites.
+    """Return whether what a line claims comes from what users said in the messages that it cites.
 
     So much of its words must be there, and some of each longer clause, unless users said them elsewhere; and it has no word
     that a tool said and no user. Where no tool said anything, only words of the assistant count against it. `confirms` says
@@ -333,7 +331,7 @@ def _clause_words(clause: str) -> tuple[str, ...]:
 
 
 def _is_translated(text: str, cited: Evidence) -> bool:
-    """Tell whether a line is in English and what it cites is not: models fall back to English, never from it."""
+    """Return whether a line is in English and what it cites is not: models fall back to English, never from it."""
     line = Evidence(text)
     if line.is_latin and cited.is_latin is False:
         return True
@@ -351,21 +349,13 @@ def trusted_hints(
     foreign: Sequence[Message] = (),
     log: Sequence[Observation] = (),
 ) -> Hints:
-    """Return the hints that the messages and the log support: a tool gives no task, no title and no answer."""
+    """Return the hints that the messages and the log support: a tool gives no task, no title and no answer.
+
+    A reflector reads lines of the log and no messages.
+    """
     before = (previous.current_task, previous.suggested_response, previous.title)
     voices = voices_of(messages, *filter(None, before), foreign=foreign, log=log)
-    said_at = [message.created_at for message in messages]
-    return _trusted_hints(hints, voices, said_at)
-
-
-def trusted_after_reflection(hints: Hints, lines: Sequence[Observation], previous: Hints) -> Hints:
-    """Return the hints of a reflector that the lines support."""
-    before = filter(None, (previous.current_task, previous.suggested_response, previous.title))
-    voices = voices_of((), *before, log=lines)
-    return _trusted_hints(hints, voices, [line.said_at for line in lines if line.said_at])
-
-
-def _trusted_hints(hints: Hints, voices: Voices, said_at: Sequence[datetime]) -> Hints:
+    said_at = [message.created_at for message in messages] or [line.said_at for line in log if line.said_at]
     task = _trusted(hints.current_task, voices, said_at)
     if task and not _may_be_users(task, voices):
         task = None
@@ -387,7 +377,7 @@ def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> s
 
 
 def _invented(hint: str, voices: Voices, said_at: Sequence[datetime]) -> bool:
-    """Tell whether a hint names something to act on that nobody named."""
+    """Return whether a hint names something to act on that nobody named."""
     missing = ungrounded(hint, [*voices.said, *voices.returned], said_at=said_at)
     return any(mention.text in missing for mention in mentions(hint) if mention.kind in _ACTED_ON)
 
@@ -396,7 +386,7 @@ _ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path",
 
 
 def _may_be_users(task: str, voices: Voices) -> bool:
-    """Tell whether a task can come from users: it has a word of theirs, or none of the assistant's where no tool spoke."""
+    """Return whether a task can come from users: it has a word of theirs, or none of the assistant's where no tool spoke."""
     words = _clause_words(task)
     by_user = voices.by_user or ()
     if not words or any(is_word_of(word, by_user) for word in words):

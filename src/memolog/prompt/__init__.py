@@ -1,7 +1,6 @@
-"""Prompts: values become text for an observer or a reflector, and its reply becomes values again.
+"""Build the prompts of observers and reflectors, and parse their replies into drafts and faults.
 
-Pure: no clock, no store, no model. The wording is in `texts/`, versioned; whatever others wrote is escaped between our tags;
-whatever a model answers is read into drafts and faults.
+Pure: no clock, store or model. The wording is in `texts/`; foreign text is escaped between our tags.
 """
 
 from memolog.prompt.build import (

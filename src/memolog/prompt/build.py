@@ -1,8 +1,4 @@
-"""Prompts: what an observer and a reflector are sent.
-
-Knows which sections there are and how they are filled. The wording is in `texts/`; what came from others stands escaped
-between our tags. Knows no model and no store.
-"""
+"""Build the prompts of the observer and the reflector. The wording is in `texts/`; foreign text is escaped between our tags."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

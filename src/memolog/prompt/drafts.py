@@ -1,7 +1,4 @@
-"""What a reply says, once it is read: lines, hints and faults, all of them values.
-
-Knows neither how replies look nor what becomes of drafts: ids, trust and grounding are given by others.
-"""
+"""Values of a parsed reply: lines, hints and faults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,7 +60,7 @@ class Parsed:
     """Lines that were dropped because the log has them from the same day: what they cite is covered all the same."""
 
     def has(self, kind: FaultKind) -> bool:
-        """Tell whether this was wrong with it."""
+        """Return whether this was wrong with it."""
         return any(fault.kind == kind for fault in self.faults)
 
 

@@ -1,7 +1,4 @@
-"""Text of others between our tags: nothing in it may open, close or imitate one of our sections.
-
-Knows which characters are dangerous or meaningless to a model. Knows nothing of messages or prompts.
-"""
+"""Clean and escape foreign text so that it cannot open, close or imitate one of our tags."""
 
 import re
 from typing import Final

@@ -1,7 +1,6 @@
-"""Extracts in a prompt and in a reply: what else is asked for, and the sections that answer it.
+"""Ask for extracts in a prompt, and read and validate them in a reply.
 
-Knows the tags, JSON that is nearly right, and as much of JSON Schema as values of an application need. Knows no store and no
-model; what is read outside the sections of a reply is left to the other parsers.
+Supports the subset of JSON Schema that application values need.
 """
 
 import json

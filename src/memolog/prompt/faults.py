@@ -1,7 +1,4 @@
-"""Faults of a reply: what was wrong, how often, and whether it may still be used.
-
-Knows the kinds and the shape of runaway text. Looks at a bounded part of a reply, whatever its size.
-"""
+"""Faults of a reply, and the checks for runaway text, refusals, chatter and error pages."""
 
 import json
 import re
@@ -93,7 +90,7 @@ class FaultNotes:
 
     @property
     def has_fatal(self) -> bool:
-        """Tell whether the reply is unfit already."""
+        """Return whether the reply is unfit already."""
         return not FATAL.isdisjoint(self._counts)
 
     def faults(self) -> tuple[Fault, ...]:
@@ -165,11 +162,12 @@ _REFUSALS: Final = (
 )
 _REFUSAL: Final = re.compile("|".join(_REFUSALS), re.IGNORECASE)
 _MOST_REFUSAL: Final = 1_500
+_AROUND: Final = " *#>-\"'"
 
 
 def is_refusal(lines: Sequence[str]) -> bool:
     """Return whether plain prose says that the model will not do it."""
-    text = " ".join(lines).strip(" *#>-\"'")
+    text = " ".join(lines).strip(_AROUND)
     return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))
 
 
@@ -178,7 +176,7 @@ def is_apology(text: str) -> bool:
 
     A refusal of the assistant that was observed says whose it is.
     """
-    plain = text.strip(" *#>-\"'")
+    plain = text.strip(_AROUND)
     return bool(_REFUSAL.match(plain[:200])) and "assistant" not in plain.lower()
 
 
@@ -202,7 +200,7 @@ def is_chatter(line: str) -> bool:
 
     The log speaks of users and assistants, and never as "I".
     """
-    text = line.strip(" *#>-\"'")
+    text = line.strip(_AROUND)
     if text.endswith((":", "：")) or _FRAME.match(text):
         return True
     is_long = len(re.findall(r"\w+", text)) >= _FEWEST_WORDS

@@ -1,8 +1,4 @@
-"""A reply in JSON where lines were asked for: turned into those lines.
-
-Knows the shapes that models choose and how to save what was complete of one that was cut off. Knows nothing of what the
-lines mean: they are read like any other.
-"""
+"""Convert a reply in JSON to the lines that were asked for, and salvage complete objects of one that was cut off."""
 
 import json
 import re
@@ -23,18 +19,8 @@ JsonReply = tuple[str, dict[str, str]]
 _TEXTS: Final = ("text", "observation", "content", "description", "summary", "fact", "note", "value", "message")
 _INSIDE: Final = ("children", "details", "sub", "subitems", "results", "outcomes", "observations")
 _TIMES: Final = ("time", "timestamp", "saidat", "at", "datetime", "when")
-_CITES: Final = (
-    "cites",
-    "citations",
-    "citation",
-    "sources",
-    "source",
-    "messages",
-    "refs",
-    "references",
-    "ids",
-    "merges",
-)
+_CITE_KEYS: Final = "cites citations citation sources source messages refs references ids merges"
+_CITES: Final = tuple(_CITE_KEYS.split())
 _ABOUT: Final = ("about", "meaning", "refersto", "eventdate", "targetdate")
 _HINTS: Final = {
     "currenttask": "current-task",
@@ -51,25 +37,10 @@ _PRIORITIES: Final[dict[str, Priority]] = {
     **dict.fromkeys(("2", "p2"), "medium"),
     **dict.fromkeys(("3", "p3"), "low"),
 }
-_STRUCTURE: Final = frozenset(
-    {
-        *_TEXTS,
-        *_INSIDE,
-        *_TIMES,
-        *_CITES,
-        *_ABOUT,
-        *_HINTS,
-        "priority",
-        "importance",
-        "level",
-        "mark",
-        "date",
-        "files",
-        "file",
-    }
-    | {"verbatim", "id", "metadata", "parent", "thread", "role", "number"}
-)
-"""What is part of a line; every other field says something about it."""
+_MARK_KEYS: Final = ("priority", "importance", "level", "mark")
+_OTHER_KEYS: Final = ("date", "files", "file", "verbatim", "id", "metadata", "parent", "thread", "role", "number")
+_STRUCTURE: Final = frozenset((*_TEXTS, *_INSIDE, *_TIMES, *_CITES, *_ABOUT, *_HINTS, *_MARK_KEYS, *_OTHER_KEYS))
+"""Fields that are parts of a line; every other field becomes a fact about it."""
 _FIELD: Final = re.compile(r"[a-z]{2,21}")
 _DEEPEST: Final = 4
 _MOST_FAILURES: Final = 20
@@ -151,7 +122,7 @@ def _first(entry: dict[str, object], names: tuple[str, ...]) -> object:
 
 def _entry(entry: dict[str, object], text: str, depth: int) -> Iterator[str]:
     """Yield one object as the line it should have been, and what is kept word for word under it."""
-    given = _PRIORITIES.get(str(_first(entry, ("priority", "importance", "level", "mark"))).strip().lower())
+    given = _PRIORITIES.get(str(_first(entry, _MARK_KEYS)).strip().lower())
     mark = f"{MARKS[given]} " if given else ""
     if isinstance(day := entry.get("date"), str):
         yield f"Date: {one_line(day, 60)}"
@@ -173,14 +144,8 @@ def _when(entry: dict[str, object]) -> str:
 
 def _facts(entry: dict[str, object]) -> str:
     files = entry.get("files") or entry.get("file")
-    names = (
-        [str(name) for name in cast("list[object]", files)]
-        if isinstance(files, list)
-        else [str(files)]
-        if files
-        else []
-    )
-    facts = [f"files={', '.join(names)}"] if names else []
+    names = cast("list[object]", files) if isinstance(files, list) else [files] if files else []
+    facts = [f"files={', '.join(map(str, names))}"] if names else []
     inner = entry.get("metadata")
     fields = {**entry, **(_normal(cast("Mapping[object, object]", inner)) if isinstance(inner, Mapping) else {})}
     facts += [

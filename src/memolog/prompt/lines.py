@@ -1,8 +1,4 @@
-"""Lines of a reply: mark, time, text, references, braces and what stands under them.
-
-Knows the format that the instructions ask for and how models depart from it. Knows neither messages nor moments: whose line
-it is and when it was said is worked out by the caller.
-"""
+"""Parse the lines of a reply: mark, time, text, references, facts in braces, and verbatim text below them."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +34,7 @@ class Line:
     """It begins with an arrow: it belongs under the line before it."""
     is_bullet: bool = False
     is_whole: bool = False
-    """It carries a mark, a time or a reference: nobody writes that by accident."""
+    """It has a mark, a time or a reference, which prose does not have."""
     is_cited: bool = False
     priority: Priority | None = None
     on: date | None = None
@@ -47,6 +43,11 @@ class Line:
     refs: tuple[int, ...] = ()
     facts: Facts = field(default_factory=Facts)
     verbatim: str | None = None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it looks like a line of the log, and not like prose."""
+        return self.is_bullet or self.is_whole
 
 
 # ---------------------------------------------------------------- the head of a line
@@ -99,7 +100,7 @@ class _Head:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether it has a mark or a time."""
+        """Return whether it has a mark or a time."""
         return self.priority is not None or self.at is not None
 
     def _mark(self) -> bool:
@@ -137,7 +138,7 @@ class _Head:
         return True
 
     def _emphasis(self, hit: re.Match[str]) -> bool:
-        """Tell whether only the head is in bold, whose marks then mean nothing."""
+        """Return whether only the head is in bold, whose marks then mean nothing."""
         after = self.rest[hit.end() :]
         return bool(_MARK.match(after) or _WORD.match(after) or _WHEN.match(after) or not after.strip())
 
@@ -224,12 +225,12 @@ def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
     if len(lines) > MOST_LINES:
         notes.note("too_many", f"more than {MOST_LINES:,} lines")
         del lines[MOST_LINES:]
-    if not any(line.is_bullet or line.is_whole for line in lines):
+    if not any(line.is_marked for line in lines):
         return lines
     for line in lines:
-        if not (line.is_bullet or line.is_whole):
+        if not line.is_marked:
             notes.note("prose", line.text)
-    return [line for line in lines if line.is_bullet or line.is_whole]
+    return [line for line in lines if line.is_marked]
 
 
 def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:

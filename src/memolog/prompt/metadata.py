@@ -1,7 +1,6 @@
-"""Facts in braces at the end of a line: category, files, line numbers, what a mode asks for, and free fields.
+"""Parse the facts in braces at the end of a line: category, files, line numbers, fields of a mode, and free fields.
 
-Known names are brought to one spelling; other names are kept as free fields. Braces that look like code stay part of the text:
-those without `=` that hold no known name.
+Braces without `=` and without a known name are code and stay in the text.
 """
 
 import re

@@ -1,7 +1,6 @@
-"""What each mode looks for, by code: patterns for the sentences that matter in it, and the fields that they fill.
+"""Patterns of each mode: which sentences it looks for, and which fields of a line they fill.
 
-Serves the embedded observer, which reads no instructions, and completes the fields of lines that a model wrote. The words that
-a model is told are in `texts/mode_*.md`.
+Used by the embedded observer and to complete lines of a model. The instructions for models are in `texts/mode_*.md`.
 """
 
 import re

@@ -1,7 +1,6 @@
-"""Reading an observer's reply: whatever it looks like, what can be kept is kept, and what was wrong is said.
+"""Parse an observer's reply into drafts and faults.
 
-Knows how lines become drafts: when they were said, under which line they stand, which messages they cite. Never raises, and
-takes time in proportion to the reply. Whether a reply is used is the caller's decision; `failure` says when it must not be.
+Never raises; linear in the length of the reply. `failure` says whether the reply may become memory.
 """
 
 from collections.abc import Mapping, Sequence

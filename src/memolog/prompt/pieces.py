@@ -1,7 +1,4 @@
-"""The parts of a message as the observer sees them: readable, escaped, bounded, without secrets.
-
-Knows every kind of part. Knows nothing of numbers, days or whole transcripts.
-"""
+"""Render the parts of a message for the observer: readable, escaped, bounded, without secrets."""
 
 import json
 import re
@@ -27,7 +24,7 @@ from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import ends_of, shorten
 from memolog.tokens import TokenCounter, image_size
 
-__all__ = ["Calls", "Limits", "Pen", "Piece", "calls_of", "pieces_of"]
+__all__ = ["Calls", "Limits", "Pen", "Piece", "calls_of", "parsed", "pieces_of", "texts_of_parts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +98,7 @@ class Calls:
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
 _DEEPEST: Final = 40
 _MANY: Final = 5_000
@@ -202,7 +200,8 @@ def _own(part: Part, calls: Calls, pen: Pen) -> Piece:
     call = calls.call_of(part) if isinstance(part, ToolResultPart) else part
     if not isinstance(call, ToolCallPart):
         return Piece(body=_OWN)
-    arguments = _arguments(call.arguments)
+    given = parsed(call.arguments)
+    arguments = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
     query, action = arguments.get("query"), arguments.get("action")
     if isinstance(query, str) and query.strip():
         return Piece(body=f"searched for “{pen.line(query)}”; the answer is not shown")
@@ -210,16 +209,17 @@ def _own(part: Part, calls: Calls, pen: Pen) -> Piece:
     return Piece(body=f"used {done}; the answer is not shown")
 
 
-def _arguments(value: JsonValue) -> Mapping[str, object]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
 # ---------------------------------------------------------------- JSON
+
+
+def parsed(arguments: JsonValue) -> object:
+    """Return the arguments of a call, parsed where they are the text of a JSON object or array."""
+    if isinstance(arguments, str) and arguments.lstrip()[:1] in {"{", "["}:
+        try:
+            return json.loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+    return arguments
 
 
 def _json_text(value: JsonValue, pen: Pen) -> str:
@@ -232,7 +232,7 @@ def _json_text(value: JsonValue, pen: Pen) -> str:
     if isinstance(value, str):
         return value
     plain = pen.redactor.value(cast("JsonValue", _plain(value, 0)))
-    texts = _texts(plain)
+    texts = texts_of_parts(plain)
     if texts is not None:
         return "\n".join(texts)
     try:
@@ -241,16 +241,15 @@ def _json_text(value: JsonValue, pen: Pen) -> str:
         return f"[unreadable {type(value).__name__}]"
 
 
-def _texts(value: object) -> list[str] | None:
-    """Return the texts of a list that holds nothing but text parts."""
+def texts_of_parts(value: object) -> list[str] | None:
+    """Return the texts of a list of text parts; None if the value is anything else."""
     if not isinstance(value, list) or not value:
         return None
-    parts = [cast("dict[str, object]", item) for item in cast("list[object]", value) if isinstance(item, dict)]
-    texts = [
-        part["text"] for part in parts if part.get("type") in {"text", "input_text", "output_text"} and "text" in part
-    ]
+    items = cast("list[object]", value)
+    parts = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
+    texts = [part.get("text") for part in parts if part.get("type") in _TEXT_TYPES]
     found = [text for text in texts if isinstance(text, str)]
-    return found if len(found) == len(cast("list[object]", value)) else None
+    return found if len(found) == len(items) else None
 
 
 def _plain(value: object, depth: int) -> object:

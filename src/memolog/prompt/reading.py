@@ -1,7 +1,4 @@
-"""What observers' and reflectors' replies have in common: sections into lines and hints.
-
-Knows when a reply is silence, a refusal, a runaway or an honest "nothing". Knows neither messages nor observations.
-"""
+"""Parse what replies of observers and reflectors have in common: lines, hints, refusals and "nothing"."""
 
 import re
 from collections.abc import Sequence
@@ -101,14 +98,10 @@ def _lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_to
         # Some close the section too early: what is marked like a line is one.
         silent = FaultNotes()
         lines += [line for line in read_lines(found.loose, known, silent) if line.is_bullet and line.priority]
-    if (
-        lines
-        and not any(line.is_bullet or line.is_whole for line in lines)
-        and is_refusal([line.text for line in lines])
-    ):
-        notes.note("refusal", lines[0].text)
-        return []
-    if lines and not any(line.is_bullet or line.is_whole for line in lines):
+    if lines and not any(line.is_marked for line in lines):
+        if is_refusal([line.text for line in lines]):
+            notes.note("refusal", lines[0].text)
+            return []
         said = [line for line in lines if not is_chatter(line.text)]
         if not said:
             notes.note("empty", f"no observation in it: {lines[0].text}")

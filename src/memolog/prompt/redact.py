@@ -1,7 +1,6 @@
-"""Secrets: found by their format or their context, and replaced by a word that says what stood there.
+"""Find secrets by format or context and replace them by `[redacted: kind]`, in linear time.
 
-Works on any text, in time that grows with its length alone. Texts inside other texts (JSON in a string, percent-encoded
-queries, HTML entities, colours of a terminal) are decoded for the search, layer by layer, and replaced where they stand.
+Texts inside texts (JSON in strings, percent-encoding, HTML entities, terminal colours) are decoded for the search.
 """
 
 import json

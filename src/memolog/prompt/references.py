@@ -1,7 +1,6 @@
-"""References in a line: the messages or lines that it comes from, in brackets.
+"""Parse references to messages or lines: [3], [7,8], [3-5], 【3】, [o1, o4-o6], (from o1).
 
-Knows how models write them: [3], [7,8], [3-5], 【3】, [o1, o4-o6], (from o1), also in the place of the time and on a row of their
-own. Knows what was shown, and drops the rest.
+References to what was not shown are dropped.
 """
 
 import re
@@ -70,7 +69,7 @@ def take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ..
 
 
 def is_reference(row: str, known: Known) -> bool:
-    """Tell whether a row holds numbers in brackets that were shown, and nothing else."""
+    """Return whether a row holds numbers in brackets that were shown, and nothing else."""
     hit = _ALONE.fullmatch(row) if len(row) <= _LONGEST else None
     return bool(hit and _shown(hit[1], known))
 

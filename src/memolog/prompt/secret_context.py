@@ -1,6 +1,6 @@
-"""Secrets that only their context gives away: what follows the name of a password, a header, a command or a phrase.
+"""Find secrets by their context: what follows the name of a password, a header, a command or a phrase.
 
-Each search begins at a word that must stand in the text, so that most texts cost no more than a look for these words.
+Each search starts from a word that must be in the text, so that most texts cost only the lookup of these words.
 """
 
 import re
@@ -66,18 +66,8 @@ _KEY_OWNERS: Final = (
     "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
 )  # fmt: skip
 _PUBLIC_KEYS: Final = (
-    "public",
-    "foreign",
-    "primary",
-    "sort",
-    "cache",
-    "partition",
-    "unique",
-    "group",
-    "order",
-    "dict",
-    "json",
-)
+    "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
+)  # fmt: skip
 
 _MIXED: Final = re.compile(r"(?=[^0-9]{0,300}[0-9])(?=[^A-Za-z]{0,300}[A-Za-z]).{5}", re.DOTALL)
 _BARE: Final = r"[^\s\"'`,;(){}\[\]<>&\\|\x00-\x1f\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]"
@@ -305,16 +295,8 @@ def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]
 _QUOTES: Final = frozenset("\"'`”“»」")
 # What is told of these is no password: `the password manager is 1Password`.
 _NOT_TOLD: Final = (
-    "manager",
-    "policy",
-    "provider",
-    "service",
-    "generator",
-    "library",
-    "algorithm",
-    "hashing",
-    "storage",
-)
+    "manager", "policy", "provider", "service", "generator", "library", "algorithm", "hashing", "storage",
+)  # fmt: skip
 
 
 def _told_before(text: str, at: int) -> Iterator[Found]:
@@ -700,6 +682,12 @@ class _Rule(NamedTuple):
     is_secret: Callable[[str], bool] = _any
 
 
+def _option(commands: str, option: str, is_secret: Callable[[str], bool] = _any) -> _Rule:
+    """Return the rule for a password that follows an option of one of some commands."""
+    names = "|".join(commands.split())
+    return _Rule(commands, "password", rf"(?:{names}){_THEN}{option}{_VALUE_IS}", is_secret)
+
+
 _RULES: Final = (
     _Rule("://", "password", r"://[^\s:/@\"'<>]{0,200}+:(?P<bare>[^\s/\"'<>]{1,200})@(?=[\w\[.-])"),
     _Rule(
@@ -769,7 +757,7 @@ _RULES: Final = (
         "password",
         rf"(?:sftp|lftp|ftp|scp){_THEN}[\w.-]{{1,60}}:(?P<bare>[^\s/\"'<>]{{3,100}})@(?=[\w.])",
     ),
-    _Rule("sudo su", "password", rf"(?:sudo|su){_THEN}<<<[ \t]{{0,2}}{_VALUE_IS}"),
+    _option("sudo su", r"<<<[ \t]{0,2}"),
     _Rule(
         "echo printf",
         "password",
@@ -794,30 +782,25 @@ _RULES: Final = (
         _is_varied,
     ),
     _Rule("sshpass", "password", r"sshpass[ \t]{1,9}-p[ \t]?" + _VALUE_IS),
-    _Rule("7z 7za", "password", rf"7za?{_THEN}-p{_VALUE_IS}"),
-    _Rule("zip unzip", "password", rf"(?:un)?zip{_THEN}-P[ \t]?{_VALUE_IS}"),
-    _Rule("rar unrar", "password", rf"(?:un)?rar{_THEN}-h?p{_VALUE_IS}"),
-    _Rule(
+    _option("7z 7za", "-p"),
+    _option("zip unzip", r"-P[ \t]?"),
+    _option("rar unrar", "-h?p"),
+    _option(
         "docker podman helm oc az rdesktop skopeo crane nerdctl mongo mongosh mongodump mongorestore mongoexport mongoimport",
-        "password",
-        rf"(?:docker|podman|helm|oc|az|rdesktop|skopeo|crane|nerdctl|mongo\w{{0,8}}){_THEN}-p[ \t]{{1,9}}{_VALUE_IS}",
+        r"-p[ \t]{1,9}",
         _is_no_port,
     ),
     _Rule("redis", "password", rf"redis-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{{1,9}}{_VALUE_IS}"),
-    _Rule(
-        "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd",
-        "password",
-        rf"ldap\w{{3,8}}{_THEN}-w[ \t]{{1,9}}{_VALUE_IS}",
-    ),
-    _Rule("sqlcmd bcp isql osql tsql", "password", rf"(?:sqlcmd|bcp|isql|osql|tsql){_THEN}-P[ \t]?{_VALUE_IS}"),
-    _Rule("plink pscp psftp putty", "password", rf"(?:plink|pscp|psftp|putty){_THEN}-pw[ \t]{{1,9}}{_VALUE_IS}"),
+    _option("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", r"-w[ \t]{1,9}"),
+    _option("sqlcmd bcp isql osql tsql", r"-P[ \t]?"),
+    _option("plink pscp psftp putty", r"-pw[ \t]{1,9}"),
     _Rule(
         "htpasswd",
         "password",
         rf"htpasswd[ \t]{{1,9}}-\w{{0,4}}b\w{{0,4}}[ \t]{{1,9}}(?:\S{{1,80}}[ \t]{{1,9}})?\S{{1,80}}[ \t]{{1,9}}{_VALUE_IS}",
     ),
-    _Rule("keytool jarsigner", "password", rf"(?:keytool|jarsigner){_THEN}-\w{{0,10}}pass[ \t]{{1,9}}{_VALUE_IS}"),
-    _Rule("openssl", "password", rf"openssl{_THEN}-(?:pass\w{{0,4}}[ \t]{{1,9}}(?:pass:)?|k[ \t]{{1,9}}){_VALUE_IS}"),
+    _option("keytool jarsigner", r"-\w{0,10}pass[ \t]{1,9}"),
+    _option("openssl", r"-(?:pass\w{0,4}[ \t]{1,9}(?:pass:)?|k[ \t]{1,9})"),
     _Rule("ssh", "password", rf"ssh-keygen{_THEN}-[NP][ \t]{{1,9}}{_VALUE_IS}"),
     _Rule(
         "smbclient rpcclient", "password", rf"(?:smbclient|rpcclient){_THEN}-U[ \t]*[\"']?[\w.\\/]{{1,80}}%{_VALUE_IS}"

@@ -1,8 +1,4 @@
-"""A reply taken apart: thoughts and wrappings removed, each tagged section by itself.
-
-Knows which sections a reply may have and how models get them wrong. Knows nothing of what a section says. Every step reads
-the reply once from front to back.
-"""
+"""Split a reply into its tagged sections, without thoughts and code fences. Linear in the length of the reply."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,7 +7,7 @@ from typing import Final
 from memolog.prompt.escape import clean
 from memolog.prompt.faults import MOST_REPLY, FaultNotes
 
-__all__ = ["Sections", "cleaned", "sections", "thread_sections", "without_fence", "without_tags"]
+__all__ = ["THREAD_OPENING", "Sections", "cleaned", "sections", "thread_sections", "without_fence", "without_tags"]
 
 _KNOWN: Final = {
     "observations": "observations",
@@ -224,7 +220,7 @@ def _by_headings(text: str) -> Sections:
     for line in text.split("\n"):
         hit = _HEADING.match(line)
         if hit and (hit[4] or (hit[1] and hit.end() == len(line))):
-            current = _KNOWN[hit[2].lower().replace("_", "-").replace(" ", "-")]
+            current = _name(hit[2]) or ""
             texts.setdefault(current, [])
             line = line[hit.end() :]  # noqa: PLW2901 - the rest of the heading's line is the section's first
         texts[current].append(line)
@@ -234,8 +230,10 @@ def _by_headings(text: str) -> Sections:
 
 # ---------------------------------------------------------------- threads
 
+THREAD_OPENING: Final = r"<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
+"""The tag that opens the section of a thread; its group is the alias."""
 _THREAD: Final = re.compile(
-    r"[ \t]*(?:<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
+    rf"[ \t]*(?:{THREAD_OPENING}"
     r"|#{1,6}[ \t]*(?:thread[ \t]+)?[\"'`<]?([^\"'`<>\s:]{1,60})[\"'`>]?[ \t]*+:?[ \t]*+$)",
     re.IGNORECASE,
 )

@@ -1,7 +1,6 @@
-"""Texts made to fit: from both ends towards the middle, with a mark that says how much was left out.
+"""Shorten texts to a number of tokens by leaving out their middle, with a mark that says how much.
 
-Knows tokens, graphemes and the entities of escaped text. Knows nothing of what the texts are about. Its work is bounded by
-what may be kept, not by what comes in.
+The work is bounded by what may be kept, not by the length of the text.
 """
 
 import re

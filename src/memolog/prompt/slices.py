@@ -1,7 +1,4 @@
-"""Slices: one huge message as several, so that each fits a prompt, and several answers as one.
-
-Knows texts and where they may be cut. Knows not how they are shown, nor who is asked.
-"""
+"""Split a message that is too long for one prompt into several, and merge the replies about them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,8 +1,4 @@
-"""The transcript: messages as the observer reads them, numbered, dated in the user's zone, and bounded.
-
-Knows how messages stand together. Nothing that was said can open, close or imitate one of its tags, since every `<` in it
-is escaped. Knows no clock: moments come with the messages, the zone from the caller.
-"""
+"""Render messages as the transcript that an observer reads: numbered, dated in the zone of the user, and bounded."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,6 @@
-"""A message without its secrets, for whoever does not want them stored at all.
+"""Redact the secrets in a message before it is stored.
 
-Knows which texts a message has. Knows not what a secret looks like. What a provider attached and wants back unchanged (`extra`),
-encrypted reasoning and files that are no text stay as they are.
+Provider data (`extra`), encrypted reasoning and files that are no text stay as they are.
 """
 
 from collections.abc import Iterable, Sequence

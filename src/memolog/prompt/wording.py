@@ -1,7 +1,4 @@
-"""The wording: the texts under `texts/`, and the version that is stored with what they made.
-
-Knows which text serves which mode, voice and level. Knows nothing of messages or replies.
-"""
+"""Load the prompt texts under `texts/` and compute their version, which is stored with every result."""
 
 import hashlib
 import re
