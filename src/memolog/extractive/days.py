@@ -146,7 +146,7 @@ _CLAUSE: Final = re.compile(
 _HALF_A_YEAR: Final = 183
 # What is to be done by a day may be late, but not by much.
 _LATE_DAYS: Final = 31
-# Without a word that tells, a day so near is meant also if it lies behind.
+# Without a sign of the tense, a past day this near is meant rather than one of next year.
 _NEAR_DAYS: Final = 110
 _NEAR: Final = 40
 _LIMIT: Final = re.compile(
@@ -259,7 +259,7 @@ def _bare_weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str]
     if _HABIT.search(sentence) or _NUMBER_NEXT.match(text, hit.end()):
         # A habit; or the day of the month follows, which says it better.
         return None
-    # Only what is said of this very day tells whether it is over.
+    # Only the clause of the day shows whether it is over.
     clause = _around(text, hit, _CLAUSE)
     is_ahead = way in _BY or bool(_AHEAD.search(clause))
     is_behind = way in _SINCE or bool(_BEHIND.search(clause))
@@ -324,7 +324,7 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
 
 
 class _Sides(NamedTuple):
-    """What the words around a day tell: that it is still to come, that it is over, or both or neither."""
+    """Whether the words around a day say that it is still to come, or that it is over; both or neither may hold."""
 
     is_ahead: bool
     is_behind: bool

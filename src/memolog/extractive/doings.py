@@ -18,11 +18,11 @@ from memolog.prompt.escape import clean, one_line
 from memolog.prompt.pieces import parsed, texts_of_parts
 from memolog.prompt.redact import REDACTION
 
-__all__ = ["Doing", "doings_of"]
+__all__ = ["ToolLine", "tool_lines_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class ToolLine:
     """One line about one call, or about several of a kind."""
 
     number: int
@@ -67,26 +67,31 @@ _VERBS: Final = (
 )
 
 
-def doings_of(messages: Sequence[Message]) -> dict[int, list[Doing]]:
+def tool_lines_of(messages: Sequence[Message]) -> dict[int, list[ToolLine]]:
     """Return the lines about tools, by the number of the message that they stand with."""
-    found: list[Doing] = []
-    for doing in _doings(messages):
+    found: list[ToolLine] = []
+    for tool_line in _tool_lines(messages):
         last = found[-1] if found else None
         is_same = (
             last is not None
-            and last.tool == doing.tool
+            and last.tool == tool_line.tool
             and last.joins
-            and doing.joins
-            and last.verb == doing.verb
-            and last.category == doing.category
+            and tool_line.joins
+            and last.verb == tool_line.verb
+            and last.category == tool_line.category
         )
-        if is_same and last and _spoke(messages, last.number, doing.number) is False and len(last.text) < _MOST_JOINED:
-            found[-1] = _joined(last, doing)
+        if (
+            is_same
+            and last
+            and _spoke(messages, last.number, tool_line.number) is False
+            and len(last.text) < _MOST_JOINED
+        ):
+            found[-1] = _joined(last, tool_line)
         else:
-            found.append(doing)
-    by_number: dict[int, list[Doing]] = {}
-    for doing in found:
-        by_number.setdefault(doing.number, []).append(doing)
+            found.append(tool_line)
+    by_number: dict[int, list[ToolLine]] = {}
+    for tool_line in found:
+        by_number.setdefault(tool_line.number, []).append(tool_line)
     return by_number
 
 
@@ -95,18 +100,18 @@ def _spoke(messages: Sequence[Message], first: int, last: int) -> bool:
     return any(message.role == "user" and message.text for message in messages[first:last])
 
 
-def _joined(last: Doing, doing: Doing) -> Doing:
-    added = doing.text.removeprefix(doing.verb).lstrip()
+def _joined(last: ToolLine, tool_line: ToolLine) -> ToolLine:
+    added = tool_line.text.removeprefix(tool_line.verb).lstrip()
     return replace(
         last,
         # What is done twice in the same words is said once; every call is cited.
         text=last.text if added in last.text else f"{last.text}, {added}",
-        cites=(*last.cites, *doing.cites),
-        files=tuple(dict.fromkeys((*last.files, *doing.files))),
+        cites=(*last.cites, *tool_line.cites),
+        files=tuple(dict.fromkeys((*last.files, *tool_line.files))),
     )
 
 
-def _doings(messages: Sequence[Message]) -> Iterator[Doing]:
+def _tool_lines(messages: Sequence[Message]) -> Iterator[ToolLine]:
     results = results_of_calls(messages)
     called = {part.id for message in messages for part in message.parts if isinstance(part, ToolCallPart)}
     for number, message in enumerate(messages, 1):
@@ -126,11 +131,11 @@ def _doings(messages: Sequence[Message]) -> Iterator[Doing]:
                 yield _line("tool", _Target(""), _read("tool", part.text, is_error=False), number, (number,))
 
 
-def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> Doing:
+def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> ToolLine:
     name = REDACTION.redact(one_line(call.name, _NAME)) or "tool"
     if own or (result is not None and result[2]):
         cites = (number,) if result is None else (number, result[0])
-        return Doing(number, name, _own(name, call.arguments), cites, "low")
+        return ToolLine(number, name, _own(name, call.arguments), cites, "low")
     target = _target_of(name, call.arguments)
     if result is None:
         return _line(name, target, Outcome("no result", "finding"), number, (number,))
@@ -138,7 +143,7 @@ def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bo
     return _answered(number, tuple(dict.fromkeys((number, answer_number))), name, target, part)
 
 
-def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> Doing:
+def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> ToolLine:
     name = REDACTION.redact(one_line(name, _NAME)) or "tool"
     outcome = _read(name, _text_of(part.content), is_error=part.is_error)
     return _line(name, target, outcome, number, cites)
@@ -148,7 +153,7 @@ def _read(name: str, text: str, *, is_error: bool) -> Outcome:
     return outcome_of(text, name=name, is_error=is_error, reads=_is_read(name), edits=_is_edit(name))
 
 
-def _line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> Doing:
+def _line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> ToolLine:
     """Return a call and what came of it as a sentence."""
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
     said = outcome.text
@@ -157,15 +162,15 @@ def _line(name: str, target: _Target, outcome: Outcome, number: int, cites: tupl
     if category == "change" and files:
         # Both name the file: it is said once.
         verb = f"Assistant {made[1].lower() if made else 'changed'}"
-        return Doing(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
+        return ToolLine(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
     is_plain = _is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
     if is_plain and target.text:
         # What a file holds can be read again; that it was looked at is all that happened.
         verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
-        return Doing(number, name, f"{verb} {target.text}", cites, "medium", category, files, verb, joins=True)
+        return ToolLine(number, name, f"{verb} {target.text}", cites, "medium", category, files, verb, joins=True)
     verb = _verb(name, has_target=bool(target.text))
     text = f"{verb} {target.text}: {said}" if target.text else f"{verb}: {said}"
-    return Doing(number, name, text, cites, "medium", category, files, verb)
+    return ToolLine(number, name, text, cites, "medium", category, files, verb)
 
 
 def _verb(name: str, *, has_target: bool) -> str:
@@ -205,7 +210,7 @@ def _text_of(value: JsonValue) -> str:
 # ---------------------------------------------------------------- what a call is about
 
 
-# Arguments by which tools name a file, and those that tell best what else a call is about, in this order.
+# Names of arguments that hold a file, and of those that describe the call best, in this order.
 _FILE_KEYS: Final = "file_path path filename file notebook_path target_file relative_path filepath uri"
 _OTHER_KEYS: Final = "command cmd script pattern query url description prompt question text code input"
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)

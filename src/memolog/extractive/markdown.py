@@ -286,7 +286,7 @@ def _head(body: str) -> tuple[str, str]:
     if bold and bold[1].strip(" :"):
         head, rest = _plain(bold[1]), _plain(body[bold.end() :])
         if hit := re.match(r"\s*\([^)]{1,60}\)", rest):
-            # What stands in brackets tells two of one name apart.
+            # Text in brackets distinguishes items of the same name.
             head, rest = f"{head} {hit[0].strip()}", rest[hit.end() :]
         return _name(head), rest.lstrip(" :–—-,.")
     body = _plain(body)

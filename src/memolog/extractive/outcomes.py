@@ -32,7 +32,7 @@ _FAILED: Final = re.compile(
     re.IGNORECASE,
 )
 _EXIT: Final = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?:? ([1-9]\d{0,2})\b", re.IGNORECASE)
-# How errors begin when nobody says that the call failed: strict, since code is full of the word.
+# How errors begin in the output of a call that is not marked as failed: strict, since code often contains the word.
 _STRICT: Final = re.compile(
     r"^(?:E {2,}|[\w.]{0,80}?(?:Error|Exception)(?::| ?\()|error(?:\[\w+\])?: |fatal: |panic: |FAIL\b|FAILED\b"
     r"|ERROR[: ]|npm ERR!|"
@@ -266,7 +266,7 @@ def files_in(text: str) -> tuple[str, ...]:
 
 
 def error_of(text: str) -> Outcome | None:
-    """Return the error that somebody pasted: type and message, file and line, each once."""
+    """Return the error in a pasted stack trace: type and message, file and line."""
     errors = list(_TYPED.finditer(text[:_SCANNED]))
     frames = list(_FRAME.finditer(text[:_SCANNED]))
     if not errors or "\n" not in text.strip():

@@ -102,8 +102,8 @@ class _Entry:
 def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
     """Return fewer lines that say what the observations said, within the target as far as it may be.
 
-    User statements and finished work are kept whatever the target. Never empty where something was given, and never larger.
-    The same input gives the same lines, byte for byte.
+    User statements and finished work are kept whatever the target. The result is never empty and never larger than the input.
+    Deterministic.
     """
     if not given.observations:
         return ParsedReflection()
@@ -245,7 +245,7 @@ def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def _weigh(entries: Sequence[_Entry]) -> None:
-    """Give every piece its factor: what it is, how old it is, and whether something later makes it idle."""
+    """Set the factor of every piece: by its kind, its age, and whether something later makes it obsolete."""
     later: set[str] = set()
     answered = {(entry.observation.group, entry.observation.parent) for entry in entries}
     for entry in reversed(entries):

@@ -49,7 +49,7 @@ _AFTER_ORDINAL_WORDS: Final = """
     """
 _AFTER_ORDINAL: Final = frozenset(_AFTER_ORDINAL_WORDS.split())
 _WORD: Final = re.compile(r"[^\W\d_]+")
-# As much of a text as tells what a stop in it belongs to.
+# Characters around a full stop that are looked at.
 _NEAR: Final = 40
 
 

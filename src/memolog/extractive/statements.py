@@ -71,7 +71,7 @@ _SELF: Final = re.compile(
     r"|uns\w*"
     r"|[Yy]o|[Mm]i|[Mm]is|[Mm]e|nos|[Nn]uestr\w+|[Jj]e|[Mm]on|[Mm]a|[Mm]es|[Nn]ous|[Nn]otre)\b|\b[Jj]['’]|我|私|僕|أنا|我们"
 )
-# A question that tells something on its way: it opens as a statement, or says since when or why.
+# A question that also states something: it opens as a statement, or says since when or why.
 _TELLS: Final = re.compile(
     r"(?:(?:and|but|so|also|well|ok|okay|hi|hello|hey|actually|by the way|btw|anyway|yes|no|thanks|great)[,.!]? )*"
     r"(?:i|i['’](?:m|ve|d|ll)|we|we['’](?:re|ve|d|ll)|my|our|since i|as i|ich|wir|mein\w*|da ich|weil|yo|mi|mis|como|tengo"
@@ -82,7 +82,7 @@ _TELLS: Final = re.compile(
     r"|my (?:wife|husband|son|daughter|mother|mom|father|dad|sister|brother|dog|cat|boss|partner|kids?|friend)s?\b)",
     re.IGNORECASE | re.DOTALL,
 )
-# "my Sony A7R IV": a question that names what somebody has.
+# "my Sony A7R IV": a question that names a possession.
 _OWNS: Final = re.compile(
     r"\b(?:my|our|mein\w*|unser\w*|mi|mis|nuestr\w+|mon|ma|mes|notre|nos) (?:[a-zà-ÿ-]+ ){0,2}(?:[A-ZÀ-Þ]|\d)"
 )
@@ -180,7 +180,7 @@ _DIRECTIVE: Final = re.compile(
     r"|nimm|nutze|verwende|behalte|lass|usa|utiliza|mantén|evita|utilise|garde|évite)\b",
     re.IGNORECASE,
 )
-# What somebody wants changed, arranged or called off: what holds afterwards is in the request.
+# Requests to change, arrange or cancel something: they state what holds afterwards.
 _CHANGES: Final = re.compile(
     r"\b(?:move|reschedul\w*|postpone|push|bring forward|change|switch|swap|replace|rename|cancel|bump|raise|lower|increase"
     r"|reduce|extend|shorten|set|book|reserve|(?:call|make) (?:it|them|that)"
@@ -220,7 +220,7 @@ _COURTESY: Final = (
     "please|bitte|por favor|thanks|thank you|danke|gracias|merci|grazie|obrigad[oa]|bedankt|dank je|great|perfect|good|fine|nice"
     "|cool|then|s'il (?:te|vous) plaît|per favore|alsjeblieft|ありがとう(?:ございます)?"
 )
-# Words that tell somebody to do what they proposed.
+# Phrases that accept a proposal.
 _DO: Final = (
     r"(?:let['’]s )?do (?:that|it|so|this)(?: like that| that way| this way)?|let['’]s go (?:with (?:that|it)|ahead)"
     r"|go ahead|go for it"
@@ -340,14 +340,14 @@ _HEARD_SIGNS: Final = 8
 
 
 def act_of(sentence: str) -> Act:
-    """Return what a sentence does. A question that tells something, and a request that sets a condition, are statements too."""
+    """Classify a sentence. Questions that state something and requests that set a condition are statements."""
     if is_filler(sentence):
         return "filler"
     if _QUESTION.search(sentence) or _ASKS.match(sentence):
         tells = _TELLS.match(sentence) or _OWNS.search(sentence) or _tells_first(sentence) or chooses(sentence)
         return "statement" if tells or (_ASKS_YOU.search(sentence) and _binds(sentence)) else "question"
     if _REQUEST.match(sentence):
-        # What names something, or sets a condition, says what somebody wants; the rest is work.
+        # A request that names something or sets a condition is a statement.
         tells = weighs(sentence) or names_something(sentence) or agrees(sentence)
         return "statement" if tells else "request"
     return "statement"
@@ -499,7 +499,7 @@ def subject_of(sentence: str) -> str:
 
 
 def wishes(sentence: str) -> bool:
-    """Return whether a sentence says what somebody wants or looks for."""
+    """Return whether a sentence states a wish or a search."""
     return bool(_WISHES.match(sentence))
 
 
@@ -529,7 +529,7 @@ def dangles(sentence: str) -> bool:
 
 
 def agrees(message: str) -> bool:
-    """Return whether a message tells somebody to do what they proposed, whatever else it says."""
+    """Return whether a message opens with the acceptance of a proposal."""
     return bool(_AGREES.match(message))
 
 

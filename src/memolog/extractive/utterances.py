@@ -26,18 +26,18 @@ from memolog.extractive.statements import (
 from memolog.extractive.words import Candidate, choose, weights_of
 from memolog.prompt.escape import escape, unescape
 
-__all__ = ["Kept", "Speech", "kept_of"]
+__all__ = ["Kept", "Utterance", "kept_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class Utterance:
     """The words of one message."""
 
     number: int
     is_user: bool
     text: str
     acts: bool = False
-    """True where a tool call follows: the words before it announce what the call will tell."""
+    """True where a tool call follows: the words before it announce the call."""
 
 
 @dataclass(slots=True)
@@ -150,25 +150,28 @@ _SOUGHT: Final[dict[Mode, str]] = {
 _MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, words in _SOUGHT.items()}
 
 
-def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", room: float = 0.0) -> dict[int, Kept]:
+def kept_of(
+    utterances: Sequence[Utterance], previous: str, mode: Mode = "default", room: float = 0.0
+) -> dict[int, Kept]:
     """Return what is kept of each message; what the log says already is left out.
 
-    `room` is what may be kept more than the size of the messages says, since other messages of the span are told in less, or
-    less, since they are told in more.
+    `room` is added to what may be kept by the size of the messages: tool lines of the span took less, or more, than their half.
     """
-    total = sum(len(speech.text) for speech in speeches)
-    kept = {speech.number: Kept() for speech in speeches}
-    said = {speech.number: _read(speech, previous) for speech in speeches if speech.is_user}
-    spent, known = _keep_users(speeches, kept, said, total * _HALF + room)
+    total = sum(len(utterance.text) for utterance in utterances)
+    kept = {utterance.number: Kept() for utterance in utterances}
+    said = {utterance.number: _read(utterance, previous) for utterance in utterances if utterance.is_user}
+    spent, known = _keep_users(utterances, kept, said, total * _HALF + room)
     offers: list[_Offer] = []
-    for speech in speeches:
-        if speech.is_user:
-            offers += _user_offers(speech, kept[speech.number], said[speech.number])
+    for utterance in utterances:
+        if utterance.is_user:
+            offers += _user_offers(utterance, kept[utterance.number], said[utterance.number])
         else:
-            offers += _offers(speech, previous, len(offers), _MODES.get(mode))
+            offers += _offers(utterance, previous, len(offers), _MODES.get(mode))
     least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
     if total <= _TINY_TALK:
-        least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _TOLD)
+        least = max(
+            least, spent + sum(len(utterance.text) for utterance in utterances if not utterance.is_user) * _TOLD
+        )
     # What was done is kept beside what users state, however much that is.
     done = sum(offer.candidate.cost + _LINE for offer in offers if offer.is_done)
     least = max(least, spent + min(done, total * _MOST_DONE))
@@ -189,7 +192,7 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
             kept[offer.number].said[offer.order] = offer.piece.text
         else:
             kept[offer.number].pieces.append(offer.piece)
-    return _with_questions(kept, speeches, previous) if previous else kept
+    return _with_questions(kept, utterances, previous) if previous else kept
 
 
 # ---------------------------------------------------------------- users
@@ -203,25 +206,29 @@ class _Said(NamedTuple):
     """3 for what binds, 2 for what users say of themselves, 1 for the rest."""
 
 
-def _read(speech: Speech, previous: str) -> list[tuple[int, str, Act]]:
+def _read(utterance: Utterance, previous: str) -> list[tuple[int, str, Act]]:
     """Return the sentences of a user's message that the log does not end with, with their place and what they do."""
     return [
         (order, text, act_of(text))
-        for order, text in enumerate(_sentences(speech.text))
+        for order, text in enumerate(_sentences(utterance.text))
         if not _is_settled(text, previous)
     ]
 
 
 def _keep_users(
-    speeches: Sequence[Speech], kept: dict[int, Kept], read: Mapping[int, Sequence[tuple[int, str, Act]]], most: float
+    utterances: Sequence[Utterance],
+    kept: dict[int, Kept],
+    read: Mapping[int, Sequence[tuple[int, str, Act]]],
+    most: float,
 ) -> tuple[float, set[str]]:
     """Keep what users state; returns what it costs, and its words."""
-    said = [one for speech in speeches if speech.is_user for one in _of_message(speech, read[speech.number])]
+    said = [
+        one for utterance in utterances if utterance.is_user for one in _of_message(utterance, read[utterance.number])
+    ]
     lines = Counter(one.number for one in said)
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
-    # More than half of what was said would stay: what weighs least goes first, the longest of it before the others. A few
-    # sentences that somebody wrote can be said no shorter: of them nothing goes, however many such messages there are.
-    long = {speech.number for speech in speeches if len(speech.text) > _FEW_SENTENCES}
+    # If more than half would be kept, the least important and longest statements go first. Short messages are kept whole.
+    long = {utterance.number for utterance in utterances if len(utterance.text) > _FEW_SENTENCES}
     gone: set[tuple[int, int]] = set()
     for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight, -len(one.text))):
         if size <= max(most, _SMALL):
@@ -237,14 +244,14 @@ def _keep_users(
     return size, known
 
 
-def _of_message(speech: Speech, read: Sequence[tuple[int, str, Act]]) -> list[_Said]:
-    """Return the statements of one message: all of what somebody writes, the weightier ones of what they paste."""
+def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> list[_Said]:
+    """Return the statements of one message: all if it is short, the most important ones of a pasted text."""
     found = [
-        _Said(speech.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
+        _Said(utterance.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
         for order, text, act in read
         if act == "statement"
     ]
-    room = _USER_WHOLE + max(0, len(speech.text) - _USER_WHOLE) * _USER_REST
+    room = _USER_WHOLE + max(0, len(utterance.text) - _USER_WHOLE) * _USER_REST
     if sum(len(one.text) + 1 for one in found) <= room:
         return found
     taken: list[_Said] = []
@@ -294,30 +301,30 @@ def _is_settled(text: str, previous: str) -> bool:
     return not _is_fresh(text, previous) and "🔴" not in previous[previous.rfind(escape(text)) :]
 
 
-def _user_offers(speech: Speech, kept: Kept, read: Sequence[tuple[int, str, Act]]) -> Iterator[_Offer]:
+def _user_offers(utterance: Utterance, kept: Kept, read: Sequence[tuple[int, str, Act]]) -> Iterator[_Offer]:
     """Yield what users ask, and the rest of what they paste."""
-    pasted = len(speech.text) > _USER_WHOLE
+    pasted = len(utterance.text) > _USER_WHOLE
     for order, text, act in read:
         if order in kept.said:
             continue
         if act in {"question", "request"}:
             candidate = Candidate(weights_of(text), len(text) + _LINE, _ASK_FACTOR, 1.0)
-            yield _Offer(speech.number, order, Piece(text, "sentence"), candidate, is_ask=True)
+            yield _Offer(utterance.number, order, Piece(text, "sentence"), candidate, is_ask=True)
         elif act == "statement" and pasted:
             candidate = Candidate(weights_of(text), len(text) + 1, _PASTED_FACTOR)
-            yield _Offer(speech.number, order, Piece(text, "sentence"), candidate)
+            yield _Offer(utterance.number, order, Piece(text, "sentence"), candidate)
 
 
 # ---------------------------------------------------------------- assistants
 
 
-def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
+def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
     """Return what may be kept of an answer; `first` is the place that its first offer will have among all."""
     places: dict[int, int] = {}
     counts: dict[int, int] = {}
     offers: list[_Offer] = []
-    is_short = len(speech.text) <= _SHORT_ANSWER and not speech.acts
-    for order, piece in enumerate(pieces_of(speech.text)):
+    is_short = len(utterance.text) <= _SHORT_ANSWER and not utterance.acts
+    for order, piece in enumerate(pieces_of(utterance.text)):
         if not _is_fresh(piece.text, previous) or (piece.needs is not None and piece.needs not in places):
             continue
         counts[piece.list] = counts.get(piece.list, 0) + (piece.kind == "head")
@@ -342,11 +349,11 @@ def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] |
             _HEAD_BONUS if piece.kind == "head" else 0.0,
             None if piece.needs is None else first + places[piece.needs],
             # Prose opens a line, each list its topic.
-            group=speech.number * _GROUPS + min(piece.list, _GROUPS - 2) + 1,
+            group=utterance.number * _GROUPS + min(piece.list, _GROUPS - 2) + 1,
             opening=_LINE if piece.list < 0 else len(piece.topic) + _TOPIC,
         )
         places[order] = len(offers)
-        offers.append(_Offer(speech.number, order, piece, candidate))
+        offers.append(_Offer(utterance.number, order, piece, candidate))
     return offers
 
 
@@ -355,13 +362,13 @@ def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] |
 _NEXT_ROOT: Final = re.compile(r"\n(?! )")
 
 
-def _with_questions(kept: dict[int, Kept], speeches: Sequence[Speech], previous: str) -> dict[int, Kept]:
+def _with_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previous: str) -> dict[int, Kept]:
     """Return what is kept, with the questions that the log has already beside their answers.
 
     An answer says little without its question. Where the log has the same answer to it, both are left out.
     """
-    for speech, answers in _answers(speeches):
-        asked = [text for text in _sentences(speech.text) if is_ask(text) and not _is_fresh(text, previous)]
+    for utterance, answers in _answers(utterances):
+        asked = [text for text in _sentences(utterance.text) if is_ask(text) and not _is_fresh(text, previous)]
         told = [piece for number in answers for piece in kept[number].pieces]
         if not asked or not told:
             continue
@@ -370,18 +377,18 @@ def _with_questions(kept: dict[int, Kept], speeches: Sequence[Speech], previous:
             for number in answers:
                 kept[number].pieces.clear()
         else:
-            kept[speech.number].asks[:0] = asked
+            kept[utterance.number].asks[:0] = asked
     return kept
 
 
-def _answers(speeches: Iterable[Speech]) -> list[tuple[Speech, list[int]]]:
+def _answers(utterances: Iterable[Utterance]) -> list[tuple[Utterance, list[int]]]:
     """Return each message of a user with those that answer it, before the next one."""
-    found: list[tuple[Speech, list[int]]] = []
-    for speech in speeches:
-        if speech.is_user:
-            found.append((speech, []))
+    found: list[tuple[Utterance, list[int]]] = []
+    for utterance in utterances:
+        if utterance.is_user:
+            found.append((utterance, []))
         elif found:
-            found[-1][1].append(speech.number)
+            found[-1][1].append(utterance.number)
     return found
 
 

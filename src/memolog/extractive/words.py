@@ -88,7 +88,7 @@ def _pairs(text: str) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """A piece that may be kept; a tuple, since there are as many as there are sentences."""
+    """A piece that may be kept; a tuple for speed, since there is one for each sentence."""
 
     weights: Mapping[str, float]
     """What each of its words is worth."""
@@ -108,8 +108,8 @@ def choose(
 ) -> tuple[set[int], float]:
     """Return which candidates to keep within a budget, and what is left of it.
 
-    Always the next one that says most that is new for what it costs. What the chosen ones say is added to `known`. Those that
-    were chosen `before` are not chosen again, but open their groups.
+    Greedy: takes the candidate with the most new content for its cost. Words of chosen candidates are added to `known`.
+    Candidates chosen `before` are not chosen again, but their groups are open.
     """
     opened = {candidates[index].group for index in before}
     heap, waiting, groups = _queued(candidates, known, opened, before)
@@ -120,7 +120,7 @@ def choose(
         cost = candidate.cost + (0 if candidate.group in opened else candidate.opening)
         if worth >= 0 or cost > budget or index in chosen:
             continue
-        # Worth falls as more is known: whoever still leads after a second look is the best.
+        # Worth falls as more words are known, so it is computed again before a candidate is taken.
         now = -_worth(candidate, known, opened)
         if now >= 0 or (heap and now > heap[0][0]):
             heapq.heappush(heap, (now, index))

@@ -82,7 +82,7 @@ def judge(
     """
     case = _Case(messages, log, policy, foreign, lines, readings, frozenset(extracted))
     own = [observation for observation in observations if not case.is_foreign(observation)]
-    judged = _sentenced([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
+    judged = _applied([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
 
@@ -231,7 +231,7 @@ def judge_reflection(
         judged = replace(observation, trust=trust)
         is_doubtful = (bool(said) and not backed) or (not backed and _stays_doubtful(observation, roots))
         verdicts.append(_weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=is_doubtful))
-    return _sentenced(verdicts, policy)
+    return _applied(verdicts, policy)
 
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
@@ -301,7 +301,7 @@ _OURS: Final[frozenset[str]] = frozenset(
 )
 
 
-def _sentenced(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
+def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
     faults = tuple(dict.fromkeys(fault for verdict in verdicts for fault in verdict.faults))
     kept = [verdict.observation for verdict in verdicts if policy != "drop" or not verdict.faults]
     if len(kept) < len(verdicts):

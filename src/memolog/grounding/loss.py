@@ -361,7 +361,7 @@ _ONLY_WORDS: Final = """
 """
 _ONLY: Final = frozenset(folded(_ONLY_WORDS).split())
 _NOT: Final = frozenset(folded(_NOT_WORDS).split()) | _ONLY
-# What a line may add to what somebody forbids: it says who says so, and how much it matters.
+# Words that a line may add to a prohibition: who states it, and how strictly.
 _PLAIN_WORDS: Final = """
     agreed asked clear clearly customer ever explicit explicitly firm firmly insisted insists instructed likes meaning
     mentioned policy requested rule rules says standing stated states strict strictly wanted wishes important since

@@ -27,7 +27,7 @@ _HUMP: Final = re.compile(r"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{2}
 _ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE)
 _SEGMENTS: Final = re.compile(r"[/\\]+")
 _PAIR: Final = 2
-# Two words that are joined by a stroke in prose, where nobody means a folder.
+# Pairs of words joined by a slash in prose, which are no paths.
 _PAIR_WORDS: Final = """
     and/or either/or yes/no true/false on/off his/her he/she him/her pass/fail input/output read/write in/out before/after
     start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down"""

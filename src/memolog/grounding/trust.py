@@ -60,7 +60,7 @@ def lowest(trusts: Iterable[Trust]) -> Trust:
 # ---------------------------------------------------------------- speaking for the user
 
 _SUBJECT: Final = r"(?:user|human|customer|operator|principal)"
-# Others who could be meant: what they do is of no account, what they want is.
+# Other people who may be meant: only what they want counts, not what they do.
 _AUTHORITY: Final = (
     r"(?:boss|(?:account|project|product|system|repo(?:sitory)?)\s+owner|account\s+holder|person\s+asking|requester)"
 )
@@ -117,7 +117,7 @@ def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collectio
 
 
 def _names(plain: str, names: Collection[str], verbs: str) -> bool:
-    """Return whether a text says of somebody that they do one of these things."""
+    """Return whether a text attributes one of these verbs to one of the names."""
     known = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
     return bool(known) and bool(re.search(rf"\b(?:{'|'.join(known)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
 
@@ -192,7 +192,7 @@ def voices_of(
 ) -> Voices:
     """Return the voices in some messages and lines of the log; `said` is further text that is as good as a user's.
 
-    Messages of another conversation are `foreign`: whoever said them, they are no more here than a tool's text.
+    `foreign` are messages of another conversation, which count as text of a tool.
     """
     messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
     by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
@@ -235,14 +235,14 @@ def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
 
 _CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
 _ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool)\b|->|→)", re.IGNORECASE)
-# Words with which a line says that somebody spoke, and not what was said.
+# Words that report that something was said, not what.
 _SAYING_WORDS: Final = """
     agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
     likes mentioned noted notes planned plans promised reminded repeated replied reported requests suggested thinks wanted wished
     wishes wrote authorized approves approving permission allowed regarding meaning instead
 """
 _SAYING: Final = frozenset(_SAYING_WORDS.split())
-# Words that a line may have in common with any longer text: they do not say that it comes from there.
+# Common words: sharing them with a text does not show that a line comes from it.
 _CHANCE_WORDS: Final = """
     able again against already always among amount another area around ask available away back become best better between big
     can case clear come comes common complete content current currently date day days detail details different early easy else end
@@ -260,7 +260,7 @@ _CHANCE_WORDS: Final = """
 _BY_CHANCE: Final = frozenset(_CHANCE_WORDS.split())
 LEAST_SHARE: Final = 0.3
 _LEAST_CLAUSE: Final = 3
-# What a model may not take over from a tool, even if it spoke of it: everything else it may need to say what "it" is.
+# Kinds that a model must not take over from a tool; it may need the others to say what "it" is.
 _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
 
 
@@ -319,7 +319,7 @@ def is_backed(
         return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
     longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
     is_known = mine.union(elsewhere, spoken if confirms else ())
-    # A user's own words beside them do not make a tool's words the user's, however many there are.
+    # A tool's words stay the tool's, however many words of the user stand beside them.
     foreign = {word for word in returned - _BY_CHANCE if not is_word_of(word, asked)}
     if foreign or not all(is_known.intersection(clause) for clause in longer):
         return False
@@ -377,7 +377,7 @@ def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> s
 
 
 def _invented(hint: str, voices: Voices, said_at: Sequence[datetime]) -> bool:
-    """Return whether a hint names something to act on that nobody named."""
+    """Return whether a hint names something to act on that no message names."""
     missing = ungrounded(hint, [*voices.said, *voices.returned], said_at=said_at)
     return any(mention.text in missing for mention in mentions(hint) if mention.kind in _ACTED_ON)
 

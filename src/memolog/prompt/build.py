@@ -47,7 +47,7 @@ _MOST_FILES: Final = 20
 _MOST_DAYS: Final = 20
 _MOST_FILE_BYTES: Final = 20_000_000
 
-# The last words of a prompt are those that a small model heeds.
+# Small models follow best what stands at the end of a prompt.
 _ASK: Final = (
     "Write the <observations> of this transcript now. {messages} Then write <current-task>, <suggested-response> and "
     "<thread-title>, as in the format above. Answer no message.{repeated}"
@@ -187,7 +187,7 @@ def observer_batch_prompt(
     are those of each thread.
     """
     if not inputs:
-        raise InputError("There is no thread to observe.", then="Pass at least one input.")
+        raise InputError("`inputs` is empty.", then="Pass at least one thread to observe.")
     first, blocks, shown = inputs[0], list[str](), list[Shown]()
     for given in inputs:
         share = Limits(most_tokens=given.most_tokens // len(inputs))

@@ -106,7 +106,7 @@ def read_value(text: str, schema: JsonObject | None) -> JsonValue:
     if start < 0:
         if schema.get("type") == "string":
             return unescape(plain)
-        raise ValueError("it is no JSON")
+        raise ValueError("it is not valid JSON")
     try:
         value, _ = json.JSONDecoder().raw_decode(plain[start:])
     except RecursionError as error:
@@ -156,7 +156,7 @@ def _wrong_names(value: dict[str, JsonValue], schema: JsonObject, path: str) -> 
 
 
 def _is(value: JsonValue, kind: str) -> bool:
-    # True and False are numbers to Python, and to nobody else.
+    # In Python, bool is a subclass of int.
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _KINDS.get(kind, (object,)))

@@ -54,7 +54,7 @@ FATAL: Final[frozenset[str]] = frozenset({"empty", "degenerate", "refusal", "non
 """What makes a reply unfit to become memory."""
 
 MOST_REPLY: Final = 1_000_000
-"""Characters that are read of a reply; nobody writes that much about a span."""
+"""Characters of a reply that are read; useful replies are far shorter."""
 LONGEST_LINE: Final = 50_000
 """A line beyond this is runaway text."""
 MOST_LINE: Final = 10_000
@@ -63,7 +63,7 @@ MOST_LINE: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One kind of thing that was wrong: the first time in words, and how often in all."""
+    """A kind of fault, with the detail of its first occurrence and the number of occurrences."""
 
     kind: FaultKind
     detail: str
@@ -71,26 +71,26 @@ class Fault:
 
 
 class FaultNotes:
-    """Collects faults while a reply is read; a reply with a million faults makes no million values."""
+    """Collects faults while a reply is read, counted by kind so that their number is bounded."""
 
     def __init__(self) -> None:
         self._first: dict[FaultKind, str] = {}
         self._counts: Counter[FaultKind] = Counter()
 
     def note(self, kind: FaultKind, detail: str) -> None:
-        """Remember that this was wrong."""
+        """Add one fault; the detail of the first of each kind is kept."""
         self._first.setdefault(kind, one_line(detail, 120))
         self._counts[kind] += 1
 
     def take(self, faults: Iterable[Fault]) -> None:
-        """Remember what was wrong elsewhere too."""
+        """Add the faults of another reply or section."""
         for fault in faults:
             self._first.setdefault(fault.kind, fault.detail)
             self._counts[fault.kind] += fault.count
 
     @property
     def has_fatal(self) -> bool:
-        """Return whether the reply is unfit already."""
+        """Whether a fault makes the reply unusable."""
         return not FATAL.isdisjoint(self._counts)
 
     def faults(self) -> tuple[Fault, ...]:
@@ -104,9 +104,9 @@ class FaultNotes:
 
 # ---------------------------------------------------------------- runaway text
 
-# Longer than a line of a plain list, whose items may differ in a digit only: a loop repeats windows of any length.
+# Longer than a list item, since items may differ in one digit only; a loop repeats windows of any length.
 _WINDOW: Final = 160
-# Loops are at the end, since nothing comes after them; the beginning is looked at for replies that are one loop.
+# A loop is at the end of a reply, or the whole reply is one.
 _LOOKED_AT: Final = 100_000
 _LEAST: Final = 1_500
 _TAIL: Final = 3_000
@@ -116,7 +116,7 @@ _SPACES: Final = re.compile(r"\s+")
 
 
 def is_degenerate(text: str) -> bool:
-    """Return whether a text goes round in circles: most of its windows occur before in it."""
+    """Return whether a text repeats itself: most of its windows occur earlier in it."""
     flat = _SPACES.sub(" ", text[:_LOOKED_AT] + text[max(len(text) - _LOOKED_AT, _LOOKED_AT) :])
     if len(flat) < _LEAST:
         return False
@@ -192,7 +192,7 @@ _FRAME: Final = re.compile(
 )
 _FEWEST_WORDS: Final = 3
 _FEWEST_LETTERS: Final = 4
-"""Of a script without blanks; a word or two says as much there."""
+"""Of a script without spaces between words."""
 
 
 def is_chatter(line: str) -> bool:
@@ -243,7 +243,7 @@ ANSWER_KEYS: Final = frozenset({"observations", "reflections", "items", "log", "
 
 
 def is_nonsense(text: str) -> bool:
-    """Return whether a reply is what a server or a program says when it fails, and holds nothing of ours."""
+    """Return whether a reply is an error page, an error object or a stack trace and contains no line."""
     if _is_error_object(text):
         return True
     if _OURS.search(text):

@@ -24,7 +24,7 @@ from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import ends_of, shorten
 from memolog.tokens import TokenCounter, image_size
 
-__all__ = ["Calls", "Limits", "Pen", "Piece", "calls_of", "parsed", "pieces_of", "texts_of_parts"]
+__all__ = ["Calls", "Limits", "PartWriter", "Piece", "calls_of", "parsed", "pieces_of", "texts_of_parts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pen:
-    """What it takes to write a part down."""
+class PartWriter:
+    """Renders names and texts for a transcript, with its counter, limits and redactor."""
 
     counter: TokenCounter
     limits: Limits = field(default_factory=Limits)
@@ -94,7 +94,7 @@ class Calls:
         return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
 
 
-# Encoded files and encrypted blobs, whatever they are wrapped in: no run of letters in a text is that long.
+# Encoded files and encrypted data: no run of letters in prose is that long.
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
@@ -118,55 +118,55 @@ def calls_of(messages: Sequence[Message]) -> Calls:
     )
 
 
-def pieces_of(message: Message, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
+def pieces_of(message: Message, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
     """Return the parts of a message, those with something to show."""
     if message.own:
-        return tuple(dict.fromkeys(_own(part, calls, pen) for part in message.parts)) or (Piece(body=_OWN),)
-    return tuple(piece for part in message.parts for piece in _pieces(part, calls, pen) if piece.text.strip())
+        return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (Piece(body=_OWN),)
+    return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
 
 
-def _pieces(part: Part, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
+def _pieces(part: Part, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
     match part:
         case TextPart():
-            return (Piece(body=pen.body(part.text, pen.limits.most_tokens)),)
+            return (Piece(body=writer.body(part.text, writer.limits.most_tokens)),)
         case ReasoningPart():
-            # A signature or an encrypted blob says nothing to anyone but its maker.
-            body = pen.body(part.text, pen.limits.reasoning_tokens)
+            # Signatures and encrypted reasoning are of use only to the provider.
+            body = writer.body(part.text, writer.limits.reasoning_tokens)
             return (Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
         case ToolCallPart():
-            return (_call(part, calls, pen),)
+            return (_call(part, calls, writer),)
         case ToolResultPart():
-            return (_result(part, calls, pen), *(_file(file, pen) for file in part.files))
+            return (_result(part, calls, writer), *(_file(file, writer) for file in part.files))
         case FilePart():
-            return (_file(part, pen),)
+            return (_file(part, writer),)
         case UnknownPart():
-            body = pen.body(_json_text(part.data, pen), _OTHER_TOKENS)
+            body = writer.body(_json_text(part.data, writer), _OTHER_TOKENS)
             return (Piece(open="<other>", body=body, close="</other>"),)
 
 
-def _call(part: ToolCallPart, calls: Calls, pen: Pen) -> Piece:
+def _call(part: ToolCallPart, calls: Calls, writer: PartWriter) -> Piece:
     state = "" if id(part) in calls.answered else ' state="no result"'
-    body = pen.body(_json_text(part.arguments, pen), pen.limits.tool_tokens)
-    return Piece(open=f"<call{state}>{pen.tool(part.name)} ", body=body, close="</call>")
+    body = writer.body(_json_text(part.arguments, writer), writer.limits.tool_tokens)
+    return Piece(open=f"<call{state}>{writer.tool(part.name)} ", body=body, close="</call>")
 
 
-def _result(part: ToolResultPart, calls: Calls, pen: Pen) -> Piece:
+def _result(part: ToolResultPart, calls: Calls, writer: PartWriter) -> Piece:
     call = calls.call_of(part)
     name = part.name or (call.name if call else "")
     state = ' state="error"' if part.is_error else ""
-    body = pen.body(_json_text(part.content, pen), pen.limits.tool_tokens)
-    return Piece(open=f"<result{state}>{pen.tool(name)}\n", body=body, close="</result>")
+    body = writer.body(_json_text(part.content, writer), writer.limits.tool_tokens)
+    return Piece(open=f"<result{state}>{writer.tool(name)}\n", body=body, close="</result>")
 
 
 # ---------------------------------------------------------------- files
 
 
-def _file(part: FilePart, pen: Pen) -> Piece:
-    """Return a placeholder: a model that cannot see the file should know what it was."""
-    facts = [pen.tool(part.name) if part.name else "", pen.tool(part.media_type), *_measures(part)]
+def _file(part: FilePart, writer: PartWriter) -> Piece:
+    """Return a placeholder with the name, type and size of a file."""
+    facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
     if part.url and part.url[:5].lower() != "data:":
         # What follows the path may be a signature that opens the file.
-        facts.append(pen.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
+        facts.append(writer.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
     return Piece(open="<file>", body=", ".join(filter(None, facts)), close="</file>")
 
 
@@ -195,8 +195,8 @@ def _size(count: int) -> str:
 _OWN: Final = "used the memory; the answer is not shown"
 
 
-def _own(part: Part, calls: Calls, pen: Pen) -> Piece:
-    """Return one line: what the memory answered is in the log already."""
+def _own(part: Part, calls: Calls, writer: PartWriter) -> Piece:
+    """Return a line about a call of a memory tool; its answer is in the log already."""
     call = calls.call_of(part) if isinstance(part, ToolResultPart) else part
     if not isinstance(call, ToolCallPart):
         return Piece(body=_OWN)
@@ -204,8 +204,8 @@ def _own(part: Part, calls: Calls, pen: Pen) -> Piece:
     arguments = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
     query, action = arguments.get("query"), arguments.get("action")
     if isinstance(query, str) and query.strip():
-        return Piece(body=f"searched for “{pen.line(query)}”; the answer is not shown")
-    done = f"{pen.tool(call.name)} {pen.tool(action)}" if isinstance(action, str) else pen.tool(call.name)
+        return Piece(body=f"searched for “{writer.line(query)}”; the answer is not shown")
+    done = f"{writer.tool(call.name)} {writer.tool(action)}" if isinstance(action, str) else writer.tool(call.name)
     return Piece(body=f"used {done}; the answer is not shown")
 
 
@@ -222,16 +222,16 @@ def parsed(arguments: JsonValue) -> object:
     return arguments
 
 
-def _json_text(value: JsonValue, pen: Pen) -> str:
-    """Return a JSON value as a person would read it: a text as it is, a list of text parts as their texts.
+def _json_text(value: JsonValue, writer: PartWriter) -> str:
+    """Return a JSON value as readable text: a string as it is, a list of text parts as their texts.
 
-    Its texts are redacted while they stand in it: a name tells what the value beside it is.
+    Values are redacted before they are joined, since a key such as "password" shows what its value is.
     """
     if value is None:
         return ""
     if isinstance(value, str):
         return value
-    plain = pen.redactor.value(cast("JsonValue", _plain(value, 0)))
+    plain = writer.redactor.value(cast("JsonValue", _plain(value, 0)))
     texts = texts_of_parts(plain)
     if texts is not None:
         return "\n".join(texts)
@@ -253,7 +253,7 @@ def texts_of_parts(value: object) -> list[str] | None:
 
 
 def _plain(value: object, depth: int) -> object:
-    """Return the value without what only a machine reads: signatures, encrypted blobs, bytes, endless nesting."""
+    """Return the value without signatures, encrypted data, bytes and deep nesting."""
     if depth > _DEEPEST:
         return "…"
     if isinstance(value, Mapping):

@@ -59,7 +59,7 @@ def read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool =
     hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
     if _is_nothing(body):
         if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
-            # Where nothing was asked for in so few words, a program that has no answer says the same.
+            # Outside a section, a single word may also come from a program that has no answer.
             notes.note("empty", body)
             return Read()
         return Read(hints=hints, off_track=off_track, nothing=True)
@@ -110,7 +110,7 @@ def _lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_to
     if is_torn:
         notes.note("cut_off", "its observations never end")
         while lines and not lines[-1].is_cited:
-            # What a line comes from is said at its end: a line without it may be torn.
+            # Citations stand at the end of a line, so a line without them may be incomplete.
             lines.pop()
     elif not lines and any(char.isalnum() for char in body):
         notes.note("unparsable", body)
@@ -195,7 +195,7 @@ def hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str 
     """Return the hints among the sections of a reply, by tag, and what it says of work that is off track."""
     task = _hint(texts.get("current-task"), notes)
     if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
-        # Said in words, it ends the task before; silence does not.
+        # Only an explicit "none" ends the current task; a missing section does not.
         task = ""
     response = _hint(texts.get("suggested-response"), notes)
     title = _hint(texts.get("thread-title"), notes)

@@ -44,15 +44,15 @@ def _compiled(kind: str, expression: str) -> SecretPattern:
         pattern = re.compile(expression)
     except re.error as error:
         raise ConfigError(
-            f"The pattern for {kind!r} is no regular expression.",
+            f"The redaction pattern of kind {kind!r} is not a valid regular expression: {expression!r}.",
             why=str(error),
-            then="Correct it; Python's syntax applies.",
+            then="Correct it; the syntax is that of Python's `re` module.",
         ) from error
     if pattern.match("") or not kind.strip():
         raise ConfigError(
-            f"The pattern for {kind!r} cannot be used.",
-            why="It has no kind, or it matches the empty text, which is everywhere.",
-            then="Name its kind, and make it match at least one character.",
+            f"The redaction pattern {expression!r} of kind {kind!r} cannot be used.",
+            why="Its kind is empty, or it matches the empty text.",
+            then="Give it a kind, and make it match at least one character.",
         )
     return SecretPattern(kind=kind.strip(), pattern=pattern)
 
@@ -81,7 +81,7 @@ class Redactor:
         found: dict[str, int] = {}
         if not self.enabled or (len(text) < _SHORTEST and not self.extra):
             return text, found
-        # Once a secret is gone, another one may come into sight behind it. Few texts have any.
+        # Replacing a secret may uncover another one behind it.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
             if not secrets:
@@ -122,9 +122,9 @@ class Redactor:
 
 
 class _Walk:
-    """A way through a JSON value, on which the names of tables, lists and columns give secrets away.
+    """Walks a JSON value and redacts values whose keys or column names mark them as secrets.
 
-    Without a redactor, the texts themselves are not looked at.
+    Without a redactor, the texts themselves are not searched.
     """
 
     def __init__(self, redactor: Redactor | None = None) -> None:
@@ -200,7 +200,7 @@ class _Walk:
         return f"[redacted: {kind}]"
 
     def _line(self, items: list[str]) -> list[JsonValue]:
-        """Return the words of a command without what only the words before them give away: `["--password", "…"]`."""
+        """Return the words of a command without secrets that follow an option: `["--password", "…"]`."""
         found = self._redactor.in_line(" ".join(items)) if self._redactor else []
         if not found:
             return [*items]
@@ -275,7 +275,7 @@ def _unescaped(text: str) -> str:
 
 
 def _by_pattern(text: str, given: SecretPattern) -> Iterator[Found]:
-    """Yield what a pattern finds that somebody added."""
+    """Yield the matches of a configured pattern."""
     group = "secret" if "secret" in given.pattern.groupindex else 0
     for hit in given.pattern.finditer(text):
         start, end = hit.span(group)

@@ -16,7 +16,7 @@ __all__ = ["Known", "is_reference", "take_leading_references", "take_references"
 _WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
 _ITEM: Final = r"[#mo]?\d{1,9}"
 _BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ ]+)"
-# Every item is set off from the next, so that a run of digits can be read in one way only.
+# Items must be separated, so that a run of digits can be read in one way only.
 _LIST: Final = rf"[ ]*(?:{_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_WORD})?{_ITEM}){{0,5000}}[ ]*"
 _AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
 _IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—-](?=\s))?[ ]*+(?=\S)", re.IGNORECASE)

@@ -136,7 +136,7 @@ _LOOKED_BACK: Final = 130
 
 
 def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Found]:
-    """Yield what names, schemes, headers and commands give away. Each of their words is looked for; few stand there."""
+    """Yield the secrets that follow names, URL schemes, headers and commands."""
     passwords = [name for name in _PASSWORDS_INSIDE if name in lower]
     passwords += [word.decode() for word in sorted(words & _PASSWORD_WORDS)]
     if not text.isascii():
@@ -281,7 +281,7 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
 
 
 def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
-    """Yield the secret that a sentence tells, if any, and then those that it goes on to."""
+    """Yield the secret that a sentence states, and those that follow it: "… and …"."""
     found = next(told, None)
     for _ in range(_MOST_TOLD):
         if found is None:

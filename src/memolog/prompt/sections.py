@@ -21,8 +21,8 @@ _KNOWN: Final = {
     "off-track": "off-track",
     "working-memory": "working-memory",
 }
-# Tags of ours, and of templates that leak. Tags that code and web pages have as well are not among them: lines may speak of
-# those, and wherever a line is shown its `<` is escaped.
+# Our tags, and those of chat templates that leak. Tags that code and web pages use too are not included: lines may mention
+# them, and `<` is escaped wherever a line is shown.
 _OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track|working-memory"
 _PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
 _TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
@@ -72,13 +72,13 @@ def cleaned(reply: str, notes: FaultNotes) -> str:
 
 
 def _without_thoughts(text: str, notes: FaultNotes) -> str:
-    """Drop thoughts: between their tags, and before a closing tag whose opening one the template swallowed."""
+    """Remove thoughts: those between tags, and those before a closing tag whose opening tag is missing."""
     at = orphan = _orphan_end(text)
     kept: list[str] = []
     endless: set[str] = set()
     while hit := _THOUGHTS.search(text, at):
         if hit.start() != orphan and not _starts_line(text, hit.start()):
-            # In the middle of a line it is a word that somebody wrote about.
+            # In the middle of a line it is part of the text.
             kept.append(text[at : hit.end()])
             at = hit.end()
             continue
@@ -131,8 +131,8 @@ def without_tags(text: str, notes: FaultNotes) -> str:
 # ---------------------------------------------------------------- taking apart
 
 
-class _Taker:
-    """Sorts the lines of a reply into sections, one after the other."""
+class _SectionReader:
+    """Sorts the lines of a reply into sections."""
 
     def __init__(self, notes: FaultNotes) -> None:
         self.texts: dict[str, list[str]] = {"": []}
@@ -172,7 +172,7 @@ class _Taker:
         if is_end:
             self.current = "" if name == self.current else self.current
         elif name != "observations" and name in self.texts:
-            # The first one counts: a second is an echo of something that was read.
+            # Only the first section counts; a second one repeats text that the model read.
             self.notes.note("forged_tag", f"a second <{name}>")
             self.current = "ignored"
             self.texts.setdefault("ignored", [])
@@ -193,16 +193,16 @@ def _name(tag: str) -> str | None:
 
 def sections(text: str, notes: FaultNotes) -> Sections:
     """Return the sections of a reply, found by tags or, if it has none, by headings."""
-    taker = _Taker(notes)
+    reader = _SectionReader(notes)
     for line in text.split("\n"):
-        taker.take(line)
-    if len(taker.texts) == 1:
+        reader.take(line)
+    if len(reader.texts) == 1:
         return _by_headings(text)
-    joined = {name: "\n".join(lines).strip("\n") for name, lines in taker.texts.items()}
+    joined = {name: "\n".join(lines).strip("\n") for name, lines in reader.texts.items()}
     return Sections(
         observations=joined.pop("observations", None),
         loose=joined.pop(""),
-        unclosed=taker.current if taker.current != "ignored" else "",
+        unclosed=reader.current if reader.current != "ignored" else "",
         hints={name: body for name, body in joined.items() if name != "ignored"},
     )
 

@@ -12,7 +12,7 @@ from memolog.tokens import TokenCounter, cut
 __all__ = ["joined", "sliced"]
 
 _MOST_SLICES: Final = 12
-"""Calls that one message may cause; of what is longer still, each slice shows its ends."""
+"""Slices of one message at most; of a longer message, each slice shows its two ends."""
 _SHARE: Final = 0.9
 """What a slice takes of a prompt: its tags, the day and what is escaped need room as well."""
 

@@ -16,7 +16,7 @@ VOICES: Final[tuple[str, ...]] = get_args(Voice)
 LEVELS: Final = range(5)
 """The compression levels: 0 gives no hint, 4 keeps about two parts in ten."""
 
-# Raised by hand when the wording changes in meaning; the digest tells every change.
+# Increased by hand when the wording changes in meaning; the digest changes with every edit.
 _EDITION: Final = 2
 _NAMES: Final = (
     "observer",
@@ -91,4 +91,6 @@ def _of_the_application(custom: str) -> list[str]:
 
 def _check(kind: str, name: str, known: tuple[str, ...]) -> None:
     if name not in known:
-        raise ConfigError(f"There is no {kind} {name!r}.", then=f"Use one of {', '.join(known)}.")
+        raise ConfigError(
+            f"`{kind}` must be one of {', '.join(known)}, got {name!r}.", then=f"Set `{kind}` to one of them."
+        )
