@@ -16,7 +16,7 @@ from memolog.prompt.faults import FATAL, Fault, FaultKind
 from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import NO_REDACTION, REDACTION, Redactor, SecretPattern, secret_patterns
 from memolog.prompt.reflection import parse_reflection
-from memolog.prompt.transcript import Limits, Shown, Transcript, split, transcript
+from memolog.prompt.transcript import Shown, Transcript, split, transcript
 from memolog.prompt.wording import LEVELS, MODES, PROMPT_VERSION, VOICES, Voice
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "Fault",
     "FaultKind",
     "HintsDraft",
-    "Limits",
     "ObserveInput",
     "Parsed",
     "ParsedReflection",

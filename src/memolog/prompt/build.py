@@ -15,7 +15,7 @@ from memolog.prompt.escape import clean, closed, escape, one_line
 from memolog.prompt.extracts import Wanted, wanted_section
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import last_lines
-from memolog.prompt.transcript import Limits, Shown, said_in_zone, transcript
+from memolog.prompt.transcript import Shown, said_in_zone, transcript
 from memolog.prompt.wording import PROMPT_VERSION, Voice, level_text, observer_system, reflector_system
 from memolog.tokens import TokenCounter
 
@@ -153,15 +153,10 @@ class ReflectInput:
 
 
 def observer_prompt(
-    given: ObserveInput,
-    counter: TokenCounter,
-    *,
-    limits: Limits | None = None,
-    redactor: Redactor = REDACTION,
-    first: int = 1,
+    given: ObserveInput, counter: TokenCounter, *, redactor: Redactor = REDACTION, first: int = 1
 ) -> Prompt:
     """Return the prompt that observes one span of one thread; its messages are numbered from `first` on."""
-    text, shown = _thread(given, counter, limits or Limits(most_tokens=given.most_tokens), redactor, first)
+    text, shown = _thread(given, counter, given.most_tokens, redactor, first)
     keeps = given.document is not None
     system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
     listed, files = _attachments([given], shown, redactor)
@@ -174,24 +169,19 @@ def observer_prompt(
 
 
 def observer_batch_prompt(
-    inputs: Sequence[ObserveInput],
-    counter: TokenCounter,
-    *,
-    limits: Limits | None = None,
-    redactor: Redactor = REDACTION,
+    inputs: Sequence[ObserveInput], counter: TokenCounter, *, redactor: Redactor = REDACTION
 ) -> Prompt:
     """Return the prompt that observes spans of several threads at once, each under its alias.
 
     The end of the log, which they share, is shown once, before the threads; it, mode, voice and the application's instructions
-    are those of the first. Message numbers run on from thread to thread, so that each number names one message. The limits
-    are those of each thread.
+    are those of the first. Message numbers run on from thread to thread, so that each number names one message. Each thread
+    has an equal share of `most_tokens`.
     """
     if not inputs:
         raise InputError("`inputs` is empty.", then="Pass at least one thread to observe.")
     first, blocks, shown = inputs[0], list[str](), list[Shown]()
     for given in inputs:
-        share = Limits(most_tokens=given.most_tokens // len(inputs))
-        text, seen = _thread(given, counter, limits or share, redactor, len(shown) + 1)
+        text, seen = _thread(given, counter, given.most_tokens // len(inputs), redactor, len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
     aliases = ", ".join(_alias(given.alias) for given in inputs)
@@ -235,9 +225,11 @@ def _ask_messages(shown: Sequence[Shown]) -> str:
 
 
 def _thread(
-    given: ObserveInput, counter: TokenCounter, limits: Limits, redactor: Redactor, first: int
+    given: ObserveInput, counter: TokenCounter, most_tokens: int, redactor: Redactor, first: int
 ) -> tuple[str, tuple[Shown, ...]]:
-    read = transcript(given.messages, counter=counter, zone=given.zone, limits=limits, redactor=redactor, first=first)
+    read = transcript(
+        given.messages, counter=counter, zone=given.zone, most_tokens=most_tokens, redactor=redactor, first=first
+    )
     sections = [
         _section("hints", redactor.redact(_hints(given.hints))),
         _document(given, redactor),

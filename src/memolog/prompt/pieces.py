@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, cast
 
 from memolog.domain.codec import JsonValue, dumps
@@ -24,27 +24,15 @@ from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import ends_of, shorten
 from memolog.tokens import TokenCounter, image_size
 
-__all__ = ["Calls", "Limits", "PartWriter", "Piece", "calls_of", "parsed", "pieces_of", "texts_of_parts"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much the observer is shown, in tokens."""
-
-    tool_tokens: int = 10_000
-    """Of one tool call or one tool result."""
-    reasoning_tokens: int = 200
-    """Of one stretch of reasoning."""
-    most_tokens: int = 100_000
-    """Of a whole transcript; at least 200."""
+__all__ = ["Calls", "PartWriter", "Piece", "calls_of", "parsed", "pieces_of", "texts_of_parts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartWriter:
-    """Renders names and texts for a transcript, with its counter, limits and redactor."""
+    """Renders names and texts for a transcript of at most so many tokens."""
 
     counter: TokenCounter
-    limits: Limits = field(default_factory=Limits)
+    most_tokens: int = 100_000
     redactor: Redactor = REDACTION
 
     def body(self, text: str, tokens: int) -> str:
@@ -102,6 +90,9 @@ _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
 _DEEPEST: Final = 40
 _MANY: Final = 5_000
+# How much is shown of one tool call or result, of one stretch of reasoning, and of a part of unknown type.
+_TOOL_TOKENS: Final = 10_000
+_REASONING_TOKENS: Final = 200
 _OTHER_TOKENS: Final = 500
 
 
@@ -128,10 +119,10 @@ def pieces_of(message: Message, calls: Calls, writer: PartWriter) -> tuple[Piece
 def _pieces(part: Part, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
     match part:
         case TextPart():
-            return (Piece(body=writer.body(part.text, writer.limits.most_tokens)),)
+            return (Piece(body=writer.body(part.text, writer.most_tokens)),)
         case ReasoningPart():
             # Signatures and encrypted reasoning are of use only to the provider.
-            body = writer.body(part.text, writer.limits.reasoning_tokens)
+            body = writer.body(part.text, _REASONING_TOKENS)
             return (Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
         case ToolCallPart():
             return (_call(part, calls, writer),)
@@ -146,7 +137,7 @@ def _pieces(part: Part, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
 
 def _call(part: ToolCallPart, calls: Calls, writer: PartWriter) -> Piece:
     state = "" if id(part) in calls.answered else ' state="no result"'
-    body = writer.body(_json_text(part.arguments, writer), writer.limits.tool_tokens)
+    body = writer.body(_json_text(part.arguments, writer), _TOOL_TOKENS)
     return Piece(open=f"<call{state}>{writer.tool(part.name)} ", body=body, close="</call>")
 
 
@@ -154,7 +145,7 @@ def _result(part: ToolResultPart, calls: Calls, writer: PartWriter) -> Piece:
     call = calls.call_of(part)
     name = part.name or (call.name if call else "")
     state = ' state="error"' if part.is_error else ""
-    body = writer.body(_json_text(part.content, writer), writer.limits.tool_tokens)
+    body = writer.body(_json_text(part.content, writer), _TOOL_TOKENS)
     return Piece(open=f"<result{state}>{writer.tool(name)}\n", body=body, close="</result>")
 
 

@@ -10,12 +10,12 @@ from memolog.domain.message import Message, Role
 from memolog.domain.observation import Observation
 from memolog.domain.pairs import results_of_calls
 from memolog.domain.zones import zone_of
-from memolog.prompt.pieces import Calls, Limits, PartWriter, Piece, calls_of, pieces_of
+from memolog.prompt.pieces import Calls, PartWriter, Piece, calls_of, pieces_of
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import shorten
 from memolog.tokens import TokenCounter, share
 
-__all__ = ["Limits", "Shown", "Transcript", "in_zone", "said_in_zone", "split", "transcript"]
+__all__ = ["Shown", "Transcript", "in_zone", "said_in_zone", "split", "transcript"]
 
 _LEAST_TOKENS: Final = 200
 # A message cut below this size is useless: some messages are left out instead.
@@ -84,18 +84,18 @@ def transcript(
     *,
     counter: TokenCounter,
     zone: tzinfo = UTC,
-    limits: Limits | None = None,
+    most_tokens: int = 100_000,
     redactor: Redactor = REDACTION,
     first: int = 1,
 ) -> Transcript:
-    """Return the messages as the observer reads them, numbered from `first`, within `limits.most_tokens`.
+    """Return the messages as the observer reads them, numbered from `first`, within `most_tokens` (at least 200).
 
     What was withdrawn or forgotten is left out. What is too long is cut in the middle, and says so; if there are too many
     messages to show a little of each, those in the middle are left out, and a line says how many.
     """
-    writer = PartWriter(counter=counter, limits=limits or Limits(), redactor=redactor)
+    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     entries = _entries(messages, zone, writer, first)
-    most = max(writer.limits.most_tokens, _LEAST_TOKENS)
+    most = max(most_tokens, _LEAST_TOKENS)
     budget = most
     text = _written(entries, 0)
     tokens = counter.count(text)
@@ -117,15 +117,14 @@ def split(
     *,
     counter: TokenCounter,
     zone: tzinfo = UTC,
-    limits: Limits | None = None,
     redactor: Redactor = REDACTION,
 ) -> tuple[tuple[Message, ...], ...]:
     """Return consecutive pieces whose transcripts have at most so many tokens, tool calls together with their results.
 
-    What belongs together and is too long is one piece; its transcript is cut (`limits.most_tokens` must be the same bound).
+    What belongs together and is too long is one piece; its transcript is cut if `transcript` is given the same bound.
     Every message is in exactly one piece, also those that are not shown.
     """
-    writer = PartWriter(counter=counter, limits=replace(limits or Limits(), most_tokens=most_tokens), redactor=redactor)
+    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     pieces: list[list[Message]] = []
     room, day = 0, ""
     for unit in _units(messages):
