@@ -18,7 +18,7 @@ _NAMES: Final = (
     "|optie|keuze"
 )
 _ARTICLES: Final = "the|die|der|das|den|la|el|le|il|lo|las|los|les|a|o|as|os|de|het"
-# What may follow a number that stands for a thing; after a noun it counts, after a month it dates.
+# Words that may follow the number of an item; before other words a number counts or dates something.
 _FOLLOWS: Final = (
     "sounds?|looks?|seems?|feels?|works?|is|are|was|would|please|then|for|it|we|i|and|or|but|maybe|too|also"
     "|klingt|klingen|ist|sind|wäre|wären|gefällt|gefallen|passt|passen|nehmen|nehme|finde|bitte|und|oder|aber|für|wir|ich"
@@ -26,7 +26,7 @@ _FOLLOWS: Final = (
     "|mi|ci|ti|sembra|sembrano|è|sono|le|la|li|lo|e|o|ma|per|é|são|mas|klinkt|lijkt|zijn|en|of|maar|voor"
 )
 _END: Final = rf"(?=\s*(?:\Z|[;!?)…。！、]|[.,](?!\d)|(?:{_FOLLOWS})\b))"
-# A number after one of these is an hour, a day, a page.
+# A number after one of these words is an hour, a day or a page.
 _MEASURES: Final = re.compile(
     r"\b(?:at|by|until|till|from|to|since|of|on|in|um|bis|von|vom|ab|seit|gegen|am|zum|a las?|desde|hasta|del|al|à|du"
     r"|au|alle|dalle"
@@ -86,7 +86,7 @@ _STEM: Final = 5
 
 
 def chooses(sentence: str) -> bool:
-    """Return whether a sentence chooses something that it names by its number, also where it goes on as a question."""
+    """Return whether a sentence chooses an item by its number, also where it continues as a question."""
     return bool(
         _CHOOSES.search(sentence) and not _WHICH.match(sentence) and next(_references(sentence, is_choice=True), None)
     )
@@ -144,12 +144,12 @@ _HOW_MANY: Final = re.compile(
 
 
 def describes(sentence: str) -> bool:
-    """Return whether a sentence speaks of one of several things by what it is like: "the blue one"."""
+    """Return whether a sentence describes one of several things: "the blue one"."""
     return bool(_DESCRIBES.search(sentence))
 
 
 def described(sentence: str, listings: Sequence[Listing]) -> list[tuple[Entry, Listing]]:
-    """Return the item that a sentence describes; all of the last list where none or several fit, nothing where it is none's."""
+    """Return the item that a sentence describes; all items of the last list if none or several match."""
     hit = _DESCRIBES.search(sentence)
     if hit is None or not listings:
         return []

@@ -23,10 +23,10 @@ __all__ = ["ToolLine", "tool_lines_of"]
 
 @dataclass(frozen=True, slots=True)
 class ToolLine:
-    """One line about one call, or about several of a kind."""
+    """A line about one tool call, or about several of one kind."""
 
     number: int
-    """The message that it stands with."""
+    """The message under which it stands."""
     tool: str
     text: str
     cites: tuple[int, ...]
@@ -36,7 +36,7 @@ class ToolLine:
     verb: str = ""
     """How the line begins."""
     joins: bool = False
-    """True where the line only names what was looked at or changed, so that the next such line can be added to it."""
+    """True if the line only names what was read or changed, so that the next such line can be joined to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ _VERBS: Final = (
 
 
 def tool_lines_of(messages: Sequence[Message]) -> dict[int, list[ToolLine]]:
-    """Return the lines about tools, by the number of the message that they stand with."""
+    """Return the lines about tool calls, by the number of the message under which they stand."""
     found: list[ToolLine] = []
     for tool_line in _tool_lines(messages):
         last = found[-1] if found else None
@@ -104,7 +104,7 @@ def _joined(last: ToolLine, tool_line: ToolLine) -> ToolLine:
     added = tool_line.text.removeprefix(tool_line.verb).lstrip()
     return replace(
         last,
-        # What is done twice in the same words is said once; every call is cited.
+        # A repeated call is named once; every call is cited.
         text=last.text if added in last.text else f"{last.text}, {added}",
         cites=(*last.cites, *tool_line.cites),
         files=tuple(dict.fromkeys((*last.files, *tool_line.files))),
@@ -154,18 +154,18 @@ def _read(name: str, text: str, *, is_error: bool) -> Outcome:
 
 
 def _line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> ToolLine:
-    """Return a call and what came of it as a sentence."""
+    """Return the line for a call and its outcome."""
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
     said = outcome.text
     category = outcome.category
     made = _CHANGE.match(said) if category == "change" else None
     if category == "change" and files:
-        # Both name the file: it is said once.
+        # The call and its output name the same file: it is named once.
         verb = f"Assistant {made[1].lower() if made else 'changed'}"
         return ToolLine(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
     is_plain = _is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
     if is_plain and target.text:
-        # What a file holds can be read again; that it was looked at is all that happened.
+        # The content of a file can be read again; the line only names the file.
         verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
         return ToolLine(number, name, f"{verb} {target.text}", cites, "medium", category, files, verb, joins=True)
     verb = _verb(name, has_target=bool(target.text))
@@ -174,7 +174,7 @@ def _line(name: str, target: _Target, outcome: Outcome, number: int, cites: tupl
 
 
 def _verb(name: str, *, has_target: bool) -> str:
-    """Return who did what; the name of a tool where it is no common one."""
+    """Return the opening of a line; the name of the tool if it is not a common one."""
     if has_target:
         for pattern, verb in _VERBS:
             if pattern.fullmatch(name):
@@ -215,7 +215,7 @@ _FILE_KEYS: Final = "file_path path filename file notebook_path target_file rela
 _OTHER_KEYS: Final = "command cmd script pattern query url description prompt question text code input"
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
 _EDIT: Final = re.compile(r"edit|write|create|replace|patch|insert|update|delete|move|rename|apply", re.IGNORECASE)
-# The words that some tools put where arguments should stand.
+# Placeholders that some tools send instead of arguments.
 _NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*+\w*+[\s*`]*+\Z", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.[A-Za-z]\w{0,7}\Z")
@@ -229,7 +229,7 @@ _MOST_FILES: Final = 20
 
 
 def _is_read(name: str) -> bool:
-    """Return whether a tool only looks: what it shows is not what happened."""
+    """Return whether a tool only reads."""
     return bool(_READ.search(name)) and not _is_edit(name)
 
 
@@ -261,7 +261,7 @@ def _from_object(value: Mapping[str, object], name: str) -> _Target:
 
 
 def _arguments(value: Mapping[str, object], keys: str, most: int) -> list[str]:
-    """Return those arguments with these names that are texts."""
+    """Return the arguments with these names that are non-empty strings."""
     texts = (value.get(key) for key in keys.split())
     return [_argument(text, most) for text in texts if isinstance(text, str) and text.strip()]
 

@@ -25,7 +25,7 @@ _SCANNED: Final = 20_000
 
 
 def hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
-    """Return the hints that a span gives; None where it gives none. Utterances name messages by their place, from 1."""
+    """Return the hints of a span. Utterances refer to messages by number, from 1."""
     user = [utterance for utterance in utterances if utterance.is_user]
     asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
     task = one_line(_request(asked) or "", _TASK) if asked else known.current_task
@@ -39,7 +39,7 @@ def hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known
 
 
 def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
-    """Return whether what was said since then answers a question, or shows that the user has what was asked for.
+    """Return whether the task was answered, or confirmed by the user, in what was said since.
 
     A task of an earlier span may have been answered there.
     """

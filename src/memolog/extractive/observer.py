@@ -47,7 +47,7 @@ _MOST_TEXT: Final = 400_000
 _LONGEST: Final = 9_000
 _BULLET: Final = 16
 _LINE: Final = 460
-"""As long as a line of sentences may be, where they can be parted."""
+"""The most characters of a line of several sentences."""
 _SYSTEM: Final = 160
 _CONFIRMATION: Final = 240
 _WHAT: Final = 160
@@ -62,7 +62,7 @@ _FEW_ITEMS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line before it has its place."""
+    """A line before its parent is known."""
 
     priority: Priority
     text: str
@@ -86,7 +86,7 @@ class _Said:
 
 @dataclass(slots=True)
 class _Conversation:
-    """What was said so far: later words point at it."""
+    """The part of the conversation that later words may refer to."""
 
     previous: str
     asked: tuple[int, str] = (_NEVER, "")
@@ -102,7 +102,7 @@ class _Conversation:
         found = (_listings(pieces_of(text), "", number) for number, text in reversed(self.answers))
         listings = next(filter(None, found), None)
         if listings is None and (self.answers or self.asked[0] > _NEVER):
-            # What the log ends with was said before other things, or in another thread.
+            # The end of the log is older than these messages, or of another thread.
             return []
         return listings or listings_in(unescape(self.previous))
 
@@ -113,7 +113,7 @@ class _Conversation:
 
 
 def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
-    """Return the observations of a span; messages are cited by their place among the live ones, from 1.
+    """Return the observations of a span. Live messages are cited by number, from 1.
 
     Deterministic; calls no model and never raises.
     """
@@ -177,7 +177,7 @@ def _utterance(number: int, message: Message) -> Utterance | None:
 
 
 def _clean(text: str) -> str:
-    """Return the text without what is no text and without secrets."""
+    """Return the text without control characters and secrets."""
     # Most messages are plain text, and this check costs a hundredth of cleaning.
     is_plain = text.replace("\n", "").replace("\t", "").isprintable()
     return REDACTION.redact(text if is_plain else clean(text))
@@ -237,7 +237,7 @@ def _lines(said: _Said, utterance: Utterance | None, talk: _Conversation) -> Ite
 
 
 def _user_lines(said: _Said, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
-    """Yield what a user confirmed, stated and reported, then what they asked: a question asserts nothing."""
+    """Yield what a user confirmed, stated, reported and asked, in this order."""
     cites = (said.number,)
     agreed = _agreed(said, utterance, talk)
     if agreed:
@@ -247,7 +247,7 @@ def _user_lines(said: _Said, utterance: Utterance, talk: _Conversation) -> Itera
     if done:
         yield done
     asks = said.kept.asks
-    # A client wraps its own notices in tags and sends them as the user's: they state nothing.
+    # Clients send their own notices as user messages, wrapped in tags: they are no statements.
     priority: Priority = "low" if _WRAPPED.match(said.message.text) else "high"
     error = error_of(utterance.text)
     if error and statements and statements[-1].endswith(":"):
@@ -290,7 +290,7 @@ def _agreed(said: _Said, utterance: Utterance, talk: _Conversation) -> _Line | N
     number, sentences = talk.answered()
     proposal = proposal_in(sentences)
     if not proposal and answer == "yes" and agrees(utterance.text):
-        # "Do it like that": it was proposed, in whatever words.
+        # "Do it like that" accepts the last sentence, even if it is not worded as a proposal.
         proposal = next((one for one in reversed(sentences) if not is_filler(one)), "")
     if not proposal:
         return None
@@ -312,7 +312,7 @@ def _question(answer: str) -> str:
 
 
 def _confirmed(said: _Said, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
-    """Return a finished piece of work, if the user says in so many words that it works, and what else they state."""
+    """Return the line of finished work if the user confirms that it works, and the other statements."""
     text, statements = utterance.text, said.kept.statements
     number, words = talk.answer
     if len(text) > _CONFIRMATION or not confirms(text):
@@ -341,7 +341,7 @@ def _beginning(text: str) -> str:
 
 
 def _referents(text: str, said: _Said, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
-    """Return what the words of a user point at, to be added to their line, and the messages that say it."""
+    """Return what a user's words refer to, as text to append to their line, and the messages that contain it."""
     chosen = _chosen(text, talk)
     if chosen:
         return f" ({'; '.join(words for _, words in chosen)})", _cited(*(number for number, _ in chosen))
@@ -446,7 +446,7 @@ def _subject(asked: str) -> str:
 
 
 def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: bool = False) -> list[Listing]:
-    """Return the lists that some pieces make up, each with what it is about: what leads to it, else what was asked for."""
+    """Return the lists among some pieces; a list without a topic has the question as its topic."""
     by_list: dict[int, list[Piece]] = {}
     for piece in pieces:
         if piece.list >= 0:
@@ -495,6 +495,6 @@ def _attached(said: _Said) -> Iterator[_Line]:
 
 
 def _who(message: Message, mark: str) -> str:
-    """Return who speaks: several users or agents of a thread are told apart by name."""
+    """Return the opening of a line, with the name of the speaker if there is one."""
     name = quoted_label(REDACTION.redact(message.speaker), _NAME) if message.speaker else ""
     return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark

@@ -45,7 +45,7 @@ _NEWEST: Final = 1.3
 _KEPT: Final[frozenset[Priority]] = frozenset({"high", "done"})
 _LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)
 _FLOOR: Final = 1_650
-"""So many characters of a log are not worth condensing further, if they are at most three quarters of it."""
+"""A result need not be shorter than this, if it is at most three quarters of the log."""
 _FLOOR_SHARE: Final = 0.75
 _LINE: Final = 18
 _JOINED: Final = 460
@@ -60,7 +60,7 @@ _CLOSE: Final = 6
 
 @dataclass(slots=True)
 class _Unit:
-    """A piece of a line that is kept or left as a whole."""
+    """A piece of a line that is kept or dropped as a whole."""
 
     text: str
     candidate: Candidate
@@ -72,12 +72,12 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Entry:
-    """An observation, taken apart."""
+    """An observation, split into units."""
 
     index: int
     observation: Observation
     lead: str
-    """Who speaks, which stays whatever else goes."""
+    """The speaker, which is always kept."""
     sentences: list[str]
     topics: list[str] = field(default_factory=list[str])
     units: list[_Unit] = field(default_factory=list[_Unit])
@@ -87,7 +87,7 @@ class _Entry:
     before: list[str] = field(default_factory=list[str])
     """What its statements replace."""
     about: str = ""
-    """What they point at."""
+    """The question that they refer to."""
 
     @property
     def is_kept(self) -> bool:
@@ -95,12 +95,12 @@ class _Entry:
 
     @property
     def stays(self) -> bool:
-        """Whether it is kept whatever the target: also what says which files were changed."""
+        """Whether it is kept whatever the target: statements, finished work, and lines about changed files."""
         return self.is_kept or (self.observation.category == "change" and self.observation.priority == "medium")
 
 
 def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
-    """Return fewer lines that say what the observations said, within the target as far as it may be.
+    """Return the observations condensed to the target, as far as possible.
 
     User statements and finished work are kept whatever the target. The result is never empty and never larger than the input.
     Deterministic.
@@ -128,7 +128,7 @@ def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
 def _condensed(
     given: ReflectInput, entries: Sequence[_Entry], room: float, counter: TokenCounter, most: int
 ) -> ParsedReflection:
-    """Return a reflection near the target, of which the statements may take more than all."""
+    """Return a reflection near the target; statements alone may exceed it."""
     units = [(entry, place) for entry in entries if not entry.stays for place in range(len(entry.units))]
     candidates, starts = list[Candidate](), dict[int, int]()
     for entry, place in units:
@@ -203,7 +203,7 @@ def _items(place: int, listing: Listing, first: int) -> list[_Unit]:
 
 
 def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Return the lines without repetitions, which the newest stands for, and without small talk."""
+    """Return the lines without repetitions, of which the newest is kept, and without lists of names."""
     newest: dict[tuple[str, bool], _Entry] = {}
     for entry in entries:
         newest[entry.observation.text.casefold(), entry.is_kept] = entry
@@ -220,7 +220,7 @@ def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Return the lines with the files that were changed in one way on one day of a thread together in the last line of it."""
+    """Join the lines about files that were changed in one way, on one day, in one thread into the last of them."""
     stay: list[_Entry] = []
     last: dict[tuple[str, object, object], _Entry] = {}
     for entry in reversed(entries):
@@ -284,7 +284,7 @@ def _words(entry: _Entry) -> str:
 
 
 def _supersede(entries: Sequence[_Entry]) -> None:
-    """Put what a newer statement replaces into the line of that statement, and leave out small talk."""
+    """Move statements into the newer statements that replace them, and drop small talk."""
     kept = [entry for entry in entries if entry.observation.priority == "high" and not entry.observation.verbatim]
     places: dict[str, list[int]] = {}
     for place, entry in enumerate(kept):
@@ -304,7 +304,7 @@ def _supersede(entries: Sequence[_Entry]) -> None:
 
 
 def _refer(entries: Sequence[_Entry]) -> None:
-    """Give a statement that points at something the question before it, which will not stay."""
+    """Add the question before it to a statement with a pronoun, since the question may be dropped."""
     asked: _Entry | None = None
     for entry in entries:
         if _ASKED.match(entry.observation.text):
@@ -319,7 +319,7 @@ def _refer(entries: Sequence[_Entry]) -> None:
 
 
 def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
-    """Put a line into the newer one that replaces it, if the whole of it is about what is no longer so."""
+    """Move a line into the newer one, if all of its sentences are replaced."""
     if not all(words & _telling(one) and not one.endswith(("?", ":")) for one in older.sentences):
         return
     gone = _MEANING.sub("", " ".join(older.sentences)).rstrip(". ")
@@ -331,7 +331,7 @@ def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
 
 
 def _telling(sentence: str) -> set[str]:
-    """Return the words by which two statements can be about one thing: names, and words that are no short ones."""
+    """Return the names and longer words of a sentence, by which statements are compared."""
     return {
         word.lower()
         for word in words_of(sentence)
@@ -348,7 +348,7 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
     for entry in entries:
         observation = entry.observation
         for text in _texts(entry, chosen.get(entry.index, set())):
-            # What stands for several lines, as changed files do, has the time of the first: it belongs under none of them.
+            # A line that stands for several lines has no parent.
             is_below = observation.parent is not None and len(entry.names) == 1
             parent = places.get((observation.group, observation.parent or 0)) if is_below else None
             draft = _draft(given, entry, one_line(text, _LONGEST), parent)
@@ -361,7 +361,7 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
 
 
 def _texts(entry: _Entry, chosen: set[int]) -> Iterable[str]:
-    """Return what is left of a line, as lines."""
+    """Return the text of the chosen units of a line, as lines."""
     if entry.is_kept:
         return [entry.lead + _words(entry)] if entry.sentences else []
     if not chosen:

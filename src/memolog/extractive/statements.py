@@ -166,14 +166,14 @@ _CORRECTION: Final = re.compile(
     r"|ya no|sino|cambiad\w|cambió|en fait|correction|ne .{1,30} plus|finalement|changé)\b|\w,? not \w",
     re.IGNORECASE,
 )
-# A number that measures, prices, counts or dates something; the number of an item in a list is none of these.
+# A number that measures, prices, counts or dates something; not the number of a list item.
 _FIGURE: Final = re.compile(
     r"[€$£¥]\s?\d|\d[\d.,:/]{0,20}\s?(?:[€$£¥%°]|[^\W\d_]{1,12}\b)|\b\d+[.:]\d|#[0-9a-f]{6}\b|\b\d{3,}\b", re.IGNORECASE
 )
 _COUNTS: Final = "|".join(word for language in ("en", "de", "es", "fr") for word in NUMBER_WORDS[language][2:])
 _COUNTED: Final = re.compile(rf"\b(?:{_COUNTS}|twenty|thirty|hundred|twice|once|einmal|zweimal)\b", re.IGNORECASE)
 _WEIGHTY: Final = (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED)
-# How things shall be from now on, and not one piece of work.
+# Instructions for the future, as opposed to a single task.
 _DIRECTIVE: Final = re.compile(
     _POLITE_OPENING
     + r"(?:please |bitte |por favor,? )?(?:use|keep|stop|avoid|stick|switch|call|name|prefer|leave|treat"
@@ -190,7 +190,7 @@ _CHANGES: Final = re.compile(
     re.IGNORECASE,
 )
 _QUOTED: Final = re.compile(r"\"[^\"]{2,}\"|“[^”]{2,200}”|„[^“”]{2,200}[“”]|«[^»]{2,200}»|`[^`]{2,}`")
-# What is no longer so stands after one of these, in a few words.
+# Words before what is no longer true.
 _REPLACED: Final = re.compile(
     r"\b(?:(?:switch|chang|mov|convert|migrat|transfer)\w*(?: \w+){0,4}? from|instead of|rather than|no longer|not any ?more"
     r"|stopped|quit"
@@ -200,7 +200,7 @@ _REPLACED: Final = re.compile(
     r" (?P<what>(?:[\w.@/+-]+ ?){1,6})|, not (?P<not>(?:[\w.@/+-]+ ?){1,4})",
     re.IGNORECASE,
 )
-# What follows says what came instead, or since when and why.
+# Words before what came instead, or since when and why.
 _NEW: Final = re.compile(
     r"\b(?:to|by|with|since|because|auf|zu|nach|durch|seit|weil|a|por|desde|porque|à|par|depuis|dès|car|parce)\b",
     re.IGNORECASE,
@@ -261,7 +261,7 @@ _FILLERS: Final = """
     buena tutto mille molto davvero und y et ta tout todo
 """
 _FILLER_WORDS: Final = frozenset(_FILLERS.split())
-# "That sounds like a solid plan!", "Thanks again for all the tips": praise and thanks, whatever they are for.
+# Praise and thanks: "That sounds like a solid plan!", "Thanks again for all the tips".
 _PRAISE: Final = re.compile(
     r"(?:(?:thanks|thank you|ta|danke|gracias|merci|grazie|obrigad[oa]|bedankt)\b[^.,;!]*|(?:that"
     r"|this) sounds(?: [\w'’]+){1,5}|(?:wow, |oh, |ok, |yes, )?(?:that|this|it|these|those"
@@ -272,7 +272,7 @@ _PRAISE: Final = re.compile(
     r"(?: \w+){0,4})[\s.!]*\Z",
     re.IGNORECASE,
 )
-# "I'll definitely check those out": says that the answer was heard.
+# Acknowledgements: "I'll definitely check those out".
 _HEARD: Final = re.compile(
     r"(?:(?:ok|okay|great|cool|nice|yes|sure|thanks|perfect)[,!.]? )?I(?:['’]ll| will| should| can)(?: (?:definitely"
     r"|certainly|also|probably|surely|be sure to"
@@ -365,14 +365,14 @@ def names_something(sentence: str) -> bool:
 
 
 def is_empty(sentence: str) -> bool:
-    """Return whether an assistant's sentence only says that it heard: a few words without a name or a number."""
+    """Return whether an assistant's sentence only acknowledges: a few words without a name or a number."""
     words = words_of(sentence)
     is_short = len(words) <= _HEARD_WORDS if sentence.isascii() or len(words) > 1 else len(sentence) <= _HEARD_SIGNS
     return is_filler(sentence) or (is_short and not any(map(is_name, words[1:])) and not re.search(r"\d", sentence))
 
 
 def _binds(sentence: str) -> bool:
-    """Return whether a request that is put as a question says what must or must not be, or what shall be from now on."""
+    """Return whether a request in the form of a question sets a constraint or states a change."""
     return _has(sentence, _HEALTH, _NEGATIVE, _PREFERS, _MONEY) or bool(
         _CHANGES.search(sentence) and (names_something(sentence) or _COUNTED.search(sentence))
     )
@@ -393,7 +393,7 @@ def is_ask(sentence: str) -> bool:
 
 
 def is_request(sentence: str) -> bool:
-    """Return whether a sentence wants something done, also where it is put as a question."""
+    """Return whether a sentence is a request, also in the form of a question."""
     return bool(_REQUEST.match(sentence))
 
 
@@ -417,7 +417,7 @@ def is_filler(sentence: str) -> bool:
     rest = _PHRASES.sub(" ", sentence.lower().replace("’", "'"))
     words = _TOKEN.findall(rest)
     if not words:
-        # Signs and pictures alone; a script that writes words otherwise has letters.
+        # Only punctuation and emoji.
         return not any(character.isalnum() for character in rest)
     return all(word in _FILLER_WORDS or _is_laughter(word) for word in words) and not _NEGATIVE.search(rest)
 
@@ -428,7 +428,7 @@ def _is_reaction(sentence: str) -> bool:
         rest = sentence[approval.end() :].strip()
         is_about_it = not rest or _IT.search(rest)
     elif _QUOTED.search(sentence) and _LAUGHS.search(sentence):
-        # '"A pile of receipts" is so fitting haha': the words that are laughed about were not the user's.
+        # '"A pile of receipts" is so fitting haha': the quoted words are not the user's.
         rest = _LAUGHS.sub(" ", _QUOTED.sub(" ", sentence)).strip(" ,.!")
         is_about_it = not rest or (_IS.match(rest) and not is_about_self(rest))
     else:
@@ -445,7 +445,7 @@ def _is_laughter(word: str) -> bool:
 
 
 def is_opening(sentence: str) -> bool:
-    """Return whether an assistant's sentence leads to what it says, or away from it, without saying it."""
+    """Return whether an assistant's sentence is an introduction or a closing without content."""
     return bool(_OPENING.match(sentence))
 
 
@@ -539,7 +539,7 @@ def confirms(message: str) -> bool:
 
 
 def replaced_in(sentence: str) -> str:
-    """Return the words of a sentence that name what is no longer so; nothing where it replaces nothing."""
+    """Return the words of a sentence that name what it replaces; empty if it replaces nothing."""
     return " ".join(_NEW.split(hit["what"] or hit["not"])[0] for hit in _REPLACED.finditer(sentence))
 
 

@@ -76,30 +76,30 @@ class _Offer(NamedTuple):
 
 
 _RATIO: Final = 6.6
-"""How many characters of what was said stand behind one that is kept, where there is enough of it."""
+"""Characters of a long conversation for each character that is kept."""
 _HEADS_RATIO: Final = 4.87
-"""The same where users and the heads of lists alone need more."""
+"""The same, if statements of users and list heads alone need more."""
 _FLOOR: Final = 1_750
-"""So much is kept of a short conversation, if that is no more than half of it."""
+"""Characters kept of a short conversation, if that is at most half of it."""
 _HALF: Final = 0.5
 _TINY: Final = 400
-"""So much is kept of any conversation."""
+"""Characters kept of any conversation."""
 _SMALL: Final = 1_200
-"""So much of what users state is kept in any case: what they said comes before how short a log is."""
+"""Characters of users' statements that are always kept."""
 _TINY_TALK: Final = 1_000
-"""Where so little was said, a share of the answers is kept however much users state."""
+"""In a conversation this short, a share of the answers is always kept."""
 _TOLD: Final = 0.25
 _FRAME: Final = 60
-"""About what a group costs beside its lines: its tags and its date."""
+"""Approximate size of a group without its lines: its tags and its date."""
 _FEW_SENTENCES: Final = 300
-"""A message of so many characters is short."""
+"""A message up to this length is short."""
 _USER_WHOLE: Final = 1_200
 _USER_REST: Final = 0.12
 _SHORT_ANSWER: Final = 160
 _LINE: Final = 24
-"""About what a line costs beside its words: indent, mark, time and speaker."""
+"""Approximate size of a line without its words: indent, mark, time and speaker."""
 _TOPIC: Final = 12
-"""About what a list costs beside its topic and its items: several share a line."""
+"""Approximate size of a list without its topic and items."""
 _GROUPS: Final = 10_000
 _MOST_ITEMS: Final = 10
 _LATER_ITEM: Final = 0.15
@@ -118,10 +118,10 @@ _FACTORS: Final[dict[Kind, float]] = {
 }
 _HEAD_BONUS: Final = 3.0
 _SHORT_FACTOR: Final = 3.0
-"""An answer of one line says what it says in few words already."""
+"""For an answer of one line, which is short already."""
 _DONE_FACTOR: Final = 3.0
 _MOST_DONE: Final = 0.25
-"""So much of a conversation may be kept of what was done, where users state so much that nothing else would be."""
+"""Share of a conversation that what was done may take beside the statements of users."""
 _DONE: Final = re.compile(
     r"(?:(?:done|fixed|ok|okay|yes|great|good|perfect|understood|sure|noted)\b[:,.!]* )?"
     r"(?:I|we)(?:['’]ve| have)?(?: (?:also|now|just|then))? (?:added|bumped|built|changed|configured|created|defined|deleted"
@@ -133,11 +133,11 @@ _DONE: Final = re.compile(
     r"|j['’]ai (?:ajouté|créé|changé|modifié|corrigé|supprimé|mis à jour)\b",
     re.IGNORECASE,
 )
-"""What an assistant says that it did: it comes before what it explains."""
+"""Sentences in which an assistant reports what it did."""
 _OPENING_FACTOR: Final = 0.2
 _ASK_FACTOR: Final = 2.5
 _PASTED_FACTOR: Final = 0.6
-# What a mode looks for: sentences with these words come before others.
+# Words that each mode looks for: sentences with them are preferred.
 _MODE_FACTOR: Final = 3.0
 _SOUGHT: Final[dict[Mode, str]] = {
     "explore": "found|finding|not found|missing|unclear|unknown|gap|no trace",
@@ -172,11 +172,11 @@ def kept_of(
         least = max(
             least, spent + sum(len(utterance.text) for utterance in utterances if not utterance.is_user) * _TOLD
         )
-    # What was done is kept beside what users state, however much that is.
+    # What was done is kept beside the statements of users, however long they are.
     done = sum(offer.candidate.cost + _LINE for offer in offers if offer.is_done)
     least = max(least, spent + min(done, total * _MOST_DONE))
     candidates = [offer.candidate for offer in offers]
-    # The heads of lists, and questions that name something, may take more than the rest: without them less is worth keeping.
+    # List heads and questions that name something may take more room than the rest.
     heads = [
         one if offer.piece.kind == "head" or offer.is_naming else one._replace(factor=0.0)
         for one, offer in zip(candidates, offers, strict=True)
@@ -203,11 +203,11 @@ class _Said(NamedTuple):
     order: int
     text: str
     weight: int
-    """3 for what binds, 2 for what users say of themselves, 1 for the rest."""
+    """3 for constraints, decisions and the like, 2 for what users say of themselves, 1 for the rest."""
 
 
 def _read(utterance: Utterance, previous: str) -> list[tuple[int, str, Act]]:
-    """Return the sentences of a user's message that the log does not end with, with their place and what they do."""
+    """Return the sentences of a user's message that the log does not end with, with their index and class."""
     return [
         (order, text, act_of(text))
         for order, text in enumerate(_sentences(utterance.text))
@@ -255,7 +255,7 @@ def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> l
     if sum(len(one.text) + 1 for one in found) <= room:
         return found
     taken: list[_Said] = []
-    # What speaks of the user, by weight; then how it begins.
+    # First sentences about the user, by weight; then by position.
     for one in sorted(found, key=lambda one: (not is_about_self(one.text), -one.weight, one.order)):
         if len(one.text) + 1 <= room:
             taken.append(one)
@@ -270,7 +270,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _without_trace(text: str) -> str:
-    """Return a text without the frames of a stack trace, which is told by its error."""
+    """Return a text without the frames of a stack trace."""
     if "Traceback" not in text and "\n    at " not in text:
         return text
     lines = text.split("\n")
@@ -297,7 +297,7 @@ def _is_fresh(text: str, previous: str) -> bool:
 
 
 def _is_settled(text: str, previous: str) -> bool:
-    """Return whether the log has this as the last of what users stated: after another statement it may be news again."""
+    """Return whether the log has this text after all other statements of users."""
     return not _is_fresh(text, previous) and "🔴" not in previous[previous.rfind(escape(text)) :]
 
 

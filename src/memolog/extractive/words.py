@@ -39,12 +39,12 @@ def is_name(word: str) -> bool:
 
 
 def identifiers_of(text: str) -> list[str]:
-    """Return the names of a text in their order, those that stand together as one."""
+    """Return the names of a text in order; adjacent names are joined."""
     found: list[str] = []
     for stretch in _BREAKS.split(_MEANING.sub(" ", text)):
         run: list[str] = []
         for place, word in enumerate(words_of(stretch)):
-            # A capital at the beginning says nothing, unless there is more to the word.
+            # A capital at the beginning of a sentence does not make a name.
             named = is_name(word) and (place > 0 or not (word[1:].islower() and word[1:].isalpha()))
             if named and word.lower() not in STOP and len(word) <= _LONGEST:
                 run.append(word)
@@ -57,12 +57,12 @@ def identifiers_of(text: str) -> list[str]:
 
 
 def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
-    """Return the words that carry meaning, in lower case, each with what it is worth to keep."""
+    """Return the content words of a text in lower case, with their weights."""
     if not text.isascii() and _UNSPACED.search(text):
         return _pairs(text)
     weights: dict[str, float] = {}
     first = not is_head
-    # Every word of every message passes here: the tests are in the order of what they cost.
+    # Runs for every word of every message, so the cheap tests come first.
     for token in text.split():
         word = token.strip(_EDGES)
         lower = word.lower()
@@ -70,7 +70,7 @@ def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
             if lower == word and word.isalpha():
                 weights[lower] = 1.0
             else:
-                # A capital at the beginning says nothing, unless there is more to the word.
+                # A capital at the beginning of a sentence does not make a name.
                 plain = first and word[1:].isalpha() and word[1:].islower()
                 weights[lower] = _NAME_WEIGHT if not plain and is_name(word) else 1.0
         first = False
@@ -78,7 +78,7 @@ def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
 
 
 def _pairs(text: str) -> dict[str, float]:
-    """Return pairs of characters where there are no words: two of them say about as much as one word."""
+    """Return pairs of characters of a script without spaces, with their weights."""
     weights = {text[at : at + 2]: _PAIR_WEIGHT for at in range(len(text) - 1) if not text[at].isspace()}
     weights.update((word.lower(), _NAME_WEIGHT) for word in words_of(text) if word.isascii() and is_name(word))
     return weights
@@ -95,11 +95,11 @@ class Candidate(NamedTuple):
     cost: float
     factor: float = 1.0
     bonus: float = 0.0
-    """What it is worth beside its new words, as long as it has any."""
+    """Added to the weight of its new words, if it has any."""
     needs: int | None = None
-    """The candidate without which it cannot stand: the head of a detail, the sentence that a pronoun refers to."""
+    """The candidate that it depends on: the head of a detail, the sentence a pronoun refers to."""
     group: int = 0
-    """Those of one group share what it costs to open it: the topic of a list, the beginning of a line."""
+    """Candidates of one group share the cost of opening it: the topic of a list, the start of a line."""
     opening: float = 0.0
 
 

@@ -19,7 +19,7 @@ __all__ = ["ungrounded"]
 _YEAR_DAYS: Final = 366
 _MEANING: Final = re.compile(rf"{MEANING}[^()（）\n]{{1,80}}[)）]", re.IGNORECASE)
 _MONTH: Final = re.compile(r"[(（]meaning (?:19|20)\d\d(?:-(?:0[1-9]|1[0-2]|Q[1-4]))?[)）]", re.IGNORECASE)
-"""A month or a year that was worked out: no day that could be compared."""
+"""A computed month or year, which is not compared with a day."""
 _MOST_YEAR: Final = 9_999
 
 
@@ -47,7 +47,7 @@ def ungrounded(
     for mention in mentions(_MONTH.sub("", text) if moments else text):
         if _follows(mention, moments, worked_out) or is_found(mention, texts) or _is_other_script(mention, cited):
             continue
-        # What stands inside a string that is missing as a whole is not told again.
+        # Parts of a string that is missing as a whole are not listed.
         if not any(mention.text in other for other in missing):
             missing.append(mention.text)
     return tuple(missing)
@@ -94,7 +94,7 @@ def _is_near(day: Day, said: date, was_worked_out: bool) -> bool:
 
 
 def _is_other_script(mention: Mention, cited: Sequence[Evidence]) -> bool:
-    """Return whether a name had to be carried over into other letters, where code cannot compare it."""
+    """Return whether a name was transliterated from another script and cannot be compared."""
     if mention.kind != "name":
         return False
     scripts = {text.is_latin for text in cited} - {None}

@@ -49,9 +49,9 @@ def _may_come(added: Sequence[str], voices: Voices) -> bool:
 
 
 def _is_said(line: str, voices: Voices) -> bool:
-    """Return whether people or the model said what a line says: its names and numbers, and most of its words."""
+    """Return whether users or the model said the names, the numbers and most words of a line."""
     if line.lstrip().startswith("#"):
-        # A heading claims nothing, but it must not be where a tool's words get in.
+        # A heading is no claim, but must not carry a tool's words.
         return not voices.echoes_tool(line, share=1.0)
     if voices.echoes_tool(line, share=1.0) or voices.names_from_tool(line, POINTING):
         return False
@@ -64,7 +64,7 @@ def _is_said(line: str, voices: Voices) -> bool:
 
 
 def _may_go(gone: Sequence[str], added: Sequence[str], voices: Voices) -> bool:
-    """Return whether lines may be removed: each was empty, is still there in longer form, or was spoken of."""
+    """Return whether lines may be removed: each is empty, was extended, or was mentioned."""
     return all(_is_spoken_of(line, added, voices) for line in gone)
 
 

@@ -75,7 +75,7 @@ class Evidence:
 
     def has(self, squeezed_text: str) -> bool:
         """Return whether words between points occur here, side by side."""
-        # Most questions are answered by a word that is not here, which is far quicker to see.
+        # Most lookups fail on a single word, which is quicker to check.
         words = squeezed_text.strip(".").split(".")
         return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.words_apart)
 
@@ -102,7 +102,7 @@ def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:
     return any(_is_said(word, text) for text in texts)
 
 
-# Words of English that the languages beside it do not have; those that others have too ("in", "was", "die") are left out.
+# Common English words that are not words of related languages, unlike "in", "was" or "die".
 _ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
 _ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
 _LEAST_TOLD: Final = 8
@@ -111,7 +111,7 @@ _IS_NOT: Final = 0.03
 
 
 def is_english(text: Evidence) -> bool | None:
-    """Return whether a text is in English; None where that cannot be told."""
+    """Return whether a text is in English; None if it is too short or undecided."""
     words = text.words_apart.strip(".").split(".")
     if len(words) < _LEAST_TOLD:
         return None
@@ -155,7 +155,7 @@ def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
-    """Return whether a path occurs: as it is, within a longer one, or as the end of one whose beginning is told elsewhere."""
+    """Return whether a path occurs: as it is, within a longer one, or as an end whose beginning occurs elsewhere."""
     parts = [part for part in _SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
     if not parts:
         return True

@@ -11,7 +11,7 @@ __all__ = ["content_words", "folded", "squeezed", "unescaped", "with_escapes_und
 _ENTITY: Final = re.compile(r"&(?:amp;)*+(lt|gt|quot|apos|#39|nbsp);|&amp;", re.IGNORECASE)
 _ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "nbsp": " "}
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
-# A raised or lowered digit after a number is no further digit of it: 10² is not 102.
+# A superscript or subscript digit is not part of the number before it: 10² is not 102.
 _RAISED: Final = re.compile(r"(?<=\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u2080-\u2089])")
 _ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
 _APART: Final = re.compile(rf"[{UNSPACED}]")
@@ -29,14 +29,14 @@ _EMPTY: Final = FUNCTION_WORDS - set(_TELLING_WORDS.split()) | set(_EMPTY_WORDS.
 
 
 def unescaped(text: str) -> str:
-    """Return the text with the entities undone that were put in when it was shown, however often."""
+    """Return the text with HTML entities decoded, also repeatedly escaped ones."""
     if "&" not in text:
         return text
     return _ENTITY.sub(lambda hit: _ENTITIES.get((hit[1] or "").lower(), "&"), text)
 
 
 def folded(text: str) -> str:
-    """Return the text without differences that mean nothing: case, width, entities, invisible characters."""
+    """Return the text folded for comparison: case, width, entities, invisible characters."""
     text = unescaped(text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _RAISED.sub(" ", _INVISIBLE.sub("", text)))
@@ -55,7 +55,7 @@ def squeezed(plain: str) -> str:
 
 
 def with_escapes_undone(text: str) -> str:
-    """Return the text, and once more without the escapes of JSON inside it, which would be read as letters."""
+    """Return the text, followed by a copy without JSON escapes, whose letters would join the words."""
     return f"{text}\n{_ESCAPED.sub(' ', text)}" if "\\" in text else text
 
 

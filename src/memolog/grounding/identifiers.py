@@ -73,7 +73,7 @@ _NEXT_WORD: Final = re.compile(
     r"\s(?!(?:and|are|but|for|from|has|into|not|the|was|were|when|with)\b)[^\W\d_]{3,20}(?!\w)"
 )
 _WORD_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_]{2,20}\s[#$€£]?\Z")
-# What a sentence begins after; a capital there says nothing.
+# Signs after which a sentence begins, where a capital does not make a name.
 _STARTERS: Final = frozenset(".!?:;…•*-–—→⇒>|([{\"'`“„«‘‹›/\n")
 _LOOK_BACK: Final = 8
 _GERMAN: Final = "der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich"
@@ -140,7 +140,7 @@ def _quoted(raw: str) -> Iterator[Mention]:
     elif inner:
         if len(inner) >= _LEAST_QUOTE:
             yield _made("quote", inner)
-        # What is inside may be all that another text names of it.
+        # Another text may name only a part of the quotation.
         yield from (found for found in _found(inner) if found.kind not in {"quote", "name"})
 
 

@@ -31,16 +31,16 @@ __all__ = ["Judged", "Policy", "Readings", "judge", "judge_reflection"]
 
 Policy: TypeAlias = Literal["keep", "flag", "drop"]
 Readings: TypeAlias = Mapping[tuple[str, int], str]
-"""What code reads in users' messages, by thread and number: a "yes" together with what it answers."""
+"""What the embedded observer reads in users' messages, by thread and number: a "yes" with what it answers."""
 
-# Words that were only returned, never said, before a line that cites a user is no longer taken for theirs.
+# So many words that only tools returned make a line that cites a user a tool's.
 _LEAST_ECHO: Final = 4
 _SHARE: Final = 0.34
-# What two conversations do not have in common by chance.
+# Kinds that two conversations do not share by chance.
 _OWNED: Final[frozenset[Kind]] = frozenset({"path", "symbol", "url", "command", "hash", "version", "name"})
 _MOST_NAMED: Final = 20
 _MOST_CHARACTERS: Final = 200
-# How much of a line that cites everything one message alone must have said.
+# The share of a line that cites everything which a single message must have said.
 _UNCITED_SHARE: Final = 0.5
 _FEW: Final = 2
 _MOST_COMPARED: Final = 3
@@ -50,7 +50,7 @@ _ANSWERS: Final = (" said yes to: ", "(This is about: ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Lines with what they count for, and what was wrong with them: each kind once."""
+    """Lines with their trust and priority, and the kinds of faults found."""
 
     observations: tuple[Observation, ...]
     faults: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class _Case:
         others = voices_of((), foreign=foreign).returned
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
-        # A message may have thousands of parts, and every line may cite it: what a line needs of it is worked out once.
+        # Computed once for each message, which may have thousands of parts and be cited by every line.
         self._trusts: dict[tuple[str, int], Trust] = {at: trust_of(message) for at, message in self._by_seq.items()}
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
@@ -122,7 +122,7 @@ class _Case:
         return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
 
     def verdict(self, observation: Observation) -> _Verdict:
-        """Return what a line counts for."""
+        """Return a line with its trust, priority and faults."""
         cited = self._cited(observation)
         is_for_user = speaks_for_user(observation.text, self._speakers, self._owners)
         said = [message for message in cited if _place(message) in self._spoken]
@@ -130,7 +130,7 @@ class _Case:
         backed = bool(said) and (not claims or self._is_backed(observation, cited, said))
         trust = lowest(self._trusts[_place(message)] for message in cited)
         if said and not backed:
-            # It names a user's message, but the words are not a user's.
+            # It cites a user's message, but its words are not the user's.
             trust = _less(trust, observation, self._voices)
         is_free = self._policy == "keep" or observation.id in self._extracted
         missing = () if is_free else self._missing(observation, cited)
@@ -141,7 +141,7 @@ class _Case:
         """Return whether the users' messages that a line cites say what it claims, in their words or as code reads them."""
         if observation.verbatim and self._voices.copies_tool(observation.verbatim):
             return False
-        # A line that cites everything cites nothing: then one message alone must say it.
+        # If a line cites every message, a single one of them must back it.
         is_uncited = len(cited) > _FEW and len(cited) == len(self._by_seq)
         groups = [(message,) for message in self._nearest(observation, said)] if is_uncited else [tuple(said)]
         share = _UNCITED_SHARE if is_uncited else LEAST_SHARE
@@ -277,7 +277,7 @@ def _is_echo(observation: Observation, voices: Voices) -> bool:
 def _weighed(
     observation: Observation, missing: Sequence[str], *, is_backed: bool, is_for_user: bool, cites_user: bool
 ) -> _Verdict:
-    """Return a line as what it counts for; one that names a user who did not say it is in doubt."""
+    """Return a line with its allowed priority and its marks; one that cites a user who did not say it is unverified."""
     speaks = is_for_user and not is_backed
     priority = allowed_priority(observation.priority, is_backed=is_backed)
     metadata = {name: value for name, value in observation.metadata.items() if name not in _OURS}
@@ -294,7 +294,7 @@ def _weighed(
     return _Verdict(observation=judged, faults=tuple(name for name, is_so in found.items() if is_so))
 
 
-# A reply has no say in what only code may state.
+# Names of metadata that only code may set; a reply that has them is ignored.
 # The mode is set by code too, before lines are judged.
 _OURS: Final[frozenset[str]] = frozenset(
     {"ungrounded", "speaks_for_user", "unverified", "lowered_from", "dropped_identifiers"}
@@ -305,7 +305,7 @@ def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
     faults = tuple(dict.fromkeys(fault for verdict in verdicts for fault in verdict.faults))
     kept = [verdict.observation for verdict in verdicts if policy != "drop" or not verdict.faults]
     if len(kept) < len(verdicts):
-        # Also where nothing is left: what is in doubt does not come back because it is all there is.
+        # Doubtful lines are dropped even if none is left.
         return Judged(observations=_renumbered([verdict.observation for verdict in verdicts], kept), faults=faults)
     return Judged(observations=tuple(kept), faults=faults)
 

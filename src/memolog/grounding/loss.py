@@ -45,7 +45,7 @@ _BY_KIND: Final[dict[Kind, int]] = {
     "hash": 2,
     "name": 3,
 }
-"""Quotes are no identifiers, numbers say nothing without their sentence, and days are told by the lines' own dates."""
+"""Ranks of identifiers. Quotes, numbers and dates are not among them: they depend on their sentence."""
 _VERBATIM: Final = 10
 _NAMED: Final = 0.6
 _UNNAMED: Final = 0.8
@@ -130,7 +130,7 @@ class _Statement:
     names: tuple[str, ...]
     """Names in scripts without capitals."""
     share: float
-    """How many of its words a line must hold that names it."""
+    """The share of its words that a line which names it must contain."""
 
 
 def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observation, ...]:
@@ -138,7 +138,7 @@ def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observ
     statements = {line.id: _statement(line) for line in lines if line.priority in _KEPT and not is_bare_list(line.text)}
     if not statements:
         return ()
-    # A line of less weight could be left out by the next reflection.
+    # A line of lower priority could be dropped by the next reflection.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
     result = [said.beside(words) for said in result if said.priority in _KEPT]
     standing: dict[str, list[Said]] = {}
@@ -238,7 +238,7 @@ def _denies_the_same(said: Said, one: _Statement) -> bool:
 
 
 def _adds(denial: "_Denial", said: Said, one: _Statement) -> bool:
-    """Return whether a clause has a word that is in none of the lines it stands for: it may turn the sense of the others."""
+    """Return whether a clause has a word that is in none of its source lines, which may change its meaning."""
     known = _Words(one.words)
     longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
     return any(not known.has(word) and not said.given.has(word) and word not in _PLAIN for word in longer)
@@ -354,7 +354,7 @@ _NOT_WORDS: Final = """
     لا ليس لم لن بدون ممنوع
     नहीं मत बिना
 """
-# What leaves all but one thing out.
+# Words that exclude everything else.
 _ONLY_WORDS: Final = """
     only solely exclusively nur ausschließlich solo sólo solamente únicamente seulement uniquement soltanto somente apenas
     alleen uitsluitend только tylko
@@ -396,7 +396,7 @@ _COMMON_WORDS: Final = """
     mag lebt wohnt arbeitet nimmt isst trinkt tag tage jahr vive trabaja gusta toma habite travaille prend aime
 """
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
-"""Words that two statements share by chance: they do not say which statement is replaced."""
+"""Words that unrelated statements share: they do not show which statement is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,16 +406,16 @@ class _Denial:
     words: tuple[str, ...]
     """What it forbids or denies: the content words after the first such word, or before it where none follows."""
     count: int
-    """How many such words it has: a second one turns the first into its opposite."""
+    """The number of negations: two cancel each other."""
     clause: tuple[str, ...] = ()
     """All content words of the clause."""
     is_last: bool = False
     """Whether the words stand before it, as in languages that put it last."""
     is_limit: bool = False
-    """Whether it leaves all but one thing out, instead of the thing itself."""
+    """Whether it excludes everything but the words ("only"), not the words."""
 
 
-# What says that something is not so any more, or not always.
+# Words that revoke or limit a statement.
 _BACK_WORDS: Final = (
     r"no longer|any ?more\b|used to\b|not true|n[o']t the case|unless\b|except\b|allowed|permitted|is fine|are fine|is ok|okay\b"
     r"|cancel\w*|revok\w*|withdr[ae]w\w*|lifted|overrul\w*|outdated|obsolete|expired|formerly|previously|once said|changed"
@@ -483,7 +483,7 @@ def _denying(clause: str) -> list[tuple[int, int]]:
 
 # ---------------------------------------------------------------- opposites
 
-# Words that stand for each other, and after the stroke those that say the opposite.
+# Synonyms, and after the slash their opposites.
 _OPPOSITES: Final = (
     (
         "below|under|less than|fewer than|lower than|at most|up to|no more than|not more than|maximum|max|unter|unterhalb"

@@ -92,7 +92,7 @@ _SPEAKS: Final = re.compile(
     rf"|\b(?:promised|assured|guaranteed)\s+(?:to\s+)?(?:the\s+)?{_SUBJECT}\b"
     r"|(?:\A|[.;:!?]\s)\W{0,8}as\s+(?:requested|agreed|instructed|ordered|asked|approved|authori[sz]ed|wished|decided|told)\b"
 )
-# In other languages the subject alone has to do.
+# In other languages the subject alone is enough.
 _ELSEWHERE: Final = re.compile(
     r"\b(?:nutzer|benutzer|anwender|utilisat(?:eur|rice)|usuari[oa]|utente|usuário|gebruiker|użytkowni|пользовател|користувач"
     r"|مستخدم|المستخدم|کاربر|kullanıcı|käyttäjä|bruker|användar|bruger|uživatel|používateľ|felhasználó|utilizator|pengguna"
@@ -144,7 +144,7 @@ class Voices:
     said: tuple[Evidence, ...]
     returned: tuple[Evidence, ...]
     by_user: tuple[Evidence, ...] | None = None
-    """What users said of it, where that is told apart: a word that a tool returned and a model repeated is the tool's."""
+    """What users said, if known: a word that a tool returned and a model repeated is the tool's."""
 
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
         """Return whether a text takes its words from tools alone.

@@ -25,11 +25,11 @@ _PASSWORDS_ELSEWHERE: Final = (
 )  # fmt: skip
 _NAMES_INSIDE: Final = ("secret", "token", "key", "credential")
 _PASSWORD_WORDS: Final = frozenset(name.encode() for name in _PASSWORDS)
-# Of each name one letter that most texts do not have.
+# A letter of each name that is rare in other texts.
 _PASSWORD_SIGNS: Final = tuple((next(one for one in name if not one.isascii()), name) for name in _PASSWORDS_ELSEWHERE)
 _NAME_WORDS: Final = frozenset({b"auth", b"creds", b"dsn"})
 
-# What a name is after which no secret follows, whatever stands there.
+# Endings of names that do not hold a secret.
 _NO_SECRET_NAME: Final = re.compile(
     r"[_.-]?(?:id|ids|name|type|count|length|len|size|limit|usage|budget|ur[il]|path|file|dir|endpoint|header|field|column|index"
     r"|class|prefix|suffix|regex|pattern|format|policy|rule|ttl|age|version|label|title|description|placeholder|hint|error"
@@ -120,7 +120,7 @@ _SPACED: Final = re.compile(r"(?P<rest>[\w.-]{0,30}+)(?P<sep>[ \t]{1,4}(?=[^\s])
 _TOLD: Final = re.compile(
     rf"(?P<rest>[A-Za-z_À-ӿ]{{0,10}}+)(?P<sep>(?:[ \t]{{1,2}}[^\s:=：.\"'`]{{1,20}}+){{0,7}}?{_COPULA})" + _VALUE
 )
-# What goes on after a secret was told: `… and …`, `… but I changed it to …`.
+# Continuations after a secret: `… and …`, `… but I changed it to …`.
 _AND: Final = re.compile(
     r"[.!?]{0,2}(?:,?[ \t]{1,2}(?:and|or|und|oder|et|ou|y|e)[ \t]{1,2}|,[ \t]{1,2}"
     r"|[^\n:=]{0,50}?[ \t](?:it|them|that|one)(?:['’]s|[ \t](?:to|is|was|into))[ \t]{1,2}(?:now[ \t])?)" + _VALUE
@@ -293,14 +293,14 @@ def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]
 
 
 _QUOTES: Final = frozenset("\"'`”“»」")
-# What is told of these is no password: `the password manager is 1Password`.
+# Words after which no password follows: `the password manager is 1Password`.
 _NOT_TOLD: Final = (
     "manager", "policy", "provider", "service", "generator", "library", "algorithm", "hashing", "storage",
 )  # fmt: skip
 
 
 def _told_before(text: str, at: int) -> Iterator[Found]:
-    """Yield what is said to be the password before that is named: `use hunter2 as the password`."""
+    """Yield a password that stands before its name: `use hunter2 as the password`."""
     places = [
         (text.rfind(word, max(0, at - _LONGEST_BETWEEN), at), len(word)) for word in (" as ", " is ", " for ", " was ")
     ]
@@ -431,7 +431,7 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
         return
     hit = _ASSIGNED.match(text, end)
     if anchor == "key" and not _is_owned(text, at, name):
-        # Many things are called a key: what is not said to be secret must look like nothing else.
+        # Many things are called a key: without a secret owner, only a long random value counts.
         hit = hit or _SPACED.match(text, end) or _TOLD.match(text, end)
         if hit and not name and not hit["rest"]:
             yield from _secret_in(hit, "secret", lambda value, _: _is_long_and_varied(value))
@@ -506,7 +506,7 @@ _CODE_ROOT: Final = re.compile(r"(?:os|sys|self|cls|this|settings|config|env|pro
 
 
 def _is_strong(value: str) -> bool:
-    """Return whether a value is a secret wherever it is told of one."""
+    """Return whether a value is random enough to be a secret in any context."""
     is_path = "/" in value and len(value) < 2 * _STRONG
     is_other = is_path or " " in value or _CODE.match(value) or _UUID.match(value)
     return len(value) >= _STRONG and not is_other and is_random(value)
@@ -673,7 +673,7 @@ _VALUE_IS: Final = rf"[\"']?(?P<bare>(?!-){_B}{{3,200}}+)"
 
 
 class _Rule(NamedTuple):
-    """What follows a word that gives a secret away."""
+    """A pattern that starts at one of some words and contains a secret."""
 
     words: str
     kind: str

@@ -10,7 +10,7 @@ from memolog.tokens import TokenCounter, cut, cut_end, cut_tokens
 
 __all__ = ["ends_of", "fits", "last_lines", "shorten"]
 
-# No tokenizer takes more characters of any text for one token, nor of ordinary text on average.
+# The most characters of a token in any text, and on average in ordinary text.
 _MOST_CHARACTERS: Final = 128
 _USUAL_CHARACTERS: Final = 16
 _MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
@@ -104,6 +104,6 @@ def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
         kept.append(line)
         room -= cost
     if not kept:
-        # A few tokens of a line say nothing.
+        # A few tokens of a line are useless.
         return "" if tokens < 2 * _MARK_TOKENS else shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
     return "\n".join(reversed(kept))

@@ -14,7 +14,7 @@ __all__ = ["joined", "sliced"]
 _MOST_SLICES: Final = 12
 """Slices of one message at most; of a longer message, each slice shows its two ends."""
 _SHARE: Final = 0.9
-"""What a slice takes of a prompt: its tags, the day and what is escaped need room as well."""
+"""The share of a prompt for a slice; tags, dates and escapes need the rest."""
 
 
 def sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:

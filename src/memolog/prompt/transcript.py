@@ -71,7 +71,7 @@ def said_in_zone(observation: Observation, zone: tzinfo) -> datetime | None:
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:
-    """Return a moment in the zone, or in UTC where it cannot be told there; to the second."""
+    """Return a moment in the zone, or in UTC if it is out of range there; to the second."""
     try:
         local = moment.astimezone(zone)
     except (OverflowError, ValueError):
@@ -106,7 +106,7 @@ def transcript(
         if tokens <= most:
             entries = kept
             break
-        # What surrounds the messages counts too: the next try leaves that much more room.
+        # Tags and dates count too: the next try has a smaller budget.
         budget -= max(tokens - most, most // 20)
     return Transcript(text=text, shown=tuple(entry.shown for entry in entries), tokens=tokens)
 
@@ -153,7 +153,7 @@ def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[i
 def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
     """Yield the shortest runs of messages after which no tool call waits for its result."""
     unit: list[Message] = []
-    # A call that is answered nowhere holds nothing back.
+    # A call without a result does not hold a unit open.
     reach: dict[int, int] = {}
     for (call, _), (result, _) in results_of_calls(messages).items():
         reach[call] = max(reach.get(call, 0), result)
@@ -181,7 +181,7 @@ def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, firs
 def _entry(message: Message, calls: Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
     at = in_zone(message.created_at, zone)
     shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
-    # The role always comes first, and a name is in quotation marks: no name passes for a role.
+    # The role comes first and names are quoted, so that no name looks like a role.
     speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
     again = " (continued)" if message.continuation else ""
     header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"

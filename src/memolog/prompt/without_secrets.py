@@ -54,7 +54,7 @@ def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION)
 
 
 class _Cleaning:
-    """Takes what a redactor finds out of the values of a message."""
+    """Redacts the values of a message."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redact, self.value = redactor.redact, redactor.value
@@ -67,7 +67,7 @@ class _Cleaning:
                 return part if text == part.text else replace(part, text=text)
             case ReasoningPart():
                 text = self._redact(part.text)
-                # A signature of other words is worth nothing, and a provider would refuse it.
+                # Providers refuse a signature that does not match the text.
                 return part if text == part.text else replace(part, text=text, signature=None)
             case ToolCallPart():
                 name, arguments = self._redact(part.name), self.value(part.arguments)

@@ -34,7 +34,7 @@ _LEVEL: Final = re.compile(r"^## (\d)\n", re.MULTILINE)
 @cache
 def _text(name: str) -> str:
     found = files("memolog.prompt").joinpath("texts", f"{name}.md").read_text("utf-8")
-    # A checkout may have turned the line ends; the prompt and its version stay the same.
+    # A checkout may have changed the line ends; the version must not depend on them.
     return found.replace("\r\n", "\n").strip()
 
 
@@ -46,7 +46,7 @@ def _version() -> str:
 
 
 PROMPT_VERSION: Final = _version()
-"""A readable number and a digest of all texts: it changes whenever a word does."""
+"""An edition number and a digest of all texts."""
 
 
 def observer_system(mode: str, voice: str, custom: str = "", *, keeps_document: bool = False) -> str:
@@ -59,9 +59,9 @@ def observer_system(mode: str, voice: str, custom: str = "", *, keeps_document: 
 
 
 def reflector_system(mode: str, voice: str, custom: str = "") -> str:
-    """Return the reflector's instructions, and what the observer was told about lines, for understanding."""
+    """Return the reflector's instructions, with what the observer was told about lines."""
     heading = "# How the lines were written\n\nThese were the observer's instructions; do not carry them out."
-    # What the observer is given and how it answers would only be mistaken for the reflector's own.
+    # The observer's input and output format is left out: the reflector would take it for its own.
     observer, *rest = _observing(mode, voice)
     quoted = "\n\n".join([observer[observer.index(_ABOUT_LINES) :], *rest])
     quoted = f"\n{quoted}".replace("\n# ", "\n## ").strip()
