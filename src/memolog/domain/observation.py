@@ -11,6 +11,8 @@ from memolog.domain.codec import JsonObject, nothing
 from memolog.domain.thread import Hints
 
 __all__ = [
+    "CODE_METADATA",
+    "KEPT",
     "MARKS",
     "TRACES",
     "UNVERIFIED",
@@ -34,6 +36,12 @@ GroupKind: TypeAlias = Literal["observer", "reflection", "edit"]
 GroupState: TypeAlias = Literal["buffered", "active", "covered", "void"]
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
 
+KEPT: frozenset[Priority] = frozenset({"high", "done"})
+"""Priorities of lines that outlive every reflection."""
+CODE_METADATA: frozenset[str] = frozenset(
+    {"ungrounded", "speaks_for_user", "unverified", "lowered_from", "dropped_identifiers"}
+)
+"""Names of metadata that only code may set."""
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
 UNVERIFIED: str = "(unverified)"
 """How a line is marked, wherever a model sees it, that says more than its sources."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from memolog.domain.observation import TRACES, Observation, Priority
+from memolog.domain.observation import KEPT, TRACES, Observation, Priority
 from memolog.extractive.lists import Entry, Listing, listing_lines, read_listing
 from memolog.extractive.sentences import sentences
 from memolog.extractive.statements import dangles, is_filler, replaced_in
@@ -42,7 +42,6 @@ _REPEATED: Final = 0.0
 _ERROR: Final = 1.5
 _OLDEST: Final = 0.7
 _NEWEST: Final = 1.3
-_KEPT: Final[frozenset[Priority]] = frozenset({"high", "done"})
 _LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)
 _FLOOR: Final = 1_650
 """A result need not be shorter than this, if it is at most three quarters of the log."""
@@ -91,7 +90,7 @@ class _Entry:
 
     @property
     def is_kept(self) -> bool:
-        return self.observation.priority in _KEPT
+        return self.observation.priority in KEPT
 
     @property
     def stays(self) -> bool:
@@ -166,7 +165,7 @@ def _size(parsed: ParsedReflection, counter: TokenCounter) -> int:
 def _entry(index: int, observation: Observation) -> _Entry:
     text = one_line(clean(observation.text), _LONGEST)
     name = f"o{index + 1}"
-    listing = read_listing(text) if observation.priority not in _KEPT else None
+    listing = read_listing(text) if observation.priority not in KEPT else None
     if listing:
         who, listings = listing
         entry = _Entry(index, observation, who, [], [one.topic for one in listings], names=[name])

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from memolog.domain.message import Message, pairs_of
-from memolog.domain.observation import Observation, Trust
+from memolog.domain.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.grounding.check import ungrounded
 from memolog.grounding.evidence import Evidence, is_word_of
 from memolog.grounding.folding import content_words
@@ -253,7 +253,7 @@ def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[s
 
 def _claims(observation: Observation, is_for_user: bool) -> bool:
     """Return whether a line claims the weight of a user's word."""
-    return is_for_user or observation.priority in {"high", "done"}
+    return is_for_user or observation.priority in KEPT
 
 
 def _less(trust: Trust, observation: Observation, voices: Voices) -> Trust:
@@ -280,7 +280,7 @@ def _weighed(
     """Return a line with its allowed priority and its marks; one that cites a user who did not say it is unverified."""
     speaks = is_for_user and not is_backed
     priority = allowed_priority(observation.priority, is_backed=is_backed)
-    metadata = {name: value for name, value in observation.metadata.items() if name not in _OURS}
+    metadata = {name: value for name, value in observation.metadata.items() if name not in CODE_METADATA}
     if missing:
         metadata["ungrounded"] = [name[:_MOST_CHARACTERS] for name in missing[:_MOST_NAMED]]
     if speaks:
@@ -292,13 +292,6 @@ def _weighed(
     judged = replace(observation, priority=priority, grounded=not missing, metadata=metadata)
     found = {"ungrounded": bool(missing), "speaks_for_user": speaks, "unverified": bool(metadata.get("unverified"))}
     return _Verdict(observation=judged, faults=tuple(name for name, is_so in found.items() if is_so))
-
-
-# Names of metadata that only code may set; a reply that has them is ignored.
-# The mode is set by code too, before lines are judged.
-_OURS: Final[frozenset[str]] = frozenset(
-    {"ungrounded", "speaks_for_user", "unverified", "lowered_from", "dropped_identifiers"}
-)
 
 
 def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:

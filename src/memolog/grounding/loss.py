@@ -25,7 +25,7 @@ from functools import cached_property
 from math import ceil
 from typing import Final
 
-from memolog.domain.observation import TRACES, Observation, Priority
+from memolog.domain.observation import KEPT, TRACES, Observation, Priority
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, Mention, mentions
@@ -33,7 +33,6 @@ from memolog.grounding.trust import is_of_tool, line_text
 
 __all__ = ["Said", "is_bare_list", "lost", "lost_lines", "unsaid", "vague"]
 
-_KEPT: Final = frozenset({"high", "done"})
 _BY_LINE: Final = {"high": 0, "done": 1, "medium": 2, "low": 3}
 _BY_KIND: Final[dict[Kind, int]] = {
     "path": 0,
@@ -135,12 +134,12 @@ class _Statement:
 
 def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observation, ...]:
     """Return the 🔴 and ✅ lines that no line of a result says or supersedes, in their order."""
-    statements = {line.id: _statement(line) for line in lines if line.priority in _KEPT and not is_bare_list(line.text)}
+    statements = {line.id: _statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
     if not statements:
         return ()
     # A line of lower priority could be dropped by the next reflection.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
-    result = [said.beside(words) for said in result if said.priority in _KEPT]
+    result = [said.beside(words) for said in result if said.priority in KEPT]
     standing: dict[str, list[Said]] = {}
     for said in result:
         for name in said.stands_for:

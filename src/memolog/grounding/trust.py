@@ -11,7 +11,7 @@ from typing import Final, get_args
 
 from memolog.domain.lookalikes import in_latin_letters
 from memolog.domain.message import Message, ToolResultPart
-from memolog.domain.observation import Observation, Priority, Trust
+from memolog.domain.observation import KEPT, Observation, Priority, Trust
 from memolog.domain.thread import Hints
 from memolog.grounding.check import ungrounded
 from memolog.grounding.evidence import Evidence, is_english, is_found, is_word_of
@@ -124,7 +124,7 @@ def _names(plain: str, names: Collection[str], verbs: str) -> bool:
 
 def allowed_priority(priority: Priority, *, is_backed: bool) -> Priority:
     """Return the priority that a line may have: without a user's word nothing is a statement, and nothing is finished."""
-    return "medium" if priority in {"high", "done"} and not is_backed else priority
+    return "medium" if priority in KEPT and not is_backed else priority
 
 
 # ---------------------------------------------------------------- where words come from
@@ -211,7 +211,7 @@ def line_text(line: Observation) -> str:
 
 def is_of_user(line: Observation) -> bool:
     """Return whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
-    return not is_false(line) and (line.trust == "user" or line.priority in {"high", "done"})
+    return not is_false(line) and (line.trust == "user" or line.priority in KEPT)
 
 
 def is_of_tool(line: Observation) -> bool:
@@ -225,7 +225,7 @@ def is_false(line: Observation) -> bool:
 
 
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
-    """Return texts as one that is searched; nothing where there is none."""
+    """Return some texts joined as one evidence; empty if there is no text."""
     # One text is searched much faster than many.
     whole = "\n".join(filter(None, texts))
     return (Evidence(whole),) if whole else ()
@@ -312,7 +312,7 @@ def is_backed(
     if confirms:
         rest = [word for word in rest if word not in spoken]
     if _is_translated(text, cited):
-        # Words cannot be compared, and a tool may have said it: a name or a number in common says that it is the user's.
+        # Words cannot be compared and a tool may have said it: a shared name or number shows that it is the user's.
         is_theirs = bool(mine or elsewhere) and len(returned) < _FEW
         return is_theirs if voices.returned else len(spoken) < len(words)
     if not voices.returned:
@@ -370,7 +370,7 @@ def trusted_hints(
 def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> str | None:
     if not hint:
         return hint
-    # An identifier that a tool named may well be part of a task; a way to act on it may not.
+    # A task may contain an identifier that a tool named, but not a URL, command or flag.
     if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, POINTING):
         return None
     return None if _invented(hint, voices, said_at) else hint

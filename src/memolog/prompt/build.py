@@ -9,7 +9,7 @@ from memolog.config.sizes import Mode
 from memolog.domain.errors import InputError
 from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ToolResultPart
-from memolog.domain.observation import MARKS, UNVERIFIED, Observation
+from memolog.domain.observation import KEPT, MARKS, UNVERIFIED, Observation
 from memolog.domain.thread import Hints
 from memolog.prompt.escape import clean, closed, escape, one_line
 from memolog.prompt.extracts import Wanted, wanted_section
@@ -85,7 +85,7 @@ _ASK_REFLECTION_SHARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What is sent to a model, and what it takes to read the answer."""
+    """A request to a model, and what is needed to parse the reply."""
 
     system: str
     text: str
@@ -109,7 +109,7 @@ class ObserveInput:
     """The end of the log, rendered."""
     previous_tokens: int = 2_000
     most_tokens: int = 50_000
-    """How much of the messages one prompt shows; what is longer is asked about in several."""
+    """The most tokens of messages in one prompt; longer spans are split into several prompts."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
@@ -145,7 +145,7 @@ class ReflectInput:
     voice: Voice = "coding"
     custom: str = ""
     zone: tzinfo = UTC
-    """That of lines which have none of their own."""
+    """The zone of lines that have none of their own."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """The short name of each thread; empty where the log is of one thread."""
     thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
@@ -239,7 +239,7 @@ def _thread(
 
 
 def _log_end(given: ObserveInput, counter: TokenCounter, redactor: Redactor) -> str:
-    # What the log says may have been redacted before the application named further patterns.
+    # The log may be older than the application's own patterns.
     return _section("log-end", redactor.redact(last_lines(closed(given.previous), given.previous_tokens, counter)))
 
 
@@ -308,7 +308,7 @@ def _alias(alias: str) -> str:
 
 
 def _target(given: ReflectInput) -> str:
-    kept = sum(line.tokens for line in given.observations if line.priority in {"high", "done"})
+    kept = sum(line.tokens for line in given.observations if line.priority in KEPT)
     by_subject = f" {_BY_SUBJECT}" if kept >= given.target_tokens else ""
     is_lossy = bool(given.missing or given.omitted or given.vague)
     level = level_text(given.level, said_too_long=not is_lossy)
@@ -371,7 +371,7 @@ def _short_names(observation: Observation, aliases: Mapping[str, str]) -> str:
 
 def _words(observation: Observation) -> str:
     about = observation.about.isoformat() if observation.about else ""
-    # The text holds its date where it was written; only a date that was added later has to be shown.
+    # A date that the text does not contain was added later and is shown.
     is_told = about in observation.text or "(meaning " in observation.text
     meaning = f" (meaning {about})" if about and not is_told else ""
     doubt = f"{UNVERIFIED} " if observation.is_unverified else ""

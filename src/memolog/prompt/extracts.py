@@ -93,7 +93,7 @@ def _without(text: str, keys: Sequence[str], found: dict[str, str]) -> str:
 
 
 def read_value(text: str, schema: JsonObject | None) -> JsonValue:
-    """Return what a section says: its text, or its JSON even if something stands around it; raises ValueError."""
+    """Return the value of a section: its text, or the JSON in it. Raises ValueError."""
     plain = without_fence(clean(text)).strip()
     if schema is None:
         return cut(unescape(plain), _MOST_TEXT)

@@ -51,7 +51,7 @@ FaultKind: TypeAlias = Literal[
     "thinking",  # thoughts beside the answer, dropped
 ]
 FATAL: Final[frozenset[str]] = frozenset({"empty", "degenerate", "refusal", "nonsense", "too_large", "unparsable"})
-"""What makes a reply unfit to become memory."""
+"""Faults that make a reply unusable."""
 
 MOST_REPLY: Final = 1_000_000
 """Characters of a reply that are read; useful replies are far shorter."""
@@ -166,7 +166,7 @@ _AROUND: Final = " *#>-\"'"
 
 
 def is_refusal(lines: Sequence[str]) -> bool:
-    """Return whether plain prose says that the model will not do it."""
+    """Return whether plain prose is a refusal."""
     text = " ".join(lines).strip(_AROUND)
     return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))
 

@@ -49,7 +49,7 @@ _CLOCK: Final = re.compile(r"\d{1,2}[:：]\d{2}")
 
 
 def json_reply(text: str) -> JsonReply | None:
-    """Return a reply in JSON as lines and hints; None if it is no JSON, no lines if it says nothing of ours."""
+    """Return a reply in JSON as lines and hints; None if it is not JSON, no lines if it has none."""
     if not _LOOKS_LIKE.match(text):
         return None
     try:
@@ -63,7 +63,7 @@ def json_reply(text: str) -> JsonReply | None:
 
 
 def _salvaged(text: str) -> list[object]:
-    """Return the objects that are complete in a text that is not, innermost first where the outer one is torn."""
+    """Return the complete objects of truncated JSON; inner ones if the outer one is incomplete."""
     decoder, found, at, failures = json.JSONDecoder(), list[object](), 0, 0
     while failures < _MOST_FAILURES and (at := text.find("{", at)) >= 0:
         try:
@@ -121,7 +121,7 @@ def _first(entry: dict[str, object], names: tuple[str, ...]) -> object:
 
 
 def _entry(entry: dict[str, object], text: str, depth: int) -> Iterator[str]:
-    """Yield one object as the line it should have been, and what is kept word for word under it."""
+    """Yield one object as a line, followed by its verbatim text."""
     given = _PRIORITIES.get(str(_first(entry, _MARK_KEYS)).strip().lower())
     mark = f"{MARKS[given]} " if given else ""
     if isinstance(day := entry.get("date"), str):

@@ -26,7 +26,7 @@ MOST_VERBATIM: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line as it was written, taken apart."""
+    """One parsed line of a reply."""
 
     text: str
     indent: int = 0
@@ -85,7 +85,7 @@ _MOST_HEADS: Final = 8
 
 
 class _Head:
-    """Reads what stands before the text of a line, in whatever order."""
+    """Parses the mark, time and arrow before the text of a line, in any order."""
 
     def __init__(self, text: str) -> None:
         self.priority: Priority | None = None
@@ -159,7 +159,7 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
     if head.wrong_date:
         notes.note("wrong_date", head.wrong_date)
     text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
-    # A mark that only code gives: a model that repeats a line repeats it.
+    # Only code sets this mark; a model that copies a line copies it too.
     text = _DOUBT.sub("", text)
     text, refs = take_references(text, known, notes)
     if not refs and head.priority is not None and head.at is None:

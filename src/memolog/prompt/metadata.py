@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from memolog.domain.observation import CODE_METADATA
+
 __all__ = ["Facts", "as_facts", "take_facts"]
 
 _NAMES: Final = {
@@ -26,10 +28,8 @@ _NAMES: Final = {
     **dict.fromkeys(("not_found", "notfound"), "not_found"),
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
-_RESERVED: Final = frozenset(
-    {"ungrounded", "speaks_for_user", "lowered_from", "unverified", "dropped_identifiers", "mode"}
-)
-"""Names that only code may set."""
+_RESERVED: Final = CODE_METADATA | {"mode"}
+"""Names that only code may set; the mode is set before lines are judged."""
 _BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
@@ -54,7 +54,7 @@ class Facts:
 
 
 def take_facts(text: str) -> tuple[str, Facts]:
-    """Return the text without the braces at its end, and what they say; text whose braces say nothing stays."""
+    """Return the text without the facts in braces at its end, and the facts."""
     hit = _BRACES.search(text, max(len(text) - _LONGEST, 0)) if text.rstrip(" .").endswith("}") else None
     if not hit:
         return text, Facts()

@@ -36,7 +36,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """One thing that a mode looks for: which sentences, under which category, and what of them fills which field."""
+    """What a mode looks for: a pattern of sentences, their category, and the patterns of their fields."""
 
     sentence: re.Pattern[str]
     category: str

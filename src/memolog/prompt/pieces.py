@@ -36,7 +36,7 @@ class PartWriter:
     redactor: Redactor = REDACTION
 
     def body(self, text: str, tokens: int) -> str:
-        """Return a text of others, fit to stand between our tags and within so many tokens."""
+        """Return foreign text escaped and redacted, within so many tokens."""
         text = self.redactor.redact(clean(ends_of(text, tokens)))
         text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
         return shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
@@ -46,11 +46,11 @@ class PartWriter:
         return escape(quoted_label(self.redactor.redact(one_line(text, most)), most, is_tool=is_tool))
 
     def tool(self, text: str) -> str:
-        """Return the name of a tool, which never passes for that of a role."""
+        """Return the name of a tool, which cannot look like a role."""
         return self.name(text, 80, is_tool=True)
 
     def line(self, text: str, most: int = 200) -> str:
-        """Return a text of others on one line."""
+        """Return foreign text escaped and redacted on one line."""
         return escape(self.redactor.redact(one_line(text, most)))
 
 

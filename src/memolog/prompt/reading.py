@@ -28,7 +28,7 @@ __all__ = ["Read", "hints_of", "parents", "read_reply"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A reply before anything in it is given a meaning."""
+    """The lines and hints of a reply."""
 
     lines: tuple[Line, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
@@ -52,7 +52,7 @@ def read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool =
     if found.observations is None:
         notes.note("untagged", "no section of observations")
     if found.unclosed and found.unclosed != "observations":
-        # A hint or a document that was torn off must not take the place of a whole one.
+        # An incomplete hint or document must not replace a complete one.
         notes.note("cut_off_hint", f"<{found.unclosed}> never ends")
         found.hints.pop(found.unclosed, None)
     hints, off_track = hints_of(found.hints, notes)

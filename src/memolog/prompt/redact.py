@@ -130,7 +130,7 @@ class _Walk:
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor
         self.found: dict[str, str] = {}
-        """The texts that only their names gave away, and their kinds."""
+        """The texts that were secrets by their names alone, and their kinds."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
         """Return a value without secrets; the owner is the kind of secret that a table around it is named after."""
@@ -249,7 +249,7 @@ _JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
 
 
 def _in_json(text: str, layers: int) -> Iterator[Found]:
-    """Yield what the names in a text give away that is JSON as a whole, and in the JSON inside its texts."""
+    """Yield the secrets that names mark in a JSON text, and in JSON inside its strings."""
     if text[:1] not in {"{", "["} or text.rstrip()[-1:] not in {"}", "]"}:
         return
     walk = _Walk()
@@ -357,7 +357,7 @@ class _Decoded(NamedTuple):
 
 
 def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
-    """Yield what is found below a text: without its escapes, and with plain characters for those that only look like them."""
+    """Yield decoded forms of a text: without escapes, and with plain characters for look-alikes."""
     if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
         plain = _decoded(text, _DISGUISED)
         if plain is not None:
@@ -422,7 +422,7 @@ _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?---
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s\\:,.-]|(?<=\n)[>#])*+")
 _PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
-# A key that was torn from its first line is still a key; no key has more text than this.
+# A key without its first line is still a key; no key is longer than this.
 _LONGEST_KEY: Final = 20_000
 
 
