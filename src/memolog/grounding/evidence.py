@@ -8,13 +8,13 @@ from typing import Final
 from memolog.grounding.figures import Day, days_in, minutes_in, values_in, values_of
 from memolog.grounding.folding import content_words, folded, squeezed, with_escapes_undone
 from memolog.grounding.identifiers import Kind, Mention
+from memolog.grounding.shapes import SEGMENTS
 
 __all__ = ["Evidence", "is_english", "is_found", "is_word_of", "support"]
 
 _SAMPLE: Final = 20_000
 _LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
 _LETTER: Final = re.compile(r"[^\W\d_]")
-_SEGMENTS: Final = re.compile(r"[/\\]+")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SCHEME: Final = re.compile(r"\A[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|\Awww\.")
 _ELLIPSIS: Final = re.compile(r"…|\.{3}|\[\.\.\.\]")
@@ -156,7 +156,7 @@ def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
 
 def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
     """Return whether a path occurs: as it is, within a longer one, or as an end whose beginning occurs elsewhere."""
-    parts = [part for part in _SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
+    parts = [part for part in SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
     if not parts:
         return True
     for start in range(len(parts)):

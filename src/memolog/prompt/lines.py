@@ -14,7 +14,7 @@ from memolog.prompt.escape import unescape
 from memolog.prompt.faults import LONGEST_LINE, MOST_LINE, FaultNotes
 from memolog.prompt.metadata import Facts, take_facts
 from memolog.prompt.references import Known, is_reference, take_leading_references, take_references
-from memolog.prompt.sections import without_tags
+from memolog.prompt.sections import FENCE, without_tags
 from memolog.tokens import cut
 
 __all__ = ["PRIORITY_WORDS", "Line", "read_lines"]
@@ -213,7 +213,6 @@ def _tidy(text: str) -> str:
 # ---------------------------------------------------------------- all lines
 
 _AROUND: Final = " \t.;,[]()【】（）"
-_FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 _VERBATIM: Final = re.compile(r"[ \t]*[|>│](?: (.*)|(.*))\Z", re.DOTALL)
 _RULE: Final = re.compile(r"[\s*_=\-–—#]*\Z")
 _HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]")
@@ -306,7 +305,7 @@ def _sorted(text: str) -> Iterator[tuple[str, str]]:
     fenced: list[str] | None = None
     seen = False
     for raw in text.split("\n"):
-        if _FENCE.match(raw):
+        if FENCE.match(raw):
             if fenced is None and seen:
                 fenced = []
             elif fenced is not None:

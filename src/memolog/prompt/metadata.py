@@ -10,7 +10,7 @@ from typing import Final
 
 from memolog.domain.observation import CODE_METADATA
 
-__all__ = ["Facts", "as_facts", "take_facts"]
+__all__ = ["Facts", "take_facts"]
 
 _NAMES: Final = {
     **{name: name for name in ("category", "root_cause", "coverage", "breaks", "confidence", "status", "symptom")},
@@ -63,14 +63,14 @@ def take_facts(text: str) -> tuple[str, Facts]:
     is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
     if len(found) < len(pairs) or not is_ours:
         return text, Facts()
-    return text[: hit.start()].rstrip(), as_facts(found)
+    return text[: hit.start()].rstrip(), _as_facts(found)
 
 
 def _normal(name: str) -> str:
     return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
 
 
-def as_facts(given: Mapping[str, str]) -> Facts:
+def _as_facts(given: Mapping[str, str]) -> Facts:
     """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
     normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
     known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}

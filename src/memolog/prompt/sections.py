@@ -7,7 +7,16 @@ from typing import Final
 from memolog.prompt.escape import clean
 from memolog.prompt.faults import MOST_REPLY, FaultNotes
 
-__all__ = ["THREAD_OPENING", "Sections", "cleaned", "sections", "thread_sections", "without_fence", "without_tags"]
+__all__ = [
+    "FENCE",
+    "THREAD_OPENING",
+    "Sections",
+    "cleaned",
+    "sections",
+    "thread_sections",
+    "without_fence",
+    "without_tags",
+]
 
 _KNOWN: Final = {
     "observations": "observations",
@@ -60,7 +69,7 @@ _THOUGHTS: Final = re.compile(
 _END_OF_THOUGHTS: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _BEFORE_THOUGHTS: Final = re.compile(r"<think|<observations", re.IGNORECASE)
 _ANSWER: Final = re.compile(r"\n(?=[ \t]*<observations)", re.IGNORECASE)
-_FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
+FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 
 
 def cleaned(reply: str, notes: FaultNotes) -> str:
@@ -109,7 +118,7 @@ def _starts_line(text: str, at: int) -> bool:
 def without_fence(text: str) -> str:
     """Return a text without the code fence that wraps all of it."""
     lines = text.strip().split("\n")
-    if len(lines) > 1 and _FENCE.match(lines[0]):
+    if len(lines) > 1 and FENCE.match(lines[0]):
         end = len(lines) - 1 if lines[-1].strip() in {"```", "~~~"} else len(lines)
         return "\n".join(lines[1:end])
     return text

@@ -8,7 +8,7 @@ from typing import Final
 
 from memolog.tokens import TokenCounter, cut, cut_end, cut_tokens
 
-__all__ = ["ends_of", "fits", "last_lines", "shorten"]
+__all__ = ["ends_of", "last_lines", "shorten"]
 
 # The most characters of a token in any text, and on average in ordinary text.
 _MOST_CHARACTERS: Final = 128
@@ -33,7 +33,7 @@ def _characters(middle: str) -> int:
     return max(len(middle) + before, 0)
 
 
-def fits(text: str, tokens: int, counter: TokenCounter) -> bool:
+def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
     """Return whether a text has at most so many tokens, without counting one that is far too long."""
     return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
 
@@ -53,7 +53,7 @@ def ends_of(text: str, tokens: int) -> str:
 
 def shorten(text: str, tokens: int, counter: TokenCounter) -> str:
     """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
-    if fits(text, tokens, counter):
+    if _fits(text, tokens, counter):
         return text
     room = tokens - _MARK_TOKENS
     while room > 0:
