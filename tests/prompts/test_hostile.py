@@ -9,7 +9,7 @@ import pytest
 from memolog.domain.message import FilePart, Message, Part, ReasoningPart, TextPart, UnknownPart
 from memolog.domain.observation import Observation
 from memolog.domain.thread import Hints
-from memolog.prompt import Limits, ObserveInput, ReflectInput, observer_prompt, reflector_prompt, transcript
+from memolog.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt, transcript
 from memolog.tokens import HeuristicCounter
 from prompts.talk import START, call, message, result
 
@@ -105,7 +105,7 @@ def test_nothing_is_forged_where_a_transcript_was_cut(most: int) -> None:
     """A cut tears no escape open."""
     for seed in range(40):
         messages, _ = hostile(seed)
-        text = transcript(messages * 3, counter=HeuristicCounter(), limits=Limits(most_tokens=most)).text
+        text = transcript(messages * 3, counter=HeuristicCounter(), most_tokens=most).text
         assert "<" not in OURS.sub("", text)
         assert text.count("<message>") == text.count("</message>")
 

@@ -130,7 +130,7 @@ def test_levels_ask_for_less_and_less() -> None:
 @pytest.mark.parametrize(("mode", "voice"), [("nowhere", "coding"), ("default", "shouting"), ("../observer", "coding")])
 def test_unknown_names_are_refused(mode: str, voice: str) -> None:
     """A misspelt mode is an error that names those there are."""
-    with pytest.raises(ConfigError, match="Use one of"):
+    with pytest.raises(ConfigError, match="must be one of"):
         observer_system(mode, voice)
 
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memolog.domain.message import FilePart, Message, Part, ReasoningPart, TextPart
-from memolog.prompt import NO_REDACTION, Limits, split, transcript
+from memolog.prompt import NO_REDACTION, split, transcript
+from memolog.prompt.pieces import PartWriter
 from memolog.tokens import HeuristicCounter, SplintrCounter, TokenCounter
 from prompts.talk import KEY, START, TALK, ZONE, call, message, result
 
@@ -16,9 +17,9 @@ HEURISTIC = HeuristicCounter()
 EXACT = SplintrCounter()
 
 
-def text_of(*messages: Message, limits: Limits | None = None) -> str:
+def text_of(*messages: Message) -> str:
     """Return the transcript of some messages."""
-    return transcript(messages, counter=HEURISTIC, zone=ZONE, limits=limits).text
+    return transcript(messages, counter=HEURISTIC, zone=ZONE).text
 
 
 def test_messages_are_numbered_and_dated_in_the_zone_of_the_user() -> None:
@@ -175,8 +176,7 @@ def test_a_cut_tears_no_grapheme_and_no_entity() -> None:
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
     for filler in (family, "<&"):
         for size in range(30, 60):
-            text = text_of(message(1, "tool", result(filler * 3_000)), limits=Limits(tool_tokens=size))
-            head, _, tail = text.partition("<result>\n")[2].partition("</result>")[0].partition("\n[… ")
+            head, _, tail = PartWriter(counter=HEURISTIC).body(filler * 3_000, size).partition("\n[… ")
             tail = tail.partition("…]\n")[2]
             whole = "&lt;&amp;" if filler == "<&" else family
             for end in (head, tail):
@@ -223,7 +223,7 @@ def test_the_whole_is_bounded(counter: TokenCounter, most: int) -> None:
         [message(1, "user", giant, call("x", giant), "short"), message(2, "tool", result(giant))],
     ]
     for messages in crowds:
-        read = transcript(messages, counter=counter, limits=Limits(most_tokens=most))
+        read = transcript(messages, counter=counter, most_tokens=most)
         assert counter.count(read.text) == read.tokens <= most
         assert "left out" in read.text or "<left-out>" in read.text
         assert read.text.count("<message>") == read.text.count("</message>") == len(read.shown) > 0
@@ -234,7 +234,7 @@ def test_short_messages_keep_their_words_beside_a_giant() -> None:
     read = transcript(
         [message(1, "user", "We chose port 8443."), message(2, "tool", result("x y " * 100_000))],
         counter=HEURISTIC,
-        limits=Limits(most_tokens=400),
+        most_tokens=400,
     )
     assert "We chose port 8443.\n</message>" in read.text
     assert read.tokens > 300
@@ -259,11 +259,10 @@ def test_pieces_are_consecutive_whole_and_within_the_bound(rows: list[tuple[str,
             ]
         else:
             messages.append(message(seq, "user" if role == "user" else "assistant", text * times))
-    limits = Limits(most_tokens=most)
-    pieces = split(messages, most, counter=HEURISTIC, limits=limits)
+    pieces = split(messages, most, counter=HEURISTIC)
     assert [one for piece in pieces for one in piece] == messages
     for piece in pieces:
-        assert transcript(piece, counter=HEURISTIC, limits=limits).tokens <= most
+        assert transcript(piece, counter=HEURISTIC, most_tokens=most).tokens <= most
         calls = {part.id for one in piece for part in one.parts if part.type == "tool_call"}
         answers = {part.call_id for one in piece for part in one.parts if part.type == "tool_result"}
         assert calls == answers

@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 from memolog.domain.codec import JsonObject, nothing
 
 __all__ = [
+    "CODE_METADATA",
+    "KEPT",
     "MARKS",
     "TRACES",
     "UNVERIFIED",
@@ -27,6 +29,12 @@ ObservationState: TypeAlias = Literal["active", "superseded", "dropped", "retrac
 GroupKind: TypeAlias = Literal["observer", "reflection", "edit"]
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
 
+KEPT: frozenset[Priority] = frozenset({"high", "done"})
+"""Priorities of lines that outlive every reflection."""
+CODE_METADATA: frozenset[str] = frozenset(
+    {"ungrounded", "speaks_for_user", "unverified", "lowered_from", "dropped_identifiers"}
+)
+"""Names of metadata that only code may set."""
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
 UNVERIFIED: str = "(unverified)"
 """How a line is marked, wherever a model sees it, that says more than its sources."""

@@ -1,6 +1,6 @@
-"""The embedded observer and reflector: no model, no key, no network.
+"""The embedded observer and reflector, which need no model, key or network.
 
-Pure: the same messages give the same lines, byte for byte. It selects and shortens what was said and never rewrites a fact.
+Deterministic: the same messages give the same lines. They select and shorten what was said and never rewrite a fact.
 """
 
 from memolog.extractive.compacting import CompactRow, CompactTexts, Line, compact_texts, words_left

@@ -1,13 +1,13 @@
-"""What a user's words point at: items that are chosen by number or by description, and proposals that are agreed to.
+"""Resolve what a user's words refer to: list items chosen by number or description, and proposals that are agreed to.
 
-Knows the signs of a choice in English, German, Spanish, French, Italian, Portuguese and Dutch, and the counters of Japanese
-and Chinese.
+Reads English, German, Spanish, French, Italian, Portuguese and Dutch, and the counters of Japanese and Chinese.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from memolog.domain.word_lists import NUMBER_WORDS, QUESTION_MARKS
 from memolog.extractive.lists import Entry, Listing
 from memolog.extractive.words import STOP, words_of
 
@@ -18,7 +18,7 @@ _NAMES: Final = (
     "|optie|keuze"
 )
 _ARTICLES: Final = "the|die|der|das|den|la|el|le|il|lo|las|los|les|a|o|as|os|de|het"
-# What may follow a number that stands for a thing; after a noun it counts, after a month it dates.
+# Words that may follow the number of an item; before other words a number counts or dates something.
 _FOLLOWS: Final = (
     "sounds?|looks?|seems?|feels?|works?|is|are|was|would|please|then|for|it|we|i|and|or|but|maybe|too|also"
     "|klingt|klingen|ist|sind|wäre|wären|gefällt|gefallen|passt|passen|nehmen|nehme|finde|bitte|und|oder|aber|für|wir|ich"
@@ -26,7 +26,7 @@ _FOLLOWS: Final = (
     "|mi|ci|ti|sembra|sembrano|è|sono|le|la|li|lo|e|o|ma|per|é|são|mas|klinkt|lijkt|zijn|en|of|maar|voor"
 )
 _END: Final = rf"(?=\s*(?:\Z|[;!?)…。！、]|[.,](?!\d)|(?:{_FOLLOWS})\b))"
-# A number after one of these is an hour, a day, a page.
+# A number after one of these words is an hour, a day or a page.
 _MEASURES: Final = re.compile(
     r"\b(?:at|by|until|till|from|to|since|of|on|in|um|bis|von|vom|ab|seit|gegen|am|zum|a las?|desde|hasta|del|al|à|du"
     r"|au|alle|dalle"
@@ -56,7 +56,6 @@ _REFERENCE: Final = re.compile(
     re.IGNORECASE,
 )
 _FIRST_FEW: Final = re.compile(r"\bthe first (two|three|four|five|[2-5])\b(?! \w+s\b)", re.IGNORECASE)
-_FEW: Final = {"two": 2, "three": 3, "four": 4, "five": 5}
 _DIGITS: Final = "一二三四五六七八九"
 _CHOOSES: Final = re.compile(
     r"\b(?:take|taking|pick(?:ed)?|choose|chose|go(?:ing)? (?:with|for)|went with|prefer|like|love|want|try|sounds?|looks?|seems?"
@@ -87,7 +86,7 @@ _STEM: Final = 5
 
 
 def chooses(sentence: str) -> bool:
-    """Tell whether a sentence chooses something that it names by its number, also where it goes on as a question."""
+    """Return whether a sentence chooses an item by its number, also where it continues as a question."""
     return bool(
         _CHOOSES.search(sentence) and not _WHICH.match(sentence) and next(_references(sentence, is_choice=True), None)
     )
@@ -99,7 +98,8 @@ def _references(text: str, *, is_choice: bool) -> Iterator[tuple[int, bool]]:
     Bare numbers are read in a choice only.
     """
     for hit in _FIRST_FEW.finditer(text):
-        yield from ((number, False) for number in range(1, (_FEW.get(hit[1].lower()) or int(hit[1])) + 1))
+        last = int(hit[1]) if hit[1].isdecimal() else NUMBER_WORDS["en"].index(hit[1].lower())
+        yield from ((number, False) for number in range(1, last + 1))
     for hit in _REFERENCE.finditer(text):
         if hit["named"]:
             yield int(hit["named"]), True
@@ -144,12 +144,12 @@ _HOW_MANY: Final = re.compile(
 
 
 def describes(sentence: str) -> bool:
-    """Tell whether a sentence speaks of one of several things by what it is like: "the blue one"."""
+    """Return whether a sentence describes one of several things: "the blue one"."""
     return bool(_DESCRIBES.search(sentence))
 
 
 def described(sentence: str, listings: Sequence[Listing]) -> list[tuple[Entry, Listing]]:
-    """Return the item that a sentence describes; all of the last list where none or several fit, nothing where it is none's."""
+    """Return the item that a sentence describes; all items of the last list if none or several match."""
     hit = _DESCRIBES.search(sentence)
     if hit is None or not listings:
         return []
@@ -194,15 +194,12 @@ def proposal_in(sentences: Sequence[str]) -> str:
     """Return what the sentences of an answer propose: the question at their end, or the last one that proposes something."""
     if sentences and asks_something(sentences[-1]):
         return sentences[-1]
-    return next((one for one in reversed(sentences) if _PROPOSES.search(one) and not one.endswith(_MARKS)), "")
-
-
-_MARKS: Final = ("?", "？", "؟")
+    return next((one for one in reversed(sentences) if _PROPOSES.search(one) and not one.endswith(QUESTION_MARKS)), "")
 
 
 def asks_something(sentence: str) -> bool:
-    """Tell whether a sentence is a question that says what it is about: "Shall I go on?" does not."""
-    return sentence.endswith(_MARKS) and (
+    """Return whether a sentence is a question that says what it is about: "Shall I go on?" does not."""
+    return sentence.endswith(QUESTION_MARKS) and (
         " " not in sentence
         or any(word.lower() not in STOP and word.lower() not in _VACUOUS for word in words_of(sentence))
     )

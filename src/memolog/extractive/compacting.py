@@ -1,7 +1,6 @@
-"""Compact texts: what stands for a batch of messages in a context, and for each of them in the index.
+"""Build the texts of compacted messages: one summary for the context, and a search text and a brief for each message.
 
-Knows how lines about messages become one summary, which code lines and identifiers stay findable, and which words once the raw
-text is gone. Pure: who wrote the lines, a model or the embedded observer, makes no difference.
+Identifiers and lines of code stay searchable. The lines may come from a model or from the embedded observer.
 """
 
 import re
@@ -12,6 +11,7 @@ from typing import Final
 from memolog.domain.codec import dumps
 from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
+from memolog.domain.word_lists import UNSPACED_LETTERS
 from memolog.extractive.words import STOP, identifiers_of, is_name
 from memolog.prompt.escape import one_line
 from memolog.prompt.redact import Redactor
@@ -20,13 +20,13 @@ from memolog.tokens import TokenCounter, cut, cut_tokens
 __all__ = ["CompactRow", "CompactTexts", "Line", "compact_texts", "words_left"]
 
 _ORDER: Final[dict[Priority, int]] = {"high": 0, "done": 0, "medium": 1, "low": 2}
-# A message that is no longer than a line of the summary needs no other words for itself.
+# A message no longer than this is its own brief.
 _SHORT: Final = 240
 _BRIEF: Final = 1_200
 _LINE: Final = 600
-# A line about many messages is about none of them in particular: it is kept with the first.
+# A line about more messages than this is kept with the first of them only.
 _FEW: Final = 3
-# A summary is at most half of what it stands for, and never less than a line.
+# A summary has at most half the tokens of its messages, and at least one line.
 _SHARE: Final = 2
 _LEAST_TOKENS: Final = 60
 _LOOKED_AT: Final = 40_000
@@ -39,18 +39,15 @@ _CODE: Final = re.compile(
     r"|UPDATE|CREATE|ALTER|DROP)\b.*[\w)};:'\"]$|[@}\])]|[\w.\[\]\"']+\s*[:+*/-]?=[^=>]|[\w./-]+\([^()]*\)[;:{]?\s*$)"
     r"|[{};]\s*$|^\S*(?:Error|Exception)\b"
 )
-# A word with what joins the pieces of a path, an address or a number. Scripts without spaces are none: a run is a sentence.
-_UNSPACED: Final = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_WORD: Final = re.compile(rf"[^\W{_UNSPACED}]+(?:[./\\:@#-]+[^\W{_UNSPACED}]+)*")
+# A word, path, address or number; not a run of a script without spaces, which is a sentence.
+_WORD: Final = re.compile(rf"[^\W{UNSPACED_LETTERS}]+(?:[./\\:@#-]+[^\W{UNSPACED_LETTERS}]+)*")
 _LONGEST_LEFT: Final = 120
 _WHO: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Something that was written down about messages."""
+    """A line about some messages."""
 
     text: str
     seqs: tuple[int, ...]
@@ -59,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactRow:
-    """What stands for one message in the index: at the first level, and at the second."""
+    """The search text and the brief of one message."""
 
     seq: int
     search: str | None
@@ -77,7 +74,7 @@ class CompactTexts:
 def compact_texts(
     messages: Sequence[Message], lines: Sequence[Line], counter: TokenCounter, redactor: Redactor
 ) -> CompactTexts:
-    """Return what stands for a batch of live messages. The same batch and lines give the same texts."""
+    """Return the compact texts of a batch of live messages. Deterministic."""
     said = [message for message in messages if not message.own]
     inside = {message.seq for message in said}
     clean = [_clean(line, redactor) for line in lines if line.text.strip() and inside & set(line.seqs)]
@@ -103,7 +100,7 @@ def _clean(line: Line, redactor: Redactor) -> Line:
 
 
 def _own_words(said: Iterable[Message]) -> Iterator[Line]:
-    """Yield the beginning of each message, where nothing was written down about any."""
+    """Yield the beginning of each message, used if there are no lines about them."""
     for message in said:
         text = one_line("\n".join(_texts(message)), _SHORT)
         if text:
@@ -111,7 +108,7 @@ def _own_words(said: Iterable[Message]) -> Iterator[Line]:
 
 
 def _summary(messages: Sequence[Message], lines: Sequence[Line], counter: TokenCounter) -> str:
-    """Return the lines that fit, the most important first to stay, in the order of what they speak of."""
+    """Return the most important lines that fit, in the order of their messages."""
     first, last = messages[0].created_at.date().isoformat(), messages[-1].created_at.date().isoformat()
     number = f"{len(messages)} {'message' if len(messages) == 1 else 'messages'}"
     head = f"{first if first == last else f'{first} to {last}'}, {number}:"
@@ -141,7 +138,7 @@ def _about(seq: int, lines: Sequence[Line], inside: set[int]) -> list[str]:
 
 def _row(message: Message, about: Sequence[str], redactor: Redactor) -> CompactRow:
     if message.own:
-        # What memory answered is not indexed, before or after.
+        # Answers of the memory's own tools are not indexed.
         return CompactRow(seq=message.seq, search=message.search, brief=message.search)
     text = redactor.redact("\n".join(_texts(message)))
     own = one_line(text, _SHORT)
@@ -151,7 +148,7 @@ def _row(message: Message, about: Sequence[str], redactor: Redactor) -> CompactR
 
 
 def _code_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text that are code, fenced or by their look."""
+    """Yield the lines of a text that are code: in a fence, or by their form."""
     fenced, found = False, 0
     for line in text.splitlines():
         if _FENCE.match(line):
@@ -170,7 +167,7 @@ def _names(text: str) -> list[str]:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    """Yield what of each part can be read, as much of it as is looked at."""
+    """Yield the readable text of each part, cut to a bound."""
     for part in message.parts:
         text = _text(part)
         if text.strip():

@@ -1,7 +1,6 @@
-"""Days that are spoken of: "tomorrow", "last Friday", "three weeks ago" become dates, seen from when it was said.
+"""Resolve relative dates ("tomorrow", "last Friday", "three weeks ago") to calendar dates, from the day on which they were said.
 
-Knows the calendar and the common words of a few languages. Knows no clock, and guesses nothing: what could mean two days is
-left as it is.
+An expression that could mean two days is left as it is.
 """
 
 import re
@@ -12,6 +11,7 @@ from datetime import MAXYEAR, MINYEAR, date, timedelta
 from typing import Final, NamedTuple
 
 from memolog.domain.calendar_names import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
+from memolog.domain.word_lists import NUMBER_WORDS
 from memolog.prompt.dates import find_date
 
 __all__ = ["Dated", "dated"]
@@ -19,83 +19,27 @@ __all__ = ["Dated", "dated"]
 
 @dataclass(frozen=True, slots=True)
 class Dated:
-    """A text with its days made plain."""
+    """A text with its relative dates resolved."""
 
     text: str
     about: date | None
     """The first day that could be computed."""
 
 
-_FIXED: Final[dict[str, int]] = {
-    **dict.fromkeys(
-        (
-            "day before yesterday",
-            "vorgestern",
-            "avant-hier",
-            "anteayer",
-            "anteontem",
-            "l'altro ieri",
-            "eergisteren",
-            "前天",
-            "一昨日",
-            "おととい",
-        ),
-        -2,
+_DAYS_OFF: Final[dict[int, str]] = {
+    -2: "day before yesterday|vorgestern|avant-hier|anteayer|anteontem|l'altro ieri|eergisteren|前天|一昨日|おととい",
+    -1: "yesterday|last night|gestern|ayer|昨天|昨日|きのう|어제|أمس|вчера|ieri|ontem|gisteren",
+    1: "tomorrow|demain|明天|明日|내일|غدا|غدًا|завтра|domani|amanhã",
+    2: (
+        "day after tomorrow|übermorgen|après-demain|pasado mañana|depois de amanhã|dopodomani|overmorgen"
+        "|后天|後天|明後日|あさって"
     ),
-    **dict.fromkeys(
-        (
-            "yesterday",
-            "last night",
-            "gestern",
-            "ayer",
-            "昨天",
-            "昨日",
-            "きのう",
-            "어제",
-            "أمس",
-            "вчера",
-            "ieri",
-            "ontem",
-            "gisteren",
-        ),
-        -1,
-    ),
-    **dict.fromkeys(
-        (
-            "day after tomorrow",
-            "übermorgen",
-            "après-demain",
-            "pasado mañana",
-            "depois de amanhã",
-            "dopodomani",
-            "overmorgen",
-            "后天",
-            "後天",
-            "明後日",
-            "あさって",
-        ),
-        2,
-    ),
-    **dict.fromkeys(("tomorrow", "demain", "明天", "明日", "내일", "غدا", "غدًا", "завтра", "domani", "amanhã"), 1),
 }
+_FIXED: Final = {word: days for days, words in _DAYS_OFF.items() for word in words.split("|")}
 _NUMBERS: Final = {
-    word: number
-    for number, words in enumerate(
-        (
-            "a an one ein einem einer",
-            "two zwei couple",
-            "three drei",
-            "four vier",
-            "five fünf",
-            "six sechs",
-            "seven sieben",
-            "eight acht",
-            "nine neun",
-            "ten zehn",
-        ),
-        1,
-    )
-    for word in words.split()
+    **dict.fromkeys(("a", "an", "ein", "einem", "einer"), 1),
+    "couple": 2,
+    **{word: value for language in ("en", "de") for value, word in enumerate(NUMBER_WORDS[language][1:11], 1)},
 }
 _UNITS: Final = {
     **dict.fromkeys(("tag", "tage", "tagen"), "day"),
@@ -136,7 +80,7 @@ _PATTERN: Final = re.compile(
     rf"|\b(?P<iso>{_YEAR}-\d\d-\d\d)\b",
     re.IGNORECASE,
 )
-# A number after one of these names a thing, and the month after it belongs to something else: "Artikel 5 Mai".
+# A number after one of these words is a label, not a day: "Artikel 5 Mai".
 _LABELLED: Final = re.compile(
     r"(?:\b(?:art(?:icles?|ikel|ículo|igo|icolo)?|§+|nr|no|num(?:ber|mer|éro|ero)?|núm(?:ero)?|n[º°]|n\.[º°]|kapitel|chap(?:ter|itre)"
     r"|cap(?:ítulo|itolo)?|hoofdstuk|sec(?:tion)?|secci[oó]n|seç[aã]o|sezione|abschnitt|absatz|abs|par(?:agraph|agraf)?"
@@ -149,10 +93,10 @@ _LABELLED: Final = re.compile(
     r"|plein)\.?|§)\s*(?:(?:de|do|da|del|della|du|des|dos)\s+)?\Z",
     re.IGNORECASE,
 )
-# Before a number these speak of the hour.
+# A number after one of these words is an hour.
 _AT: Final = re.compile(r"\b(?:at|um|om|alle(?: ore)?|ore|às|a las|à)\s*\Z", re.IGNORECASE)
 _HOUR: Final = re.compile(r"\s?(?:uhr|h|hrs?|uur|ore|horas?|heures?|[ap]\.?m|o['’]clock)\b|[:.h]\d\d", re.IGNORECASE)
-# After a month and a number: how many of something there are, not a day.
+# A number before one of these words is a count, not a day.
 _COUNTED: Final = re.compile(
     r"\s(?:times|people|persons?|guests|users|votes|points|percent|seconds?|minutes?|hours?|days?|weeks?|months?|years?"
     r"|dollars?|euros?|pounds?|bucks|items|pieces|miles|km|kg|[€$£%])(?!\w)",
@@ -161,7 +105,7 @@ _COUNTED: Final = re.compile(
 _MONEY: Final = re.compile(
     r"\s?(?:[€$£%]|(?:euros?|eur|usd|dollars?|dólares|dollari|chf|pounds?|reais)\b)", re.IGNORECASE
 )
-# "May" and "March" begin questions and are names: a day is meant where the sentence goes on as it does after a date.
+# "May" and "March" are also a verb and names: what follows must be able to follow a date.
 _AFTER_A_DAY: Final = re.compile(
     r"\s*(?:\Z|[.,;:!?)\n–—]|(?:at|in|on|for|from|to|until|till|through|is|was|will|would|works?|with|and|or|as|by|we|i|he|she|they|it"
     r"|you|the|a|an|our|my|when|because|so|if|since|after|before|between|morning|evening|afternoon|night|meeting|deadline)\b)",
@@ -184,7 +128,7 @@ _BEHIND: Final = re.compile(
     r"\w{3,}ed|hatten?|waren?|habe|wurde|fue|fui|hubo|estuve|foi|estive|était|ai|avons|ho|abbiamo|heb|heeft|hebben|werd)\b",
     re.IGNORECASE,
 )
-# Said of every week, not of one; and two days side by side are a habit as well.
+# Words for a repeated day, and two weekdays side by side.
 _HABIT: Final = re.compile(
     r"\b(?:never|always|every|each|usually|only|except|weekly|nie|immer|jeden?|siempre|nunca|cada|todos los"
     rf"|sempre|ogni|toujours|jamais|chaque|tous les|todas?|altijd|nooit|elke|iedere|les|los"
@@ -193,16 +137,16 @@ _HABIT: Final = re.compile(
 )
 _NUMBER_NEXT: Final = re.compile(r",? (?:the |den |dem |el |il |de )?\d")
 _SENTENCE: Final = re.compile(r"[.;!?\n]")
-# What a relative clause says of a thing says nothing of the day: "the scan on Thursday that got moved".
+# The tense of a relative clause is not that of the day: "the scan on Thursday that got moved".
 _CLAUSE: Final = re.compile(
     r"[.;:!?,()\n]|\b(?:and|but|because|so|that|which|who|und|aber|weil|y|pero|que|porque|et|mais|qui|parce|e|ma|perché|che|en|maar"
     r"|omdat|die|dat)\b",
     re.IGNORECASE,
 )
 _HALF_A_YEAR: Final = 183
-# What is to be done by a day may be late, but not by much.
+# A deadline may be past by at most this many days.
 _LATE_DAYS: Final = 31
-# Without a word that tells, a day so near is meant also if it lies behind.
+# Without a sign of the tense, a past day this near is meant rather than one of next year.
 _NEAR_DAYS: Final = 110
 _NEAR: Final = 40
 _LIMIT: Final = re.compile(
@@ -212,7 +156,7 @@ _LIMIT: Final = re.compile(
 )
 _WEEK: Final = 7
 _MONTHS_OF_A_YEAR: Final = 12
-# Most texts speak of no day: a quick look for what all patterns have in common saves the long one.
+# Most texts contain no date: this quick check saves the long pattern.
 _SOME_MONTH: Final = "(?:" + "|".join(sorted({name[:3] for name in (*MONTHS, *RISKY_MONTHS)})) + ")"
 _TRIGGERS: Final = re.compile(
     rf"day|ago|night|week|month|year|tomorrow|from now|gestern|morgen|\bvor |tag|woche|monat|jahr|mittwoch|sonnabend|hier"
@@ -246,7 +190,7 @@ def dated(text: str, said: date) -> Dated:
 
 
 def _found(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str] | None:
-    """Return the day that a match means and the words for it; no words where the text says it well enough."""
+    """Return the day of a match and the words for it; no words if the text gives the date itself."""
     try:
         for name, read in _READERS:
             if hit[name] is not None:
@@ -274,7 +218,7 @@ def _counted(number: str, unit: str, said: date, sign: int) -> tuple[date | None
         return _plain(said + timedelta(days=count * (_WEEK if kind == "week" else 1)))
     months = said.year * 12 + said.month - 1 + count * (12 if kind == "year" else 1)
     year, month = divmod(months, 12)
-    # Only the month is meant: a day would say more than was said.
+    # Only the month or the year is known.
     return None, str(date(year, 1, 1).year) if kind == "year" else date(year, month + 1, 1).isoformat()[:7]
 
 
@@ -296,7 +240,7 @@ def _weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | No
         return _plain(said - timedelta(days=behind))
     if which == "this":
         return None
-    # "Next" may skip the day of this week: plain only where this week has no such day left.
+    # "Next Friday" is unambiguous only if Friday of this week is over.
     is_plain = which.startswith(_COMING) or day <= said.weekday()
     return _plain(said + timedelta(days=ahead)) if is_plain else None
 
@@ -313,9 +257,9 @@ def _bare_weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str]
     behind = (said.weekday() - day) % _WEEK
     sentence = _around(text, hit, _SENTENCE)
     if _HABIT.search(sentence) or _NUMBER_NEXT.match(text, hit.end()):
-        # A habit; or the day of the month follows, which says it better.
+        # A repeated day, or the day of the month follows.
         return None
-    # Only what is said of this very day tells whether it is over.
+    # Only the clause of the day shows whether it is over.
     clause = _around(text, hit, _CLAUSE)
     is_ahead = way in _BY or bool(_AHEAD.search(clause))
     is_behind = way in _SINCE or bool(_BEHIND.search(clause))
@@ -364,13 +308,13 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
         if _MONEY.match(rest):
             return None
     elif (two := _YEAR_OF_TWO.match(rest)) and not _HOUR.match(rest, two.end()):
-        # A year of two digits, or the number of something else: sure only where it is the year of the conversation.
+        # Two digits are taken for a year only if it is the year of the conversation.
         if int(two[1]) != said.year % 100:
             return None
         year = str(said.year)
     lower = name.lower()
     if year is None:
-        # The word may be a verb, a planet or a short form that means something else.
+        # The word may be a verb, a planet or another abbreviation.
         if lower in RISKY_MONTHS or (lower in {"may", "march", "mar"} and name[0].islower() and not hit["of"]):
             return None
         if name == "Mars" and not (_FRENCH.search(before) or "er " in hit[0]):
@@ -380,7 +324,7 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
 
 
 class _Sides(NamedTuple):
-    """What the words around a day tell: that it is still to come, that it is over, or both or neither."""
+    """Whether the words around a day say that it is still to come, or that it is over; both or neither may hold."""
 
     is_ahead: bool
     is_behind: bool
@@ -391,14 +335,14 @@ def _sides(hit: re.Match[str], text: str, before: str) -> _Sides:
     limit = _LIMIT.search(before)
     if limit is None:
         return _Sides(bool(_AHEAD.search(clause)), bool(_BEHIND.search(clause)))
-    # What is to be done by then is still to come, unless it is told of what was.
+    # A deadline lies ahead, unless the clause is in the past tense.
     is_over = bool(_BEHIND.search(clause))
     return _Sides(not is_over, is_over)
 
 
 def _day_of(month: int, number: int, year: str | None, sides: _Sides, said: date) -> tuple[date, str] | None:
     if year is not None:
-        # It says its day itself, so there is nothing to add; a number that is no year of our time may count something.
+        # The date is complete. A number outside 1900 to 2099 may be a count.
         return (date(int(year), month, number), "") if re.fullmatch(_YEAR, year) else None
     years = (said.year + shift for shift in (-1, 0, 1))
     days = [date(one, month, number) for one in years if _exists(one, month, number)]
@@ -409,7 +353,7 @@ def _day_of(month: int, number: int, year: str | None, sides: _Sides, said: date
     if next_one and sides.is_ahead and not sides.is_behind and behind > _LATE_DAYS:
         return _plain(next_one)
     if next_one and ahead <= behind and ahead < _HALF_A_YEAR:
-        # Words of the past are no proof: "we moved it to May 16".
+        # The past tense does not show that the day is over: "we moved it to May 16".
         return _plain(next_one)
     is_over = sides.is_behind and not sides.is_ahead and behind < _HALF_A_YEAR
     return _plain(last_one) if last_one and (is_over or behind <= _NEAR_DAYS) else None
@@ -420,7 +364,7 @@ def _exists(year: int, month: int, number: int) -> bool:
 
 
 def _digits(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    """Read a date of digits alone; where the order of day and month is open, only if it makes no difference."""
+    """Read a date in digits, if the order of day and month is unambiguous."""
     del text, said
     first, second, year = int(hit["first"]), int(hit["second"]), int(hit["year3"])
     if hit["mark"] == "." or first > _MONTHS_OF_A_YEAR or first == second:

@@ -1,10 +1,8 @@
-"""What was done: each tool call and what came of it, one line for both.
+"""Turn tool calls and their results into lines of the log, one line for a call and its result.
 
-Knows which result answers which call, and joins calls of a kind that follow one another. Knows nothing of what was said; what
-our own memory answered is not read.
+Consecutive calls of one kind are joined. Results of the memory's own tools are not read.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +15,18 @@ from memolog.domain.observation import Priority
 from memolog.domain.pairs import part_at, results_of_calls
 from memolog.extractive.outcomes import Outcome, outcome_of
 from memolog.prompt.escape import clean, one_line
+from memolog.prompt.pieces import parsed, texts_of_parts
 from memolog.prompt.redact import REDACTION
 
-__all__ = ["Doing", "doings_of"]
+__all__ = ["ToolLine", "tool_lines_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
-    """One line about one call, or about several of a kind."""
+class ToolLine:
+    """A line about one tool call, or about several of one kind."""
 
     number: int
-    """The message that it stands with."""
+    """The message under which it stands."""
     tool: str
     text: str
     cites: tuple[int, ...]
@@ -37,7 +36,7 @@ class Doing:
     verb: str = ""
     """How the line begins."""
     joins: bool = False
-    """True where the line only names what was looked at or changed, so that the next such line can be added to it."""
+    """True if the line only names what was read or changed, so that the next such line can be joined to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,49 +65,53 @@ _VERBS: Final = (
     (re.compile(r"(?=\w*+\Z)\w*(?:search|grep|glob|find)\w*", re.IGNORECASE), "searched for"),
     (re.compile(r"(?:web_?)?fetch\w*", re.IGNORECASE), "fetched"),
 )
-_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 
 
-def doings_of(messages: Sequence[Message]) -> dict[int, list[Doing]]:
-    """Return the lines about tools, by the number of the message that they stand with."""
-    found: list[Doing] = []
-    for doing in _doings(messages):
+def tool_lines_of(messages: Sequence[Message]) -> dict[int, list[ToolLine]]:
+    """Return the lines about tool calls, by the number of the message under which they stand."""
+    found: list[ToolLine] = []
+    for tool_line in _tool_lines(messages):
         last = found[-1] if found else None
         is_same = (
             last is not None
-            and last.tool == doing.tool
+            and last.tool == tool_line.tool
             and last.joins
-            and doing.joins
-            and last.verb == doing.verb
-            and last.category == doing.category
+            and tool_line.joins
+            and last.verb == tool_line.verb
+            and last.category == tool_line.category
         )
-        if is_same and last and _spoke(messages, last.number, doing.number) is False and len(last.text) < _MOST_JOINED:
-            found[-1] = _joined(last, doing)
+        if (
+            is_same
+            and last
+            and _spoke(messages, last.number, tool_line.number) is False
+            and len(last.text) < _MOST_JOINED
+        ):
+            found[-1] = _joined(last, tool_line)
         else:
-            found.append(doing)
-    by_number: dict[int, list[Doing]] = {}
-    for doing in found:
-        by_number.setdefault(doing.number, []).append(doing)
+            found.append(tool_line)
+    by_number: dict[int, list[ToolLine]] = {}
+    for tool_line in found:
+        by_number.setdefault(tool_line.number, []).append(tool_line)
     return by_number
 
 
 def _spoke(messages: Sequence[Message], first: int, last: int) -> bool:
-    """Tell whether a user spoke between two messages."""
+    """Return whether a user spoke between two messages."""
     return any(message.role == "user" and message.text for message in messages[first:last])
 
 
-def _joined(last: Doing, doing: Doing) -> Doing:
-    added = doing.text.removeprefix(doing.verb).lstrip()
+def _joined(last: ToolLine, tool_line: ToolLine) -> ToolLine:
+    added = tool_line.text.removeprefix(tool_line.verb).lstrip()
     return replace(
         last,
-        # What is done twice in the same words is said once; every call is cited.
+        # A repeated call is named once; every call is cited.
         text=last.text if added in last.text else f"{last.text}, {added}",
-        cites=(*last.cites, *doing.cites),
-        files=tuple(dict.fromkeys((*last.files, *doing.files))),
+        cites=(*last.cites, *tool_line.cites),
+        files=tuple(dict.fromkeys((*last.files, *tool_line.files))),
     )
 
 
-def _doings(messages: Sequence[Message]) -> Iterator[Doing]:
+def _tool_lines(messages: Sequence[Message]) -> Iterator[ToolLine]:
     results = results_of_calls(messages)
     called = {part.id for message in messages for part in message.parts if isinstance(part, ToolCallPart)}
     for number, message in enumerate(messages, 1):
@@ -128,11 +131,11 @@ def _doings(messages: Sequence[Message]) -> Iterator[Doing]:
                 yield _line("tool", _Target(""), _read("tool", part.text, is_error=False), number, (number,))
 
 
-def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> Doing:
+def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> ToolLine:
     name = REDACTION.redact(one_line(call.name, _NAME)) or "tool"
     if own or (result is not None and result[2]):
         cites = (number,) if result is None else (number, result[0])
-        return Doing(number, name, _own(name, call.arguments), cites, "low")
+        return ToolLine(number, name, _own(name, call.arguments), cites, "low")
     target = _target_of(name, call.arguments)
     if result is None:
         return _line(name, target, Outcome("no result", "finding"), number, (number,))
@@ -140,7 +143,7 @@ def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bo
     return _answered(number, tuple(dict.fromkeys((number, answer_number))), name, target, part)
 
 
-def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> Doing:
+def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> ToolLine:
     name = REDACTION.redact(one_line(name, _NAME)) or "tool"
     outcome = _read(name, _text_of(part.content), is_error=part.is_error)
     return _line(name, target, outcome, number, cites)
@@ -150,28 +153,28 @@ def _read(name: str, text: str, *, is_error: bool) -> Outcome:
     return outcome_of(text, name=name, is_error=is_error, reads=_is_read(name), edits=_is_edit(name))
 
 
-def _line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> Doing:
-    """Return a call and what came of it as a sentence."""
+def _line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> ToolLine:
+    """Return the line for a call and its outcome."""
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
     said = outcome.text
     category = outcome.category
     made = _CHANGE.match(said) if category == "change" else None
     if category == "change" and files:
-        # Both name the file: it is said once.
+        # The call and its output name the same file: it is named once.
         verb = f"Assistant {made[1].lower() if made else 'changed'}"
-        return Doing(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
+        return ToolLine(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
     is_plain = _is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
     if is_plain and target.text:
-        # What a file holds can be read again; that it was looked at is all that happened.
+        # The content of a file can be read again; the line only names the file.
         verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
-        return Doing(number, name, f"{verb} {target.text}", cites, "medium", category, files, verb, joins=True)
+        return ToolLine(number, name, f"{verb} {target.text}", cites, "medium", category, files, verb, joins=True)
     verb = _verb(name, has_target=bool(target.text))
     text = f"{verb} {target.text}: {said}" if target.text else f"{verb}: {said}"
-    return Doing(number, name, text, cites, "medium", category, files, verb)
+    return ToolLine(number, name, text, cites, "medium", category, files, verb)
 
 
 def _verb(name: str, *, has_target: bool) -> str:
-    """Return who did what; the name of a tool where it is no common one."""
+    """Return the opening of a line; the name of the tool if it is not a common one."""
     if has_target:
         for pattern, verb in _VERBS:
             if pattern.fullmatch(name):
@@ -181,13 +184,8 @@ def _verb(name: str, *, has_target: bool) -> str:
 
 
 def _own(name: str, arguments: JsonValue) -> str:
-    """Return one line: what the memory answered is in the log already."""
-    value = arguments
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = None
+    """Return a line about a call of a memory tool; its answer is in the log already."""
+    value = parsed(arguments)
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
         return f"Assistant searched the memory for “{REDACTION.redact(one_line(query, _QUERY))}”"
@@ -200,56 +198,24 @@ def _text_of(value: JsonValue) -> str:
         return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        texts = [_part_text(item) for item in cast("list[object]", value)]
-        if texts and None not in texts:
-            return "\n".join(filter(None, texts))
+    texts = texts_of_parts(value)
+    if texts is not None:
+        return "\n".join(filter(None, map(clean, texts)))
     try:
         return dumps(value)
     except (TypeError, ValueError, RecursionError):
         return ""
 
 
-def _part_text(item: object) -> str | None:
-    if isinstance(item, Mapping):
-        part = cast("Mapping[str, object]", item)
-        text = part.get("text")
-        if part.get("type") in _TEXT_TYPES and isinstance(text, str):
-            return clean(text)
-    return None
-
-
 # ---------------------------------------------------------------- what a call is about
 
 
-_FILE_KEYS: Final = (
-    "file_path",
-    "path",
-    "filename",
-    "file",
-    "notebook_path",
-    "target_file",
-    "relative_path",
-    "filepath",
-    "uri",
-)
-_OTHER_KEYS: Final = (
-    "command",
-    "cmd",
-    "script",
-    "pattern",
-    "query",
-    "url",
-    "description",
-    "prompt",
-    "question",
-    "text",
-    "code",
-    "input",
-)
+# Names of arguments that hold a file, and of those that describe the call best, in this order.
+_FILE_KEYS: Final = "file_path path filename file notebook_path target_file relative_path filepath uri"
+_OTHER_KEYS: Final = "command cmd script pattern query url description prompt question text code input"
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
 _EDIT: Final = re.compile(r"edit|write|create|replace|patch|insert|update|delete|move|rename|apply", re.IGNORECASE)
-# The words that some tools put where arguments should stand.
+# Placeholders that some tools send instead of arguments.
 _NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*+\w*+[\s*`]*+\Z", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.[A-Za-z]\w{0,7}\Z")
@@ -263,18 +229,18 @@ _MOST_FILES: Final = 20
 
 
 def _is_read(name: str) -> bool:
-    """Tell whether a tool only looks: what it shows is not what happened."""
+    """Return whether a tool only reads."""
     return bool(_READ.search(name)) and not _is_edit(name)
 
 
 def _is_edit(name: str) -> bool:
-    """Tell whether a tool changes files."""
+    """Return whether a tool changes files."""
     return bool(_EDIT.search(name))
 
 
 def _target_of(name: str, arguments: JsonValue) -> _Target:
     """Return what a call is about: the file, the command, or the values it was given."""
-    value = _object(arguments)
+    value = parsed(arguments)
     if isinstance(value, Mapping):
         return _from_object(cast("Mapping[str, object]", value), name)
     text = REDACTION.redact(clean(value[:_SCANNED])) if isinstance(value, str) else ""
@@ -283,28 +249,21 @@ def _target_of(name: str, arguments: JsonValue) -> _Target:
     return _from_text(text, name)
 
 
-def _object(arguments: JsonValue) -> object:
-    if isinstance(arguments, str) and arguments.lstrip()[:1] in {"{", "["}:
-        try:
-            return json.loads(arguments)
-        except (ValueError, RecursionError):
-            return arguments
-    return arguments
-
-
 def _from_object(value: Mapping[str, object], name: str) -> _Target:
-    files = tuple(
-        _argument(item, _LONGEST_PATH) for key in _FILE_KEYS if isinstance(item := value.get(key), str) and item.strip()
-    )[:1]
-    others = [
-        _argument(item, _LONGEST) for key in _OTHER_KEYS if isinstance(item := value.get(key), str) and item.strip()
-    ]
+    files = tuple(_arguments(value, _FILE_KEYS, _LONGEST_PATH)[:1])
+    others = _arguments(value, _OTHER_KEYS, _LONGEST)
     if _is_edit(name):
         patch = next((item for item in value.values() if isinstance(item, str) and "File: " in item[:_SCANNED]), "")
         files = files or tuple(_argument(path, _LONGEST_PATH) for path in _PATCHED.findall(patch))[:_MOST_FILES]
         return _Target(", ".join(files) or (others[0] if others else _values(value)), files)
     text = " ".join([*others[:1], *files])
     return _Target(text or _values(value), files if _is_read(name) else ())
+
+
+def _arguments(value: Mapping[str, object], keys: str, most: int) -> list[str]:
+    """Return the arguments with these names that are non-empty strings."""
+    texts = (value.get(key) for key in keys.split())
+    return [_argument(text, most) for text in texts if isinstance(text, str) and text.strip()]
 
 
 def _values(value: Mapping[str, object]) -> str:

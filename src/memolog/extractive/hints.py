@@ -1,7 +1,6 @@
-"""Where a thread stands: the task from the last request of the user, a title from the first.
+"""Derive the current task of a thread from the user's last request, and its title from the first.
 
-Looks at what users said and not at what tools answered: no tool's text becomes a task. A question that was answered is no task
-any more, nor is a request once the user has confirmed that it is done or said thanks for it.
+Only messages of users are read. A task ends when its question was answered, or when the user confirms or thanks.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from memolog.domain.message import Message
 from memolog.domain.thread import Hints
 from memolog.extractive.markdown import cut_at_clause, pieces_of
 from memolog.extractive.statements import confirms, is_ask, is_filler, is_request, subject_of
-from memolog.extractive.utterances import Speech
+from memolog.extractive.utterances import Utterance
 from memolog.extractive.words import STOP, words_of
 from memolog.prompt.drafts import HintsDraft
 from memolog.prompt.escape import one_line
@@ -25,12 +24,12 @@ _SHORTEST: Final = 12
 _SCANNED: Final = 20_000
 
 
-def hints_of(speeches: Sequence[Speech], messages: Sequence[Message], known: Hints) -> HintsDraft:
-    """Return the hints that a span gives; None where it gives none. Speeches name messages by their place, from 1."""
-    user = [speech for speech in speeches if speech.is_user]
-    asked = next((speech for speech in reversed(user) if _request(speech)), None)
+def hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
+    """Return the hints of a span. Utterances refer to messages by number, from 1."""
+    user = [utterance for utterance in utterances if utterance.is_user]
+    asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
     task = one_line(_request(asked) or "", _TASK) if asked else known.current_task
-    since = [speech for speech in speeches if asked is None or speech.number > asked.number]
+    since = [utterance for utterance in utterances if asked is None or utterance.number > asked.number]
     title = None if known.title else _title(user)
     if task and _is_over(task, since, is_old=asked is None):
         return HintsDraft(current_task="", title=title)
@@ -39,36 +38,36 @@ def hints_of(speeches: Sequence[Speech], messages: Sequence[Message], known: Hin
     return HintsDraft(current_task=task, task_at=messages[asked.number - 1].created_at, title=title)
 
 
-def _is_over(task: str, since: Sequence[Speech], *, is_old: bool) -> bool:
-    """Return whether what was said since then answers a question, or shows that the user has what was asked for.
+def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
+    """Return whether the task was answered, or confirmed by the user, in what was said since.
 
     A task of an earlier span may have been answered there.
     """
     asked = next((unit.text for unit in reversed(pieces_of(task, whole=True)) if is_ask(unit.text)), None)
     is_answered = is_old
-    for speech in since:
-        if not speech.is_user and not speech.acts:
+    for utterance in since:
+        if not utterance.is_user and not utterance.acts:
             is_answered = True
             if asked is not None and not is_request(asked):
                 return True
-        elif speech.is_user and is_answered and (confirms(speech.text) or is_filler(speech.text)):
+        elif utterance.is_user and is_answered and (confirms(utterance.text) or is_filler(utterance.text)):
             return True
     return False
 
 
-def _sentences(speech: Speech) -> list[str]:
-    return [unit.text for unit in pieces_of(speech.text[:_SCANNED], whole=True) if not is_filler(unit.text)]
+def _sentences(utterance: Utterance) -> list[str]:
+    return [unit.text for unit in pieces_of(utterance.text[:_SCANNED], whole=True) if not is_filler(unit.text)]
 
 
-def _request(speech: Speech) -> str | None:
-    asked = [sentence for sentence in _sentences(speech) if is_ask(sentence)]
+def _request(utterance: Utterance) -> str | None:
+    asked = [sentence for sentence in _sentences(utterance) if is_ask(sentence)]
     return " ".join(asked[-2:]) if asked else None
 
 
-def _title(user: Sequence[Speech]) -> str | None:
+def _title(user: Sequence[Utterance]) -> str | None:
     """Return the subject of the first sentence that has one."""
-    for speech in user:
-        for sentence in _sentences(speech):
+    for utterance in user:
+        for sentence in _sentences(utterance):
             text = subject_of(sentence)
             if sum(word.lower() not in STOP for word in words_of(text)) < _LEAST_WORDS and len(text) < _SHORTEST:
                 continue

@@ -1,6 +1,6 @@
-"""Lists of an assistant as lines of the log: what is listed, then its items; and such lines read again.
+"""Write the lists of an assistant as lines of the log, and parse such lines.
 
-An item has the place that it has in its line, unless it begins with a number: then items before it were left out.
+An item has the number of its position in the line, unless it begins with a number: then items before it were left out.
 
 "Assistant listed hostels in Porto: Casa Alba – near the river; Rivoli; 5. Bolhão | Tips: book early; bring a lock"
 """
@@ -30,7 +30,7 @@ class Listing(NamedTuple):
 
 _LONGEST: Final = 700
 _LONGEST_PLAIN: Final = 720
-"""For lines of short items, which are read at a glance."""
+"""For lines of items without details."""
 _LINE: Final = re.compile(r"(Assistant(?: [^:;]{1,60}?)?) listed (?=\S)")
 _NUMBER: Final = re.compile(r"(\d{1,3})\. ")
 _DETAIL: Final = " – "
@@ -63,22 +63,22 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
 
 
 def _text(entry: Entry, *, has_number: bool) -> str:
-    """Return an item as it stands in a line: nothing in it may look like the end of the item."""
+    """Return an item as it stands in a line, without the separators of items."""
     text, details = entry.text, list(entry.details)
     if details and details[0].startswith(text):
-        # The head was cut off this very sentence.
+        # The head is the beginning of the first detail.
         text, details = details[0], details[1:]
     said = _DETAIL.join(_plain(part.rstrip(". ")) for part in (text, " ".join(details)) if part)
     return f"{entry.number}. {said}" if has_number else said
 
 
 def _plain(text: str) -> str:
-    """Return a text without what parts topics and items."""
+    """Return a text without the separators of topics and items."""
     return text.replace("; ", ", ").replace(": ", " – ").replace(_NEXT, ", ")
 
 
 def read_listing(line: str) -> tuple[str, list[Listing]] | None:
-    """Return who listed what, if a line of the log is one of these; None if it is another."""
+    """Parse a line of the log that lists items; return None for any other line."""
     hit = _LINE.match(line)
     if hit is None:
         return None
@@ -101,7 +101,7 @@ def _entry(item: str, last: int) -> Entry:
 
 
 def listings_in(log: str) -> list[Listing]:
-    """Return the lists of a rendered log that were made last, for one message of the user."""
+    """Return the last lists of a rendered log: those under one message of the user."""
     found: list[Listing] = []
     is_over = False
     for row in log.split("\n"):

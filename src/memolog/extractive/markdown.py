@@ -1,7 +1,4 @@
-"""Markdown as people and models write it: prose, lists with their topics and heads, rows of tables, names in code.
-
-Takes a text apart into pieces that can be kept or left. Knows nothing of what is worth keeping.
-"""
+"""Split Markdown into pieces: sentences, list items with their topic, table rows, and names defined in code."""
 
 import re
 from collections.abc import Iterator
@@ -17,12 +14,12 @@ Kind: TypeAlias = Literal["sentence", "head", "detail", "row", "code", "source"]
 
 
 class Piece(NamedTuple):
-    """The smallest piece that still says something; a tuple, since every sentence of every message becomes one."""
+    """A sentence, list item, table row or the like; a tuple for speed, since there is one for each sentence."""
 
     text: str
     kind: Kind
     topic: str = ""
-    """What the list is about that it is an item of, as far as the text says it."""
+    """The topic of its list, as far as the text names it."""
     list: int = -1
     """Which list of the text it belongs to."""
     number: int | None = None
@@ -30,7 +27,7 @@ class Piece(NamedTuple):
     item: int = -1
     """The place of the head of its item, in the text."""
     needs: int | None = None
-    """The place of the piece without which it says nothing: the head of a detail, what a pronoun refers to."""
+    """The index of the piece that it depends on: the head of a detail, the sentence a pronoun refers to."""
 
 
 _FENCE: Final = re.compile(r"\s*(?:```|~~~)")
@@ -60,7 +57,7 @@ _LEAD_IN: Final = re.compile(
     r"|algun[oa]s|un[oa]?s?|quelques|les|des))*\s*",
     re.IGNORECASE,
 )
-# What follows the thing that is listed and says nothing of it.
+# Words after the topic that do not describe it.
 _TAIL: Final = re.compile(
     r"(?<!\s)\s*+(?:\b(?:that|which) (?:might|may|can|could|you|will|are|i|we|should)\b"
     r"|\b(?:you|i|we) (?:can|could|may|might|should|will|need)\b"
@@ -117,7 +114,7 @@ class _List:
 
 @dataclass(slots=True)
 class _Reading:
-    """How far a text was read: the headings above, the lists that are open by their indent, and what was found."""
+    """The state of the parser: the headings above, the open lists, and the pieces found."""
 
     found: list[Piece] = field(default_factory=list[Piece])
     above: str = ""
@@ -188,18 +185,18 @@ def _read(line: str, reading: _Reading) -> None:
     if body.endswith((":", "：")):
         if not line[:1].isspace():
             reading.lists.clear()
-        # What leads to a list is its topic, and says nothing by itself.
+        # The sentence before a list becomes its topic.
         body = " ".join(sentences(body)[:-1])
     _prose(body, reading)
 
 
 def _numbered_heading(heading: re.Match[str], reading: _Reading) -> bool:
-    """Tell whether a heading is an item of a list: "**1. Understand the zone:**", "### 2) Setup"."""
+    """Return whether a heading is an item of a list: "**1. Understand the zone:**", "### 2) Setup"."""
     text = heading["hash"] or heading["bold"] or heading["under"]
     hit = re.match(r"\(?(\d{1,3})[.)]\s+(\S.*)", text)
     if hit is None:
         return False
-    # Lists beneath it stand under it, whatever their indent.
+    # Lists below it belong to it, whatever their indent.
     _add_item(f"**{hit[2].rstrip(': ')}**", int(hit[1]), -1, reading)
     reading.above = ""
     return True
@@ -242,7 +239,7 @@ def _add_item(body: str, number: int | None, indent: int, reading: _Reading) -> 
     place = len(reading.found)
     outer = next((one for depth, one in sorted(reading.lists.items()) if depth < indent and one.item >= 0), None)
     if outer is not None:
-        # An item beneath another is told with it.
+        # A nested item belongs to its parent.
         reading.found.append(Piece(head, "head", outer.topic, outer.number, None, outer.item, needs=outer.item))
         return
     known.item = place
@@ -264,7 +261,7 @@ def _topic(reading: _Reading) -> str:
 
 
 def is_telling(topic: str) -> bool:
-    """Tell whether a topic names a subject, or only that a list follows."""
+    """Return whether a topic names a subject; "Here are some tips" does not."""
     return any(word.lower() not in STOP and word.lower() not in _GENERIC for word in words_of(topic))
 
 
@@ -289,7 +286,7 @@ def _head(body: str) -> tuple[str, str]:
     if bold and bold[1].strip(" :"):
         head, rest = _plain(bold[1]), _plain(body[bold.end() :])
         if hit := re.match(r"\s*\([^)]{1,60}\)", rest):
-            # What stands in brackets tells two of one name apart.
+            # Text in brackets distinguishes items of the same name.
             head, rest = f"{head} {hit[0].strip()}", rest[hit.end() :]
         return _name(head), rest.lstrip(" :–—-,.")
     body = _plain(body)
@@ -300,7 +297,7 @@ def _head(body: str) -> tuple[str, str]:
     rest = " ".join(more)
     if len(first) <= _LONGEST_HEAD:
         return _name(first), rest
-    # A head that was cut off its sentence has the whole of it as its detail.
+    # The whole sentence is the detail of a head that is its beginning.
     return _name(cut_at_clause(first, _LONGEST_HEAD)), body
 
 
@@ -331,7 +328,7 @@ def _row(line: str, reading: _Reading) -> None:
 
 
 def _is_source(line: str) -> bool:
-    """Tell whether a line is code, a diff or a listing that stands outside any fence."""
+    """Return whether a line is code, a diff or a listing that stands outside any fence."""
     bare = line.strip()
     if bare[-1:] == "{" or ":=" in bare or (bare[-1:] == ";" and ("(" in bare or "=" in bare)):
         return True
@@ -339,7 +336,7 @@ def _is_source(line: str) -> bool:
 
 
 def _code(lines: list[str]) -> Iterator[Piece]:
-    """Yield what code defines: the code itself is found by recall."""
+    """Yield the names that code defines; the code itself is found by search."""
     names = list(dict.fromkeys(_CODE_NAME.findall("\n".join(lines))))
     if names:
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""

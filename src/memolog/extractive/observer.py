@@ -1,7 +1,6 @@
-"""The embedded observer: messages in, dated and cited lines out.
+"""The embedded observer: turn messages into dated lines that cite them.
 
-Turns what was said and done into lines: a user's words first, answers and tool calls beneath them. The choice of words is in
-`utterances`, the reading of tools in `doings`. Lines that speak for a user cite that user.
+A user's words come first, answers and tool calls beneath them. `utterances` selects the sentences, `doings` reads tools.
 """
 
 import re
@@ -13,9 +12,10 @@ from typing import Final
 from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Priority
+from memolog.domain.word_lists import QUESTION_MARKS
 from memolog.extractive.choices import asks_something, described, describes, numbered, proposal_in
 from memolog.extractive.days import dated
-from memolog.extractive.doings import Doing, doings_of
+from memolog.extractive.doings import ToolLine, tool_lines_of
 from memolog.extractive.hints import hints_of
 from memolog.extractive.lists import Entry, Listing, listing_lines, listings_in
 from memolog.extractive.markdown import Piece, cut_at_clause, is_telling, pieces_of
@@ -31,7 +31,7 @@ from memolog.extractive.statements import (
     wishes,
     without_request,
 )
-from memolog.extractive.utterances import Kept, Speech, kept_of
+from memolog.extractive.utterances import Kept, Utterance, kept_of
 from memolog.extractive.words import words_of
 from memolog.prompt.build import ObserveInput
 from memolog.prompt.drafts import Draft, Parsed
@@ -47,8 +47,7 @@ _MOST_TEXT: Final = 400_000
 _LONGEST: Final = 9_000
 _BULLET: Final = 16
 _LINE: Final = 460
-"""As long as a line of sentences may be, where they can be parted."""
-_MARKS: Final = ("?", "？", "؟")
+"""The most characters of a line of several sentences."""
 _SYSTEM: Final = 160
 _CONFIRMATION: Final = 240
 _WHAT: Final = 160
@@ -63,7 +62,7 @@ _FEW_ITEMS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line before it has its place."""
+    """A line before its parent is known."""
 
     priority: Priority
     text: str
@@ -82,18 +81,18 @@ class _Said:
     message: Message
     day: date
     kept: Kept
-    doings: Sequence[Doing]
+    tool_lines: Sequence[ToolLine]
 
 
 @dataclass(slots=True)
-class _Talk:
-    """What was said so far: later words point at it."""
+class _Conversation:
+    """The part of the conversation that later words may refer to."""
 
     previous: str
     asked: tuple[int, str] = (_NEVER, "")
     """The last request or question of a user: the message and its words. Those before the span have numbers below 1."""
     is_asked: bool = False
-    """Whether it asks, or says what somebody wants; else it is how the message begins."""
+    """Whether it asks for something or states a wish; else it is the first sentence of the message."""
     answer: tuple[int, str] = (_NEVER, "")
     """The last words of the assistant."""
     answers: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
@@ -103,7 +102,7 @@ class _Talk:
         found = (_listings(pieces_of(text), "", number) for number, text in reversed(self.answers))
         listings = next(filter(None, found), None)
         if listings is None and (self.answers or self.asked[0] > _NEVER):
-            # What the log ends with was said before other things, or in another thread.
+            # The end of the log is older than these messages, or of another thread.
             return []
         return listings or listings_in(unescape(self.previous))
 
@@ -114,58 +113,59 @@ class _Talk:
 
 
 def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
-    """Return the observations of a span; messages are cited by their place among the live ones, from 1.
+    """Return the observations of a span. Live messages are cited by number, from 1.
 
-    The same input gives the same lines, byte for byte. Nothing is asked of any model, and nothing raises.
+    Deterministic; calls no model and never raises.
     """
-    del counter  # Sizes follow from what was said; a budget in tokens is the reflector's.
+    del counter  # The size follows from the messages; only the reflector has a budget in tokens.
     live = [message for message in given.messages if message.state == "live"]
-    speeches = {number: speech for number, message in enumerate(live, 1) if (speech := _speech(number, message))}
-    doings = doings_of(live)
-    kept = kept_of(list(speeches.values()), given.previous, given.mode, _room(live, doings))
-    talk = _talk(given)
+    utterances = {
+        number: utterance for number, message in enumerate(live, 1) if (utterance := _utterance(number, message))
+    }
+    tool_lines = tool_lines_of(live)
+    kept = kept_of(list(utterances.values()), given.previous, given.mode, _room(live, tool_lines))
+    talk = _conversation_before(given)
     drafts: list[Draft] = []
     root: int | None = None
     for number, message in enumerate(live, 1):
-        speech = speeches.get(number)
-        if message.role == "user" and speech:
+        utterance = utterances.get(number)
+        if message.role == "user" and utterance:
             root = None
         day = in_zone(message.created_at, given.zone).date()
-        said = _Said(number, message, day, kept.get(number, Kept()), doings.get(number, []))
-        for line in _lines(said, speech, talk):
+        said = _Said(number, message, day, kept.get(number, Kept()), tool_lines.get(number, []))
+        for line in _lines(said, utterance, talk):
             if line.is_root or root is None:
                 root = len(drafts)
             drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
-        if speech:
-            _listen(talk, speech)
-    hints = hints_of(list(speeches.values()), live, given.hints)
+        if utterance:
+            _record(talk, utterance)
+    hints = hints_of(list(utterances.values()), live, given.hints)
     return Parsed(observations=tuple(drafts), hints=hints, nothing=not drafts)
 
 
-def _talk(given: ObserveInput) -> _Talk:
+def _conversation_before(given: ObserveInput) -> _Conversation:
     """Return what was said right before the span."""
-    talk = _Talk(given.previous)
+    talk = _Conversation(given.previous)
     if given.before and any(message.seq == given.before[-1].seq + 1 for message in given.messages):
         for number, message in enumerate(given.before, 1 - len(given.before)):
-            if message.state == "live" and (speech := _speech(number, message)):
-                _listen(talk, speech)
+            if message.state == "live" and (utterance := _utterance(number, message)):
+                _record(talk, utterance)
     return talk
 
 
-def _room(live: Sequence[Message], doings: Mapping[int, Sequence[Doing]]) -> float:
-    """Return what tool calls and results leave of the half that a log may have of the messages it stands for.
-
-    Less than nothing where their lines are longer than that: then less is left for what was said.
-    """
+def _room(live: Sequence[Message], tool_lines: Mapping[int, Sequence[ToolLine]]) -> float:
+    """Return how many characters half of the tool calls and results leave after their lines; may be negative."""
     parts = [part for message in live for part in message.parts]
     told = sum(
         len(part.content) for part in parts if isinstance(part, ToolResultPart) and isinstance(part.content, str)
     )
     called = sum(len(str(part.arguments)) for part in parts if isinstance(part, ToolCallPart))
-    return (told + called) / 2 - sum(len(doing.text) + _BULLET for found in doings.values() for doing in found)
+    return (told + called) / 2 - sum(
+        len(tool_line.text) + _BULLET for found in tool_lines.values() for tool_line in found
+    )
 
 
-def _speech(number: int, message: Message) -> Speech | None:
+def _utterance(number: int, message: Message) -> Utterance | None:
     if message.own or message.role not in {"user", "assistant"}:
         return None
     text = message.text
@@ -173,12 +173,12 @@ def _speech(number: int, message: Message) -> Speech | None:
         return None
     text = _clean(text if len(text) <= _MOST_TEXT else cut(text, _MOST_TEXT))
     acts = any(isinstance(part, ToolCallPart) for part in message.parts)
-    return Speech(number, message.role == "user", text, acts)
+    return Utterance(number, message.role == "user", text, acts)
 
 
 def _clean(text: str) -> str:
-    """Return the text without what is no text and without secrets."""
-    # Almost every message is plain, and seeing that costs a hundredth of looking for each thing that is not.
+    """Return the text without control characters and secrets."""
+    # Most messages are plain text, and this check costs a hundredth of cleaning.
     is_plain = text.replace("\n", "").replace("\t", "").isprintable()
     return REDACTION.redact(text if is_plain else clean(text))
 
@@ -196,20 +196,20 @@ def _draft(line: _Line, message: Message, given: ObserveInput, parent: int | Non
     )
 
 
-def _listen(talk: _Talk, speech: Speech) -> None:
-    """Remember what a message may be answered to."""
-    if speech.is_user:
-        asked = [sentence for sentence in _sentences(speech.text[-_LONGEST:]) if is_ask(sentence)]
-        first = next(iter(_sentences(speech.text[:_LONGEST])), "")
-        if answer_of(speech.text):
-            # What was agreed to is what comes next.
+def _record(talk: _Conversation, utterance: Utterance) -> None:
+    """Record what later messages may refer to: the last request, the last answer, its lists."""
+    if utterance.is_user:
+        asked = [sentence for sentence in _sentences(utterance.text[-_LONGEST:]) if is_ask(sentence)]
+        first = next(iter(_sentences(utterance.text[:_LONGEST])), "")
+        if answer_of(utterance.text):
+            # The work that was agreed to is the current request.
             wanted = _question(talk.answer[1]) or talk.asked[1]
             asked = [wanted] if wanted else []
-        wish = next((sentence for sentence in _sentences(speech.text[:_LONGEST]) if wishes(sentence)), "")
-        talk.asked = (speech.number, asked[-1] if asked else wish or first)
+        wish = next((sentence for sentence in _sentences(utterance.text[:_LONGEST]) if wishes(sentence)), "")
+        talk.asked = (utterance.number, asked[-1] if asked else wish or first)
         talk.is_asked = bool(asked or wish)
     else:
-        talk.answer = (speech.number, speech.text)
+        talk.answer = (utterance.number, utterance.text)
         talk.answers.append(talk.answer)
 
 
@@ -217,11 +217,11 @@ def _sentences(text: str) -> list[str]:
     return [piece.text for piece in pieces_of(text, whole=True) if piece.kind == "sentence"]
 
 
-def _lines(said: _Said, speech: Speech | None, talk: _Talk) -> Iterator[_Line]:
+def _lines(said: _Said, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
     """Yield the lines of one message."""
     if said.message.role == "user":
-        if speech:
-            yield from _user_lines(said, speech, talk)
+        if utterance:
+            yield from _user_lines(said, utterance, talk)
     elif said.message.role == "system":
         text = one_line(_clean(said.message.text[:_MOST_TEXT]), _SYSTEM)
         if text and not said.message.own:
@@ -229,27 +229,27 @@ def _lines(said: _Said, speech: Speech | None, talk: _Talk) -> Iterator[_Line]:
     elif said.kept.pieces:
         yield from _answer_lines(said, talk)
     yield from _attached(said)
-    for doing in said.doings:
-        yield _Line(doing.priority, doing.text, doing.cites, doing.category, doing.files)
+    for tool_line in said.tool_lines:
+        yield _Line(tool_line.priority, tool_line.text, tool_line.cites, tool_line.category, tool_line.files)
 
 
 # ---------------------------------------------------------------- users
 
 
-def _user_lines(said: _Said, speech: Speech, talk: _Talk) -> Iterator[_Line]:
-    """Yield what a user confirmed, stated and reported, then what they asked: a question asserts nothing."""
+def _user_lines(said: _Said, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
+    """Yield what a user confirmed, stated, reported and asked, in this order."""
     cites = (said.number,)
-    agreed = _agreed(said, speech, talk)
+    agreed = _agreed(said, utterance, talk)
     if agreed:
         yield agreed
         return
-    done, statements = _confirmed(said, speech, talk)
+    done, statements = _confirmed(said, utterance, talk)
     if done:
         yield done
     asks = said.kept.asks
-    # A client wraps its own notices in tags and sends them as the user's: they state nothing.
+    # Clients send their own notices as user messages, wrapped in tags: they are no statements.
     priority: Priority = "low" if _WRAPPED.match(said.message.text) else "high"
-    error = error_of(speech.text)
+    error = error_of(utterance.text)
     if error and statements and statements[-1].endswith(":"):
         # "The login test fails:" and the error beneath it are one statement.
         statements, error = [*statements[:-1], f"{statements[-1]} {error.text}"], None
@@ -264,7 +264,7 @@ def _user_lines(said: _Said, speech: Speech, talk: _Talk) -> Iterator[_Line]:
         yield _Line("medium", f"{who} {error.text}", cites, "error", error.files, is_root=not statements)
     for place, text in enumerate(_filled(asks)):
         line = dated(text, said.day)
-        category = "question" if line.text.endswith(_MARKS) else "request"
+        category = "question" if line.text.endswith(QUESTION_MARKS) else "request"
         words = f"{_who(said.message, 'User asked:')} {line.text}"
         yield _Line("medium", words, cites, category, files_in(text), not (statements or place), line.about)
 
@@ -282,15 +282,15 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _agreed(said: _Said, speech: Speech, talk: _Talk) -> _Line | None:
+def _agreed(said: _Said, utterance: Utterance, talk: _Conversation) -> _Line | None:
     """Return what a user agreed to or declined with a bare yes or no."""
-    answer = answer_of(speech.text)
+    answer = answer_of(utterance.text)
     if answer is None:
         return None
     number, sentences = talk.answered()
     proposal = proposal_in(sentences)
-    if not proposal and answer == "yes" and agrees(speech.text):
-        # "Do it like that": it was proposed, in whatever words.
+    if not proposal and answer == "yes" and agrees(utterance.text):
+        # "Do it like that" accepts the last sentence, even if it is not worded as a proposal.
         proposal = next((one for one in reversed(sentences) if not is_filler(one)), "")
     if not proposal:
         return None
@@ -308,12 +308,12 @@ def _cited(*numbers: int) -> tuple[int, ...]:
 def _question(answer: str) -> str:
     """Return the question that an answer ends with."""
     last = next(reversed(_sentences(answer[-_LONGEST:])), "")
-    return last if last.endswith(_MARKS) else ""
+    return last if last.endswith(QUESTION_MARKS) else ""
 
 
-def _confirmed(said: _Said, speech: Speech, talk: _Talk) -> tuple[_Line | None, list[str]]:
-    """Return a finished piece of work, if the user says in so many words that it works, and what else they state."""
-    text, statements = speech.text, said.kept.statements
+def _confirmed(said: _Said, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
+    """Return the line of finished work if the user confirms that it works, and the other statements."""
+    text, statements = utterance.text, said.kept.statements
     number, words = talk.answer
     if len(text) > _CONFIRMATION or not confirms(text):
         return None, statements
@@ -324,7 +324,7 @@ def _confirmed(said: _Said, speech: Speech, talk: _Talk) -> tuple[_Line | None, 
     if number > talk.asked[0]:
         line, cites = f"{line} (This is about: {_beginning(words)})", _cited(number, said.number)
     elif all(map(dangles, confirming)):
-        # Nobody can tell what it is that works.
+        # It does not say what works.
         return None, others
     return _Line("done", line, cites, files=files_in(line), is_root=True), others
 
@@ -340,8 +340,8 @@ def _beginning(text: str) -> str:
     return found or one_line(text, _WHAT)
 
 
-def _referents(text: str, said: _Said, talk: _Talk, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
-    """Return what the words of a user point at, to be added to their line, and the messages that say it."""
+def _referents(text: str, said: _Said, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
+    """Return what a user's words refer to, as text to append to their line, and the messages that contain it."""
     chosen = _chosen(text, talk)
     if chosen:
         return f" ({'; '.join(words for _, words in chosen)})", _cited(*(number for number, _ in chosen))
@@ -356,7 +356,7 @@ def _referents(text: str, said: _Said, talk: _Talk, *, is_first: bool) -> tuple[
         about = proposal_in(sentences) or next(reversed(sentences), "")
     elif dangles(text) or _is_description(text) or len(words_of(text)) <= _FEW_WORDS:
         about = next(reversed(sentences), "")
-        if not about.endswith(_MARKS) and not _is_description(text):
+        if not about.endswith(QUESTION_MARKS) and not _is_description(text):
             number, about = talk.asked if dangles(text) else (_NEVER, "")
     if not about or (not agrees(text) and not _is_description(text) and not asks_something(about)):
         return "", ()
@@ -367,7 +367,7 @@ def _first_sentence(text: str) -> str:
     return next(iter(_sentences(text)), text)
 
 
-def _chosen(text: str, talk: _Talk) -> list[tuple[int, str]]:
+def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
     """Return the items of the assistant's last lists that a user names by number or describes, with their messages."""
     if not any(character.isdecimal() for character in text) and not _MAY_CHOOSE.search(text):
         return []
@@ -387,7 +387,7 @@ def _chosen(text: str, talk: _Talk) -> list[tuple[int, str]]:
 
 
 def _is_description(text: str) -> bool:
-    """Tell whether somebody says of one of several things what it is like, and hardly anything else."""
+    """Return whether a short text describes one of several things: "the blue one"."""
     return len(text) <= _NAME and describes(_first_sentence(text))
 
 
@@ -397,7 +397,7 @@ _MAY_CHOOSE: Final = re.compile(
 
 
 def _item(entry: Entry, most: int) -> str:
-    """Return an item with what tells it apart, where that has at most so many characters."""
+    """Return an item with its first detail, if that has at most so many characters."""
     more = entry.details[0] if entry.details and len(entry.details[0]) <= most else ""
     if more.startswith(entry.text):
         return more.rstrip(". ")
@@ -407,7 +407,7 @@ def _item(entry: Entry, most: int) -> str:
 # ---------------------------------------------------------------- assistants
 
 
-def _answer_lines(said: _Said, talk: _Talk) -> Iterator[_Line]:
+def _answer_lines(said: _Said, talk: _Conversation) -> Iterator[_Line]:
     cites = (said.number,)
     who = _who(said.message, "Assistant:")
     prose = [piece.text for piece in said.kept.pieces if piece.list < 0]
@@ -446,7 +446,7 @@ def _subject(asked: str) -> str:
 
 
 def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: bool = False) -> list[Listing]:
-    """Return the lists that some pieces make up, each with what it is about: what leads to it, else what was asked for."""
+    """Return the lists among some pieces; a list without a topic has the question as its topic."""
     by_list: dict[int, list[Piece]] = {}
     for piece in pieces:
         if piece.list >= 0:
@@ -495,6 +495,6 @@ def _attached(said: _Said) -> Iterator[_Line]:
 
 
 def _who(message: Message, mark: str) -> str:
-    """Return who speaks: several users or agents of a thread are told apart by name."""
+    """Return the opening of a line, with the name of the speaker if there is one."""
     name = quoted_label(REDACTION.redact(message.speaker), _NAME) if message.speaker else ""
     return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark

@@ -1,7 +1,6 @@
-"""What came of a tool call: errors first, then tests, changed files, sizes; one line whatever the output.
+"""Summarise the output of a tool call on one line: errors first, then tests, changed files and sizes.
 
-Knows how compilers, linters, test runners and file tools talk. What a tool says is the tool's word: nothing here speaks for
-the user.
+Understands compilers, linters, test runners and file tools. The text is attributed to the tool, never to the user.
 """
 
 import re
@@ -18,7 +17,7 @@ __all__ = ["Outcome", "error_of", "files_in", "outcome_of"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool's answer comes to."""
+    """The summary of a tool's output."""
 
     text: str
     category: str
@@ -33,7 +32,7 @@ _FAILED: Final = re.compile(
     re.IGNORECASE,
 )
 _EXIT: Final = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?:? ([1-9]\d{0,2})\b", re.IGNORECASE)
-# How errors begin when nobody says that the call failed: strict, since code is full of the word.
+# How errors begin in the output of a call that is not marked as failed: strict, since code often contains the word.
 _STRICT: Final = re.compile(
     r"^(?:E {2,}|[\w.]{0,80}?(?:Error|Exception)(?::| ?\()|error(?:\[\w+\])?: |fatal: |panic: |FAIL\b|FAILED\b"
     r"|ERROR[: ]|npm ERR!|"
@@ -84,7 +83,7 @@ _GROUPED: Final = 3
 
 
 def outcome_of(raw: str, *, name: str, is_error: bool, reads: bool, edits: bool) -> Outcome:
-    """Return what an output comes to; `reads` says that it shows what was there before."""
+    """Return the summary of an output; `reads` and `edits` say whether the tool reads or changes files."""
     text = _FENCE.sub("", clean(_ANSI.sub("", _bounded(raw))))
     if _REFUSED.search(text[:_ENDS]):
         return Outcome("rejected, not done", "error")
@@ -100,7 +99,7 @@ def outcome_of(raw: str, *, name: str, is_error: bool, reads: bool, edits: bool)
 
 
 def _bounded(raw: str) -> str:
-    """Return the two ends of a huge output: what matters about it stands first or last."""
+    """Return the two ends of a huge output, where errors and results stand."""
     return raw if len(raw) <= _SCANNED else f"{raw[: _SCANNED // 2]}\n{raw[-_SCANNED // 2 :]}"
 
 
@@ -112,7 +111,7 @@ def _line(text: str, most: int = _LINE) -> str:
 
 
 def _error(text: str) -> str:
-    """Return an error on one line; of what is too long to stand there, the names."""
+    """Return an error on one line; of the rest of a long one, only the names."""
     text = REDACTION.redact(one_line(text, _MOST_ERROR * 4))
     if len(text) <= _ERROR_LINE:
         return text
@@ -133,7 +132,7 @@ def _failure(text: str) -> str:
 
 
 def _error_lines(text: str, pattern: re.Pattern[str]) -> list[str]:
-    """Return the lines that say what is wrong, those of one file together."""
+    """Return the lines with errors, grouped by file."""
     groups: dict[str, list[str]] = {}
     for hit in pattern.finditer(text):
         line = hit[0].strip()
@@ -223,7 +222,7 @@ def _size(text: str) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Tell whether a text has sentences for people rather than lines for machines."""
+    """Return whether a text is prose rather than code or program output."""
     stops = text.count(". ") + text.count(".\n") + text.count("。")
     code = text.count("{") + text.count(";\n") + text.count("\t") + text.count("()") + text.count("→")
     return len(text) > _PROSE and stops * 200 > len(text) and stops > code
@@ -267,7 +266,7 @@ def files_in(text: str) -> tuple[str, ...]:
 
 
 def error_of(text: str) -> Outcome | None:
-    """Return the error that somebody pasted: type and message, file and line, each once."""
+    """Return the error in a pasted stack trace: type and message, file and line."""
     errors = list(_TYPED.finditer(text[:_SCANNED]))
     frames = list(_FRAME.finditer(text[:_SCANNED]))
     if not errors or "\n" not in text.strip():

@@ -1,17 +1,15 @@
-"""The embedded reflector: many lines in, fewer out.
+"""The embedded reflector: condense observations to a target size.
 
-User statements (🔴) and finished work (✅) stay; what a newer statement replaces stands in that statement. Of the rest, what
-says most that is new for its length stays; pass counts, repeated runs, answered questions and 🟢 go first. Every line says
-which ones it stands for. The text of the log is all that it needs.
+User statements (🔴) and finished work (✅) stay; a statement that a newer one replaces is moved into it. Of the rest, lines
+with most new content for their length stay. Each line names the lines that it stands for.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Final
 
-from memolog.domain.observation import TRACES, Observation, Priority
+from memolog.domain.observation import KEPT, TRACES, Observation, Priority
 from memolog.extractive.lists import Entry, Listing, listing_lines, read_listing
 from memolog.extractive.sentences import sentences
 from memolog.extractive.statements import dangles, is_filler, replaced_in
@@ -44,14 +42,12 @@ _REPEATED: Final = 0.0
 _ERROR: Final = 1.5
 _OLDEST: Final = 0.7
 _NEWEST: Final = 1.3
-_KEPT: Final[frozenset[Priority]] = frozenset({"high", "done"})
 _LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)
 _FLOOR: Final = 1_650
-"""So many characters of a log are not worth condensing further, if they are at most three quarters of it."""
+"""A result need not be shorter than this, if it is at most three quarters of the log."""
 _FLOOR_SHARE: Final = 0.75
 _LINE: Final = 18
 _JOINED: Final = 460
-_NEAR: Final = timedelta(hours=1)
 _TRIES: Final = 8
 _LONGEST: Final = 9_000
 _LONG_WORD: Final = 5
@@ -63,7 +59,7 @@ _CLOSE: Final = 6
 
 @dataclass(slots=True)
 class _Unit:
-    """A piece of a line that is kept or left as a whole."""
+    """A piece of a line that is kept or dropped as a whole."""
 
     text: str
     candidate: Candidate
@@ -75,12 +71,12 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Entry:
-    """An observation, taken apart."""
+    """An observation, split into units."""
 
     index: int
     observation: Observation
     lead: str
-    """Who speaks, which stays whatever else goes."""
+    """The speaker, which is always kept."""
     sentences: list[str]
     topics: list[str] = field(default_factory=list[str])
     units: list[_Unit] = field(default_factory=list[_Unit])
@@ -90,23 +86,23 @@ class _Entry:
     before: list[str] = field(default_factory=list[str])
     """What its statements replace."""
     about: str = ""
-    """What they point at."""
+    """The question that they refer to."""
 
     @property
     def is_kept(self) -> bool:
-        return self.observation.priority in _KEPT
+        return self.observation.priority in KEPT
 
     @property
     def stays(self) -> bool:
-        """Whether it is kept whatever the target: also what says which files were changed."""
+        """Whether it is kept whatever the target: statements, finished work, and lines about changed files."""
         return self.is_kept or (self.observation.category == "change" and self.observation.priority == "medium")
 
 
 def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
-    """Return fewer lines that say what the observations said, within the target as far as it may be.
+    """Return the observations condensed to the target, as far as possible.
 
-    User statements and finished work are kept whatever the target. Never empty where something was given, and never larger.
-    The same input gives the same lines, byte for byte.
+    User statements and finished work are kept whatever the target. The result is never empty and never larger than the input.
+    Deterministic.
     """
     if not given.observations:
         return ParsedReflection()
@@ -131,7 +127,7 @@ def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
 def _condensed(
     given: ReflectInput, entries: Sequence[_Entry], room: float, counter: TokenCounter, most: int
 ) -> ParsedReflection:
-    """Return a reflection near the target, of which the statements may take more than all."""
+    """Return a reflection near the target; statements alone may exceed it."""
     units = [(entry, place) for entry in entries if not entry.stays for place in range(len(entry.units))]
     candidates, starts = list[Candidate](), dict[int, int]()
     for entry, place in units:
@@ -169,7 +165,7 @@ def _size(parsed: ParsedReflection, counter: TokenCounter) -> int:
 def _entry(index: int, observation: Observation) -> _Entry:
     text = one_line(clean(observation.text), _LONGEST)
     name = f"o{index + 1}"
-    listing = read_listing(text) if observation.priority not in _KEPT else None
+    listing = read_listing(text) if observation.priority not in KEPT else None
     if listing:
         who, listings = listing
         entry = _Entry(index, observation, who, [], [one.topic for one in listings], names=[name])
@@ -206,7 +202,7 @@ def _items(place: int, listing: Listing, first: int) -> list[_Unit]:
 
 
 def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Return the lines without repetitions, which the newest stands for, and without small talk."""
+    """Return the lines without repetitions, of which the newest is kept, and without lists of names."""
     newest: dict[tuple[str, bool], _Entry] = {}
     for entry in entries:
         newest[entry.observation.text.casefold(), entry.is_kept] = entry
@@ -223,7 +219,7 @@ def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Return the lines with the files that were changed in one way on one day of a thread together in the last line of it."""
+    """Join the lines about files that were changed in one way, on one day, in one thread into the last of them."""
     stay: list[_Entry] = []
     last: dict[tuple[str, object, object], _Entry] = {}
     for entry in reversed(entries):
@@ -248,7 +244,7 @@ def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def _weigh(entries: Sequence[_Entry]) -> None:
-    """Give every piece its factor: what it is, how old it is, and whether something later makes it idle."""
+    """Set the factor of every piece: by its kind, its age, and whether something later makes it obsolete."""
     later: set[str] = set()
     answered = {(entry.observation.group, entry.observation.parent) for entry in entries}
     for entry in reversed(entries):
@@ -287,7 +283,7 @@ def _words(entry: _Entry) -> str:
 
 
 def _supersede(entries: Sequence[_Entry]) -> None:
-    """Put what a newer statement replaces into the line of that statement, and leave out small talk."""
+    """Move statements into the newer statements that replace them, and drop small talk."""
     kept = [entry for entry in entries if entry.observation.priority == "high" and not entry.observation.verbatim]
     places: dict[str, list[int]] = {}
     for place, entry in enumerate(kept):
@@ -307,7 +303,7 @@ def _supersede(entries: Sequence[_Entry]) -> None:
 
 
 def _refer(entries: Sequence[_Entry]) -> None:
-    """Give a statement that points at something the question before it, which will not stay."""
+    """Add the question before it to a statement with a pronoun, since the question may be dropped."""
     asked: _Entry | None = None
     for entry in entries:
         if _ASKED.match(entry.observation.text):
@@ -322,7 +318,7 @@ def _refer(entries: Sequence[_Entry]) -> None:
 
 
 def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
-    """Put a line into the newer one that replaces it, if the whole of it is about what is no longer so."""
+    """Move a line into the newer one, if all of its sentences are replaced."""
     if not all(words & _telling(one) and not one.endswith(("?", ":")) for one in older.sentences):
         return
     gone = _MEANING.sub("", " ".join(older.sentences)).rstrip(". ")
@@ -334,7 +330,7 @@ def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
 
 
 def _telling(sentence: str) -> set[str]:
-    """Return the words by which two statements can be about one thing: names, and words that are no short ones."""
+    """Return the names and longer words of a sentence, by which statements are compared."""
     return {
         word.lower()
         for word in words_of(sentence)
@@ -351,7 +347,7 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
     for entry in entries:
         observation = entry.observation
         for text in _texts(entry, chosen.get(entry.index, set())):
-            # What stands for several lines, as changed files do, has the time of the first: it belongs under none of them.
+            # A line that stands for several lines has no parent.
             is_below = observation.parent is not None and len(entry.names) == 1
             parent = places.get((observation.group, observation.parent or 0)) if is_below else None
             draft = _draft(given, entry, one_line(text, _LONGEST), parent)
@@ -364,7 +360,7 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
 
 
 def _texts(entry: _Entry, chosen: set[int]) -> Iterable[str]:
-    """Return what is left of a line, as lines."""
+    """Return the text of the chosen units of a line, as lines."""
     if entry.is_kept:
         return [entry.lead + _words(entry)] if entry.sentences else []
     if not chosen:
@@ -388,7 +384,7 @@ def _texts(entry: _Entry, chosen: set[int]) -> Iterable[str]:
 
 
 def _continues(last: ReflectedDraft, draft: ReflectedDraft, entry: _Entry) -> bool:
-    """Tell whether a line can be added to the one before it: same place, weight, speaker, and about the same time."""
+    """Return whether a line can be added to the one before it: same place, weight, speaker, and about the same time."""
     return (
         bool(entry.lead)
         and not entry.topics

@@ -1,4 +1,4 @@
-"""Where a sentence ends, in the common European languages and in scripts with stops of their own."""
+"""Split text into sentences, in the common European languages and in scripts with their own full stops."""
 
 import re
 from typing import Final
@@ -8,57 +8,30 @@ from memolog.domain.calendar_names import MONTHS, RISKY_MONTHS
 __all__ = ["sentences"]
 
 _END: Final = re.compile(r"(?<=[^\s.][.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？؟।])\s*")
-# Short forms that something always follows: titles, and what introduces a name or an example.
+# Abbreviations that never end a sentence: titles, and those before a name or an example.
 _OPEN_WORDS: Final = """
     mr mrs ms dr prof st sr jr vs etc e.g i.e approx inc ltd z.b ca hr fr frl dipl ing bzw vgl sog evtl inkl zzgl ggf
     usf gem mme mlle mgr sra srta dª dña dra d.h u.a s.o p.ej p.ex sig dott dott.ssa avv geom mevr dhr mw drs bijv bv
     o.a d.w.z m.a.w resp gen col capt lt sgt rev hon exmo profª ex ej
     """
 _OPEN: Final = frozenset(_OPEN_WORDS.split())
-# Short forms that a number follows; without one, "No." and "fig." may well end a sentence.
+# Abbreviations that end a sentence unless a number follows.
 _COUNTING_WORDS: Final = """
     no nr nos nrn num núm n art arts abs apt app bd bl fig abb tab tabl kap cap chap ch sec sect ziff s p pp pg pag
     pág vol v ver tel tél tlf str zi rm ste blk bldg par § pos lfd mo di mi do fr sa so mon tue tues wed thu thur
     thurs fri sat sun lun mar mer jeu ven sam dim mié jue vie sáb dom seg ter qua qui sex gio sab ma wo vr za zo
     """
 _COUNTING: Final = frozenset(_COUNTING_WORDS.split())
-# Short forms of two words and more, each with a stop and a space: "z. B.", "i. d. R.", "p. ej.".
+# Abbreviations with spaces.
 _PARTS: Final = (
-    *(
-        "z. B.",
-        "d. h.",
-        "u. a.",
-        "s. o.",
-        "s. u.",
-        "i. d. R.",
-        "o. ä.",
-        "u. U.",
-        "v. a.",
-        "i. A.",
-        "a. a. O.",
-        "v. Chr.",
-        "n. Chr.",
-    ),
-    *(
-        "p. ej.",
-        "EE. UU.",
-        "a. C.",
-        "d. C.",
-        "p. ex.",
-        "c. à d.",
-        "e. g.",
-        "i. e.",
-        "o. a.",
-        "d. w. z.",
-        "m. a. w.",
-        "P. S.",
-    ),
+    "z. B.|d. h.|u. a.|s. o.|s. u.|i. d. R.|o. ä.|u. U.|v. a.|i. A.|a. a. O.|v. Chr.|n. Chr."
+    "|p. ej.|EE. UU.|a. C.|d. C.|p. ex.|c. à d.|e. g.|i. e.|o. a.|d. w. z.|m. a. w.|P. S."
 )
 _LONGEST_PART: Final = 3
 _PART: Final = re.compile(
     "|".join(
         rf"(?<!\w){re.escape(form[:end])} ?\Z"
-        for form in sorted(_PARTS, key=len, reverse=True)
+        for form in sorted(_PARTS.split("|"), key=len, reverse=True)
         for end in range(1, len(form) + 1)
         if form[end - 1] == "."
     )
@@ -76,7 +49,7 @@ _AFTER_ORDINAL_WORDS: Final = """
     """
 _AFTER_ORDINAL: Final = frozenset(_AFTER_ORDINAL_WORDS.split())
 _WORD: Final = re.compile(r"[^\W\d_]+")
-# As much of a text as tells what a stop in it belongs to.
+# Characters around a full stop that are looked at.
 _NEAR: Final = 40
 
 
@@ -96,7 +69,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _goes_on(text: str, start: int, hit: re.Match[str]) -> bool:
-    """Tell whether a stop belongs to a short form or an ordinal number, so that the sentence goes on after it."""
+    """Return whether a full stop belongs to an abbreviation or an ordinal number and does not end the sentence."""
     before = text[max(start, hit.start() - _NEAR) : hit.start()]
     after = text[hit.end() : hit.end() + _NEAR]
     if after[:1].islower():

@@ -1,12 +1,12 @@
-"""What a sentence of a user does: state, ask, request, confirm, agree; how much it weighs; or nothing but fill.
+"""Classify sentences: statement, question, request or filler; confirmation, agreement, decision, preference, plan.
 
-Knows the signs of each in English, German, Spanish and French by small tables of common words, and question marks of any
-script. Where the signs are missing, a sentence is taken for a statement.
+Uses tables of common words in English, German, Spanish and French. A sentence without a sign is a statement.
 """
 
 import re
 from typing import Final, Literal, TypeAlias
 
+from memolog.domain.word_lists import NUMBER_WORDS
 from memolog.extractive.choices import chooses
 from memolog.extractive.words import STOP, is_name, weights_of, words_of
 
@@ -71,7 +71,7 @@ _SELF: Final = re.compile(
     r"|uns\w*"
     r"|[Yy]o|[Mm]i|[Mm]is|[Mm]e|nos|[Nn]uestr\w+|[Jj]e|[Mm]on|[Mm]a|[Mm]es|[Nn]ous|[Nn]otre)\b|\b[Jj]['’]|我|私|僕|أنا|我们"
 )
-# A question that tells something on its way: it opens as a statement, or says since when or why.
+# A question that also states something: it opens as a statement, or says since when or why.
 _TELLS: Final = re.compile(
     r"(?:(?:and|but|so|also|well|ok|okay|hi|hello|hey|actually|by the way|btw|anyway|yes|no|thanks|great)[,.!]? )*"
     r"(?:i|i['’](?:m|ve|d|ll)|we|we['’](?:re|ve|d|ll)|my|our|since i|as i|ich|wir|mein\w*|da ich|weil|yo|mi|mis|como|tengo"
@@ -82,7 +82,7 @@ _TELLS: Final = re.compile(
     r"|my (?:wife|husband|son|daughter|mother|mom|father|dad|sister|brother|dog|cat|boss|partner|kids?|friend)s?\b)",
     re.IGNORECASE | re.DOTALL,
 )
-# "my Sony A7R IV": a question that names what somebody has.
+# "my Sony A7R IV": a question that names a possession.
 _OWNS: Final = re.compile(
     r"\b(?:my|our|mein\w*|unser\w*|mi|mis|nuestr\w+|mon|ma|mes|notre|nos) (?:[a-zà-ÿ-]+ ){0,2}(?:[A-ZÀ-Þ]|\d)"
 )
@@ -166,25 +166,21 @@ _CORRECTION: Final = re.compile(
     r"|ya no|sino|cambiad\w|cambió|en fait|correction|ne .{1,30} plus|finalement|changé)\b|\w,? not \w",
     re.IGNORECASE,
 )
-# A number that measures, prices, counts or dates something; the number of an item in a list is none of these.
+# A number that measures, prices, counts or dates something; not the number of a list item.
 _FIGURE: Final = re.compile(
     r"[€$£¥]\s?\d|\d[\d.,:/]{0,20}\s?(?:[€$£¥%°]|[^\W\d_]{1,12}\b)|\b\d+[.:]\d|#[0-9a-f]{6}\b|\b\d{3,}\b", re.IGNORECASE
 )
-_COUNTED: Final = re.compile(
-    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|twice|once|zwei|drei|vier|fünf"
-    r"|sechs|sieben|acht"
-    r"|neun|zehn|zwölf|einmal|zweimal|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce|deux|trois|quatre|cinq|sept|huit"
-    r"|neuf|dix|douze)\b",
-    re.IGNORECASE,
-)
-# How things shall be from now on, and not one piece of work.
+_COUNTS: Final = "|".join(word for language in ("en", "de", "es", "fr") for word in NUMBER_WORDS[language][2:])
+_COUNTED: Final = re.compile(rf"\b(?:{_COUNTS}|twenty|thirty|hundred|twice|once|einmal|zweimal)\b", re.IGNORECASE)
+_WEIGHTY: Final = (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED)
+# Instructions for the future, as opposed to a single task.
 _DIRECTIVE: Final = re.compile(
     _POLITE_OPENING
     + r"(?:please |bitte |por favor,? )?(?:use|keep|stop|avoid|stick|switch|call|name|prefer|leave|treat"
     r"|nimm|nutze|verwende|behalte|lass|usa|utiliza|mantén|evita|utilise|garde|évite)\b",
     re.IGNORECASE,
 )
-# What somebody wants changed, arranged or called off: what holds afterwards is in the request.
+# Requests to change, arrange or cancel something: they state what holds afterwards.
 _CHANGES: Final = re.compile(
     r"\b(?:move|reschedul\w*|postpone|push|bring forward|change|switch|swap|replace|rename|cancel|bump|raise|lower|increase"
     r"|reduce|extend|shorten|set|book|reserve|(?:call|make) (?:it|them|that)"
@@ -194,7 +190,7 @@ _CHANGES: Final = re.compile(
     re.IGNORECASE,
 )
 _QUOTED: Final = re.compile(r"\"[^\"]{2,}\"|“[^”]{2,200}”|„[^“”]{2,200}[“”]|«[^»]{2,200}»|`[^`]{2,}`")
-# What is no longer so stands after one of these, in a few words.
+# Words before what is no longer true.
 _REPLACED: Final = re.compile(
     r"\b(?:(?:switch|chang|mov|convert|migrat|transfer)\w*(?: \w+){0,4}? from|instead of|rather than|no longer|not any ?more"
     r"|stopped|quit"
@@ -204,7 +200,7 @@ _REPLACED: Final = re.compile(
     r" (?P<what>(?:[\w.@/+-]+ ?){1,6})|, not (?P<not>(?:[\w.@/+-]+ ?){1,4})",
     re.IGNORECASE,
 )
-# What follows says what came instead, or since when and why.
+# Words before what came instead, or since when and why.
 _NEW: Final = re.compile(
     r"\b(?:to|by|with|since|because|auf|zu|nach|durch|seit|weil|a|por|desde|porque|à|par|depuis|dès|car|parce)\b",
     re.IGNORECASE,
@@ -224,7 +220,7 @@ _COURTESY: Final = (
     "please|bitte|por favor|thanks|thank you|danke|gracias|merci|grazie|obrigad[oa]|bedankt|dank je|great|perfect|good|fine|nice"
     "|cool|then|s'il (?:te|vous) plaît|per favore|alsjeblieft|ありがとう(?:ございます)?"
 )
-# Words that tell somebody to do what they proposed.
+# Phrases that accept a proposal.
 _DO: Final = (
     r"(?:let['’]s )?do (?:that|it|so|this)(?: like that| that way| this way)?|let['’]s go (?:with (?:that|it)|ahead)"
     r"|go ahead|go for it"
@@ -265,7 +261,7 @@ _FILLERS: Final = """
     buena tutto mille molto davvero und y et ta tout todo
 """
 _FILLER_WORDS: Final = frozenset(_FILLERS.split())
-# "That sounds like a solid plan!", "Thanks again for all the tips": praise and thanks, whatever they are for.
+# Praise and thanks: "That sounds like a solid plan!", "Thanks again for all the tips".
 _PRAISE: Final = re.compile(
     r"(?:(?:thanks|thank you|ta|danke|gracias|merci|grazie|obrigad[oa]|bedankt)\b[^.,;!]*|(?:that"
     r"|this) sounds(?: [\w'’]+){1,5}|(?:wow, |oh, |ok, |yes, )?(?:that|this|it|these|those"
@@ -276,7 +272,7 @@ _PRAISE: Final = re.compile(
     r"(?: \w+){0,4})[\s.!]*\Z",
     re.IGNORECASE,
 )
-# "I'll definitely check those out": says that the answer was heard.
+# Acknowledgements: "I'll definitely check those out".
 _HEARD: Final = re.compile(
     r"(?:(?:ok|okay|great|cool|nice|yes|sure|thanks|perfect)[,!.]? )?I(?:['’]ll| will| should| can)(?: (?:definitely"
     r"|certainly|also|probably|surely|be sure to"
@@ -344,69 +340,70 @@ _HEARD_SIGNS: Final = 8
 
 
 def act_of(sentence: str) -> Act:
-    """Return what a sentence does. A question that tells something, and a request that sets a condition, are statements too."""
+    """Classify a sentence. Questions that state something and requests that set a condition are statements."""
     if is_filler(sentence):
         return "filler"
     if _QUESTION.search(sentence) or _ASKS.match(sentence):
         tells = _TELLS.match(sentence) or _OWNS.search(sentence) or _tells_first(sentence) or chooses(sentence)
         return "statement" if tells or (_ASKS_YOU.search(sentence) and _binds(sentence)) else "question"
     if _REQUEST.match(sentence):
-        # What names something, or sets a condition, says what somebody wants; the rest is work.
+        # A request that names something or sets a condition is a statement.
         tells = weighs(sentence) or names_something(sentence) or agrees(sentence)
         return "statement" if tells else "request"
     return "statement"
 
 
 def _tells_first(sentence: str) -> bool:
-    """Tell whether a question opens with clauses that state something: "She takes 2 mg, is that much?"."""
+    """Return whether a question opens with clauses that state something: "She takes 2 mg, is that much?"."""
     hit = _THEN_ASKS.match(sentence)
     return hit is not None and len(hit["told"].split()) >= _CLAUSE_WORDS and not _REQUEST.match(sentence)
 
 
 def names_something(sentence: str) -> bool:
-    """Tell whether a sentence holds a name, a number or an identifier."""
+    """Return whether a sentence holds a name, a number or an identifier."""
     return any(weight > 1 for weight in weights_of(sentence).values())
 
 
 def is_empty(sentence: str) -> bool:
-    """Tell whether an assistant's sentence only says that it heard: a few words without a name or a number."""
+    """Return whether an assistant's sentence only acknowledges: a few words without a name or a number."""
     words = words_of(sentence)
     is_short = len(words) <= _HEARD_WORDS if sentence.isascii() or len(words) > 1 else len(sentence) <= _HEARD_SIGNS
     return is_filler(sentence) or (is_short and not any(map(is_name, words[1:])) and not re.search(r"\d", sentence))
 
 
 def _binds(sentence: str) -> bool:
-    """Tell whether a request that is put as a question says what must or must not be, or what shall be from now on."""
-    return any(pattern.search(sentence) for pattern in (_HEALTH, _NEGATIVE, _PREFERS, _MONEY)) or bool(
+    """Return whether a request in the form of a question sets a constraint or states a change."""
+    return _has(sentence, _HEALTH, _NEGATIVE, _PREFERS, _MONEY) or bool(
         _CHANGES.search(sentence) and (names_something(sentence) or _COUNTED.search(sentence))
     )
 
 
+def _has(sentence: str, *patterns: re.Pattern[str]) -> bool:
+    return any(pattern.search(sentence) for pattern in patterns)
+
+
 def weighs(sentence: str) -> bool:
-    """Tell whether a sentence holds a constraint, a preference, a decision, a correction, an appointment or a figure."""
-    return bool(_DIRECTIVE.match(sentence)) or any(
-        pattern.search(sentence)
-        for pattern in (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED, _QUOTED)
-    )
+    """Return whether a sentence holds a constraint, a preference, a decision, a correction, an appointment or a figure."""
+    return bool(_DIRECTIVE.match(sentence)) or _has(sentence, *_WEIGHTY, _QUOTED)
 
 
 def is_ask(sentence: str) -> bool:
-    """Tell whether a sentence asks or requests."""
+    """Return whether a sentence asks or requests."""
     return bool(_QUESTION.search(sentence) or _REQUEST.match(sentence) or _ASKS.match(sentence))
 
 
 def is_request(sentence: str) -> bool:
-    """Tell whether a sentence wants something done, also where it is put as a question."""
+    """Return whether a sentence is a request, also in the form of a question."""
     return bool(_REQUEST.match(sentence))
 
 
 def is_about_self(text: str) -> bool:
-    """Tell whether the speaker speaks of themselves."""
+    """Return whether the speaker speaks of themselves."""
     return bool(_SELF.search(text))
 
 
 def is_filler(sentence: str) -> bool:
-    """Tell whether a sentence is only thanks, a greeting, laughter or praise."""
+    """Return whether a sentence is only thanks, a greeting, laughter or praise."""
     if len(sentence) > _LONGEST_FILLER:
         return False
     if (
@@ -420,30 +417,23 @@ def is_filler(sentence: str) -> bool:
     rest = _PHRASES.sub(" ", sentence.lower().replace("’", "'"))
     words = _TOKEN.findall(rest)
     if not words:
-        # Signs and pictures alone; a script that writes words otherwise has letters.
+        # Only punctuation and emoji.
         return not any(character.isalnum() for character in rest)
     return all(word in _FILLER_WORDS or _is_laughter(word) for word in words) and not _NEGATIVE.search(rest)
 
 
 def _is_reaction(sentence: str) -> bool:
-    """Tell whether a sentence only approves of what was said, or laughs about it."""
+    """Return whether a sentence only approves of what was said, or laughs about it."""
     if approval := _APPROVES.match(sentence):
         rest = sentence[approval.end() :].strip()
         is_about_it = not rest or _IT.search(rest)
     elif _QUOTED.search(sentence) and _LAUGHS.search(sentence):
-        # '"A pile of receipts" is so fitting haha': the words that are laughed about were not the user's.
+        # '"A pile of receipts" is so fitting haha': the quoted words are not the user's.
         rest = _LAUGHS.sub(" ", _QUOTED.sub(" ", sentence)).strip(" ,.!")
         is_about_it = not rest or (_IS.match(rest) and not is_about_self(rest))
     else:
         return False
-    return bool(is_about_it) and not names_something(f". {rest}") and not _weighs_much(rest)
-
-
-def _weighs_much(sentence: str) -> bool:
-    return any(
-        pattern.search(sentence)
-        for pattern in (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED, _PLAN)
-    )
+    return bool(is_about_it) and not names_something(f". {rest}") and not _has(rest, *_WEIGHTY, _PLAN)
 
 
 def _is_laughter(word: str) -> bool:
@@ -455,7 +445,7 @@ def _is_laughter(word: str) -> bool:
 
 
 def is_opening(sentence: str) -> bool:
-    """Tell whether an assistant's sentence leads to what it says, or away from it, without saying it."""
+    """Return whether an assistant's sentence is an introduction or a closing without content."""
     return bool(_OPENING.match(sentence))
 
 
@@ -509,7 +499,7 @@ def subject_of(sentence: str) -> str:
 
 
 def wishes(sentence: str) -> bool:
-    """Tell whether a sentence says what somebody wants or looks for."""
+    """Return whether a sentence states a wish or a search."""
     return bool(_WISHES.match(sentence))
 
 
@@ -531,7 +521,7 @@ _FEW_WORDS: Final = 2
 
 
 def dangles(sentence: str) -> bool:
-    """Tell whether a sentence speaks of something that it does not name."""
+    """Return whether a sentence speaks of something that it does not name."""
     hit = _POINTS.match(sentence)
     if hit is None:
         return False
@@ -539,17 +529,17 @@ def dangles(sentence: str) -> bool:
 
 
 def agrees(message: str) -> bool:
-    """Tell whether a message tells somebody to do what they proposed, whatever else it says."""
+    """Return whether a message opens with the acceptance of a proposal."""
     return bool(_AGREES.match(message))
 
 
 def confirms(message: str) -> bool:
-    """Tell whether a user says that the work is done and does what it should."""
+    """Return whether a user says that the work is done and does what it should."""
     return any(_CONFIRMS.search(piece) and not _DENIES.search(piece) for piece in re.split(r"(?<=[.!])\s|\n", message))
 
 
 def replaced_in(sentence: str) -> str:
-    """Return the words of a sentence that name what is no longer so; nothing where it replaces nothing."""
+    """Return the words of a sentence that name what it replaces; empty if it replaces nothing."""
     return " ".join(_NEW.split(hit["what"] or hit["not"])[0] for hit in _REPLACED.finditer(sentence))
 
 

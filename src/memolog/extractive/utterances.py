@@ -1,7 +1,7 @@
-"""What was said in words: which sentences and list items of a span's messages are kept, and how long they may be together.
+"""Select which sentences and list items of a span's messages are kept, within a size limit.
 
-A user's statements stay as they were said. Of the assistant, list heads, names and numbers come first, then what is new for
-what it costs. What the log says already is not said again. Knows nothing of tools or of how lines look.
+Statements of users are kept as they are. Of the assistant, list heads, names and numbers come first. What the log says already
+is left out.
 """
 
 import re
@@ -26,18 +26,18 @@ from memolog.extractive.statements import (
 from memolog.extractive.words import Candidate, choose, weights_of
 from memolog.prompt.escape import escape, unescape
 
-__all__ = ["Kept", "Speech", "kept_of"]
+__all__ = ["Kept", "Utterance", "kept_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class Utterance:
     """The words of one message."""
 
     number: int
     is_user: bool
     text: str
     acts: bool = False
-    """True where a tool call follows: the words before it announce what the call will tell."""
+    """True where a tool call follows: the words before it announce the call."""
 
 
 @dataclass(slots=True)
@@ -76,30 +76,30 @@ class _Offer(NamedTuple):
 
 
 _RATIO: Final = 6.6
-"""How many characters of what was said stand behind one that is kept, where there is enough of it."""
+"""Characters of a long conversation for each character that is kept."""
 _HEADS_RATIO: Final = 4.87
-"""The same where users and the heads of lists alone need more."""
+"""The same, if statements of users and list heads alone need more."""
 _FLOOR: Final = 1_750
-"""So much is kept of a short conversation, if that is no more than half of it."""
+"""Characters kept of a short conversation, if that is at most half of it."""
 _HALF: Final = 0.5
 _TINY: Final = 400
-"""So much is kept of any conversation."""
+"""Characters kept of any conversation."""
 _SMALL: Final = 1_200
-"""So much of what users state is kept in any case: what they said comes before how short a log is."""
+"""Characters of users' statements that are always kept."""
 _TINY_TALK: Final = 1_000
-"""Where so little was said, a share of the answers is kept however much users state."""
+"""In a conversation this short, a share of the answers is always kept."""
 _TOLD: Final = 0.25
 _FRAME: Final = 60
-"""About what a group costs beside its lines: its tags and its date."""
+"""Approximate size of a group without its lines: its tags and its date."""
 _FEW_SENTENCES: Final = 300
-"""A message of so many characters is short."""
+"""A message up to this length is short."""
 _USER_WHOLE: Final = 1_200
 _USER_REST: Final = 0.12
 _SHORT_ANSWER: Final = 160
 _LINE: Final = 24
-"""About what a line costs beside its words: indent, mark, time and speaker."""
+"""Approximate size of a line without its words: indent, mark, time and speaker."""
 _TOPIC: Final = 12
-"""About what a list costs beside its topic and its items: several share a line."""
+"""Approximate size of a list without its topic and items."""
 _GROUPS: Final = 10_000
 _MOST_ITEMS: Final = 10
 _LATER_ITEM: Final = 0.15
@@ -118,10 +118,10 @@ _FACTORS: Final[dict[Kind, float]] = {
 }
 _HEAD_BONUS: Final = 3.0
 _SHORT_FACTOR: Final = 3.0
-"""An answer of one line says what it says in few words already."""
+"""For an answer of one line, which is short already."""
 _DONE_FACTOR: Final = 3.0
 _MOST_DONE: Final = 0.25
-"""So much of a conversation may be kept of what was done, where users state so much that nothing else would be."""
+"""Share of a conversation that what was done may take beside the statements of users."""
 _DONE: Final = re.compile(
     r"(?:(?:done|fixed|ok|okay|yes|great|good|perfect|understood|sure|noted)\b[:,.!]* )?"
     r"(?:I|we)(?:['’]ve| have)?(?: (?:also|now|just|then))? (?:added|bumped|built|changed|configured|created|defined|deleted"
@@ -133,11 +133,11 @@ _DONE: Final = re.compile(
     r"|j['’]ai (?:ajouté|créé|changé|modifié|corrigé|supprimé|mis à jour)\b",
     re.IGNORECASE,
 )
-"""What an assistant says that it did: it comes before what it explains."""
+"""Sentences in which an assistant reports what it did."""
 _OPENING_FACTOR: Final = 0.2
 _ASK_FACTOR: Final = 2.5
 _PASTED_FACTOR: Final = 0.6
-# What a mode looks for: sentences with these words come before others.
+# Words that each mode looks for: sentences with them are preferred.
 _MODE_FACTOR: Final = 3.0
 _SOUGHT: Final[dict[Mode, str]] = {
     "explore": "found|finding|not found|missing|unclear|unknown|gap|no trace",
@@ -150,30 +150,33 @@ _SOUGHT: Final[dict[Mode, str]] = {
 _MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, words in _SOUGHT.items()}
 
 
-def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", room: float = 0.0) -> dict[int, Kept]:
+def kept_of(
+    utterances: Sequence[Utterance], previous: str, mode: Mode = "default", room: float = 0.0
+) -> dict[int, Kept]:
     """Return what is kept of each message; what the log says already is left out.
 
-    `room` is what may be kept more than the size of the messages says, since other messages of the span are told in less, or
-    less, since they are told in more.
+    `room` is added to what may be kept by the size of the messages: tool lines of the span took less, or more, than their half.
     """
-    total = sum(len(speech.text) for speech in speeches)
-    kept = {speech.number: Kept() for speech in speeches}
-    said = {speech.number: _read(speech, previous) for speech in speeches if speech.is_user}
-    spent, known = _keep_users(speeches, kept, said, total * _HALF + room)
+    total = sum(len(utterance.text) for utterance in utterances)
+    kept = {utterance.number: Kept() for utterance in utterances}
+    said = {utterance.number: _read(utterance, previous) for utterance in utterances if utterance.is_user}
+    spent, known = _keep_users(utterances, kept, said, total * _HALF + room)
     offers: list[_Offer] = []
-    for speech in speeches:
-        if speech.is_user:
-            offers += _user_offers(speech, kept[speech.number], said[speech.number])
+    for utterance in utterances:
+        if utterance.is_user:
+            offers += _user_offers(utterance, kept[utterance.number], said[utterance.number])
         else:
-            offers += _offers(speech, previous, len(offers), _MODES.get(mode))
+            offers += _offers(utterance, previous, len(offers), _MODES.get(mode))
     least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
     if total <= _TINY_TALK:
-        least = max(least, spent + sum(len(speech.text) for speech in speeches if not speech.is_user) * _TOLD)
-    # What was done is kept beside what users state, however much that is.
+        least = max(
+            least, spent + sum(len(utterance.text) for utterance in utterances if not utterance.is_user) * _TOLD
+        )
+    # What was done is kept beside the statements of users, however long they are.
     done = sum(offer.candidate.cost + _LINE for offer in offers if offer.is_done)
     least = max(least, spent + min(done, total * _MOST_DONE))
     candidates = [offer.candidate for offer in offers]
-    # The heads of lists, and questions that name something, may take more than the rest: without them less is worth keeping.
+    # List heads and questions that name something may take more room than the rest.
     heads = [
         one if offer.piece.kind == "head" or offer.is_naming else one._replace(factor=0.0)
         for one, offer in zip(candidates, offers, strict=True)
@@ -189,7 +192,7 @@ def kept_of(speeches: Sequence[Speech], previous: str, mode: Mode = "default", r
             kept[offer.number].said[offer.order] = offer.piece.text
         else:
             kept[offer.number].pieces.append(offer.piece)
-    return _with_questions(kept, speeches, previous) if previous else kept
+    return _with_questions(kept, utterances, previous) if previous else kept
 
 
 # ---------------------------------------------------------------- users
@@ -200,28 +203,32 @@ class _Said(NamedTuple):
     order: int
     text: str
     weight: int
-    """3 for what binds, 2 for what users say of themselves, 1 for the rest."""
+    """3 for constraints, decisions and the like, 2 for what users say of themselves, 1 for the rest."""
 
 
-def _read(speech: Speech, previous: str) -> list[tuple[int, str, Act]]:
-    """Return the sentences of a user's message that the log does not end with, with their place and what they do."""
+def _read(utterance: Utterance, previous: str) -> list[tuple[int, str, Act]]:
+    """Return the sentences of a user's message that the log does not end with, with their index and class."""
     return [
         (order, text, act_of(text))
-        for order, text in enumerate(_sentences(speech.text))
+        for order, text in enumerate(_sentences(utterance.text))
         if not _is_settled(text, previous)
     ]
 
 
 def _keep_users(
-    speeches: Sequence[Speech], kept: dict[int, Kept], read: Mapping[int, Sequence[tuple[int, str, Act]]], most: float
+    utterances: Sequence[Utterance],
+    kept: dict[int, Kept],
+    read: Mapping[int, Sequence[tuple[int, str, Act]]],
+    most: float,
 ) -> tuple[float, set[str]]:
     """Keep what users state; returns what it costs, and its words."""
-    said = [one for speech in speeches if speech.is_user for one in _of_message(speech, read[speech.number])]
+    said = [
+        one for utterance in utterances if utterance.is_user for one in _of_message(utterance, read[utterance.number])
+    ]
     lines = Counter(one.number for one in said)
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
-    # More than half of what was said would stay: what weighs least goes first, the longest of it before the others. A few
-    # sentences that somebody wrote can be said no shorter: of them nothing goes, however many such messages there are.
-    long = {speech.number for speech in speeches if len(speech.text) > _FEW_SENTENCES}
+    # If more than half would be kept, the least important and longest statements go first. Short messages are kept whole.
+    long = {utterance.number for utterance in utterances if len(utterance.text) > _FEW_SENTENCES}
     gone: set[tuple[int, int]] = set()
     for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight, -len(one.text))):
         if size <= max(most, _SMALL):
@@ -237,18 +244,18 @@ def _keep_users(
     return size, known
 
 
-def _of_message(speech: Speech, read: Sequence[tuple[int, str, Act]]) -> list[_Said]:
-    """Return the statements of one message: all of what somebody writes, the weightier ones of what they paste."""
+def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> list[_Said]:
+    """Return the statements of one message: all if it is short, the most important ones of a pasted text."""
     found = [
-        _Said(speech.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
+        _Said(utterance.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
         for order, text, act in read
         if act == "statement"
     ]
-    room = _USER_WHOLE + max(0, len(speech.text) - _USER_WHOLE) * _USER_REST
+    room = _USER_WHOLE + max(0, len(utterance.text) - _USER_WHOLE) * _USER_REST
     if sum(len(one.text) + 1 for one in found) <= room:
         return found
     taken: list[_Said] = []
-    # What speaks of the user, by weight; then how it begins.
+    # First sentences about the user, by weight; then by position.
     for one in sorted(found, key=lambda one: (not is_about_self(one.text), -one.weight, one.order)):
         if len(one.text) + 1 <= room:
             taken.append(one)
@@ -263,7 +270,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _without_trace(text: str) -> str:
-    """Return a text without the frames of a stack trace, which is told by its error."""
+    """Return a text without the frames of a stack trace."""
     if "Traceback" not in text and "\n    at " not in text:
         return text
     lines = text.split("\n")
@@ -290,34 +297,34 @@ def _is_fresh(text: str, previous: str) -> bool:
 
 
 def _is_settled(text: str, previous: str) -> bool:
-    """Tell whether the log has this as the last of what users stated: after another statement it may be news again."""
+    """Return whether the log has this text after all other statements of users."""
     return not _is_fresh(text, previous) and "🔴" not in previous[previous.rfind(escape(text)) :]
 
 
-def _user_offers(speech: Speech, kept: Kept, read: Sequence[tuple[int, str, Act]]) -> Iterator[_Offer]:
+def _user_offers(utterance: Utterance, kept: Kept, read: Sequence[tuple[int, str, Act]]) -> Iterator[_Offer]:
     """Yield what users ask, and the rest of what they paste."""
-    pasted = len(speech.text) > _USER_WHOLE
+    pasted = len(utterance.text) > _USER_WHOLE
     for order, text, act in read:
         if order in kept.said:
             continue
         if act in {"question", "request"}:
             candidate = Candidate(weights_of(text), len(text) + _LINE, _ASK_FACTOR, 1.0)
-            yield _Offer(speech.number, order, Piece(text, "sentence"), candidate, is_ask=True)
+            yield _Offer(utterance.number, order, Piece(text, "sentence"), candidate, is_ask=True)
         elif act == "statement" and pasted:
             candidate = Candidate(weights_of(text), len(text) + 1, _PASTED_FACTOR)
-            yield _Offer(speech.number, order, Piece(text, "sentence"), candidate)
+            yield _Offer(utterance.number, order, Piece(text, "sentence"), candidate)
 
 
 # ---------------------------------------------------------------- assistants
 
 
-def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
+def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
     """Return what may be kept of an answer; `first` is the place that its first offer will have among all."""
     places: dict[int, int] = {}
     counts: dict[int, int] = {}
     offers: list[_Offer] = []
-    is_short = len(speech.text) <= _SHORT_ANSWER and not speech.acts
-    for order, piece in enumerate(pieces_of(speech.text)):
+    is_short = len(utterance.text) <= _SHORT_ANSWER and not utterance.acts
+    for order, piece in enumerate(pieces_of(utterance.text)):
         if not _is_fresh(piece.text, previous) or (piece.needs is not None and piece.needs not in places):
             continue
         counts[piece.list] = counts.get(piece.list, 0) + (piece.kind == "head")
@@ -342,11 +349,11 @@ def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] |
             _HEAD_BONUS if piece.kind == "head" else 0.0,
             None if piece.needs is None else first + places[piece.needs],
             # Prose opens a line, each list its topic.
-            group=speech.number * _GROUPS + min(piece.list, _GROUPS - 2) + 1,
+            group=utterance.number * _GROUPS + min(piece.list, _GROUPS - 2) + 1,
             opening=_LINE if piece.list < 0 else len(piece.topic) + _TOPIC,
         )
         places[order] = len(offers)
-        offers.append(_Offer(speech.number, order, piece, candidate))
+        offers.append(_Offer(utterance.number, order, piece, candidate))
     return offers
 
 
@@ -355,13 +362,13 @@ def _offers(speech: Speech, previous: str, first: int, wanted: re.Pattern[str] |
 _NEXT_ROOT: Final = re.compile(r"\n(?! )")
 
 
-def _with_questions(kept: dict[int, Kept], speeches: Sequence[Speech], previous: str) -> dict[int, Kept]:
+def _with_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previous: str) -> dict[int, Kept]:
     """Return what is kept, with the questions that the log has already beside their answers.
 
     An answer says little without its question. Where the log has the same answer to it, both are left out.
     """
-    for speech, answers in _answers(speeches):
-        asked = [text for text in _sentences(speech.text) if is_ask(text) and not _is_fresh(text, previous)]
+    for utterance, answers in _answers(utterances):
+        asked = [text for text in _sentences(utterance.text) if is_ask(text) and not _is_fresh(text, previous)]
         told = [piece for number in answers for piece in kept[number].pieces]
         if not asked or not told:
             continue
@@ -370,18 +377,18 @@ def _with_questions(kept: dict[int, Kept], speeches: Sequence[Speech], previous:
             for number in answers:
                 kept[number].pieces.clear()
         else:
-            kept[speech.number].asks[:0] = asked
+            kept[utterance.number].asks[:0] = asked
     return kept
 
 
-def _answers(speeches: Iterable[Speech]) -> list[tuple[Speech, list[int]]]:
+def _answers(utterances: Iterable[Utterance]) -> list[tuple[Utterance, list[int]]]:
     """Return each message of a user with those that answer it, before the next one."""
-    found: list[tuple[Speech, list[int]]] = []
-    for speech in speeches:
-        if speech.is_user:
-            found.append((speech, []))
+    found: list[tuple[Utterance, list[int]]] = []
+    for utterance in utterances:
+        if utterance.is_user:
+            found.append((utterance, []))
         elif found:
-            found[-1][1].append(speech.number)
+            found[-1][1].append(utterance.number)
     return found
 
 

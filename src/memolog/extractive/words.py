@@ -1,7 +1,6 @@
-"""Words: which of them carry meaning, which are names or numbers, and what each is worth when not everything can be kept.
+"""Weigh the words of a text (stop words, names, numbers, identifiers) and choose which pieces to keep within a budget.
 
-Also chooses what to keep: the pieces that say most that is new for what they cost. Scripts without spaces have no words to
-split at: pairs of characters take their place.
+In scripts without spaces, pairs of characters take the place of words.
 """
 
 import heapq
@@ -9,22 +8,18 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from memolog.domain.word_lists import FUNCTION_WORDS, UNSPACED_LETTERS
+
 __all__ = ["STOP", "Candidate", "choose", "identifiers_of", "is_name", "weights_of", "words_of"]
 
-_STOP: Final = """
-    a about above after again all also am an and any are aren't as at be because been before being below between both but by
-    can can't could couldn't did didn't do does doesn't doing don't down during each few for from further get gets getting had
-    has have haven't having he he's her here here's hers him his how i i'd i'll i'm i've if in into is isn't it it's its itself
-    just let let's me more most my no nor not of off on once only or other our out over own same she should so some such than
-    that that's the their them then there there's these they they're this those through to too under until up us very was
-    wasn't we we'd we'll we're we've were what what's when where which while who whom why will with won't would wouldn't you
-    you'd you'll you're you've your yours
+_CONTRACTIONS: Final = """
+    aren't can't couldn't didn't doesn't don't get gets getting haven't he's here's i'd i'll i'm i've isn't it's let let's
+    that's there's they're us wasn't we'd we'll we're we've what's won't wouldn't you'd you'll you're you've
     """
-STOP: Final = frozenset(_STOP.split())
+STOP: Final = FUNCTION_WORDS | frozenset(_CONTRACTIONS.split())
 
 _EDGES: Final = " \t\n\r.,;:!?\"'`()[]{}<>*|…“”‘’«»–—-=+"
-# Scripts that write no spaces between words: Thai, Lao, Khmer, kana, Chinese characters.
-_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_UNSPACED: Final = re.compile(f"[{UNSPACED_LETTERS}]")
 _NAME_WEIGHT: Final = 4.0
 _PAIR_WEIGHT: Final = 0.5
 _IDENTIFIER: Final = re.compile(r"\d|[_/@#$\\]|\w\.\w|::")
@@ -39,17 +34,17 @@ def words_of(text: str) -> list[str]:
 
 
 def is_name(word: str) -> bool:
-    """Tell whether a word that does not begin a sentence is a name, a number or an identifier."""
+    """Return whether a word that does not begin a sentence is a name, a number or an identifier."""
     return word != word.lower() or bool(_IDENTIFIER.search(word))
 
 
 def identifiers_of(text: str) -> list[str]:
-    """Return the names of a text in their order, those that stand together as one."""
+    """Return the names of a text in order; adjacent names are joined."""
     found: list[str] = []
     for stretch in _BREAKS.split(_MEANING.sub(" ", text)):
         run: list[str] = []
         for place, word in enumerate(words_of(stretch)):
-            # A capital at the beginning says nothing, unless there is more to the word.
+            # A capital at the beginning of a sentence does not make a name.
             named = is_name(word) and (place > 0 or not (word[1:].islower() and word[1:].isalpha()))
             if named and word.lower() not in STOP and len(word) <= _LONGEST:
                 run.append(word)
@@ -62,12 +57,12 @@ def identifiers_of(text: str) -> list[str]:
 
 
 def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
-    """Return the words that carry meaning, in lower case, each with what it is worth to keep."""
+    """Return the content words of a text in lower case, with their weights."""
     if not text.isascii() and _UNSPACED.search(text):
         return _pairs(text)
     weights: dict[str, float] = {}
     first = not is_head
-    # Every word of every message passes here: the tests are in the order of what they cost.
+    # Runs for every word of every message, so the cheap tests come first.
     for token in text.split():
         word = token.strip(_EDGES)
         lower = word.lower()
@@ -75,7 +70,7 @@ def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
             if lower == word and word.isalpha():
                 weights[lower] = 1.0
             else:
-                # A capital at the beginning says nothing, unless there is more to the word.
+                # A capital at the beginning of a sentence does not make a name.
                 plain = first and word[1:].isalpha() and word[1:].islower()
                 weights[lower] = _NAME_WEIGHT if not plain and is_name(word) else 1.0
         first = False
@@ -83,7 +78,7 @@ def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
 
 
 def _pairs(text: str) -> dict[str, float]:
-    """Return pairs of characters where there are no words: two of them say about as much as one word."""
+    """Return pairs of characters of a script without spaces, with their weights."""
     weights = {text[at : at + 2]: _PAIR_WEIGHT for at in range(len(text) - 1) if not text[at].isspace()}
     weights.update((word.lower(), _NAME_WEIGHT) for word in words_of(text) if word.isascii() and is_name(word))
     return weights
@@ -93,18 +88,18 @@ def _pairs(text: str) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """A piece that may be kept; a tuple, since there are as many as there are sentences."""
+    """A piece that may be kept; a tuple for speed, since there is one for each sentence."""
 
     weights: Mapping[str, float]
     """What each of its words is worth."""
     cost: float
     factor: float = 1.0
     bonus: float = 0.0
-    """What it is worth beside its new words, as long as it has any."""
+    """Added to the weight of its new words, if it has any."""
     needs: int | None = None
-    """The candidate without which it cannot stand: the head of a detail, the sentence that a pronoun refers to."""
+    """The candidate that it depends on: the head of a detail, the sentence a pronoun refers to."""
     group: int = 0
-    """Those of one group share what it costs to open it: the topic of a list, the beginning of a line."""
+    """Candidates of one group share the cost of opening it: the topic of a list, the start of a line."""
     opening: float = 0.0
 
 
@@ -113,8 +108,8 @@ def choose(
 ) -> tuple[set[int], float]:
     """Return which candidates to keep within a budget, and what is left of it.
 
-    Always the next one that says most that is new for what it costs. What the chosen ones say is added to `known`. Those that
-    were chosen `before` are not chosen again, but open their groups.
+    Greedy: takes the candidate with the most new content for its cost. Words of chosen candidates are added to `known`.
+    Candidates chosen `before` are not chosen again, but their groups are open.
     """
     opened = {candidates[index].group for index in before}
     heap, waiting, groups = _queued(candidates, known, opened, before)
@@ -125,7 +120,7 @@ def choose(
         cost = candidate.cost + (0 if candidate.group in opened else candidate.opening)
         if worth >= 0 or cost > budget or index in chosen:
             continue
-        # Worth falls as more is known: whoever still leads after a second look is the best.
+        # Worth falls as more words are known, so it is computed again before a candidate is taken.
         now = -_worth(candidate, known, opened)
         if now >= 0 or (heap and now > heap[0][0]):
             heapq.heappush(heap, (now, index))

@@ -1,7 +1,6 @@
-"""Grounding: what a model made of memory is checked against where it came from, by code.
+"""Check what a model wrote against its sources, and decide whose word each line is.
 
-Pure: no clock, no store, no model. Finds what can be checked in a text, looks it up in the sources, and says whose word a line
-is; never rewrites one.
+Pure: no clock, store or model. Lines are marked, lowered or dropped, never rewritten.
 """
 
 from memolog.grounding.check import ungrounded
@@ -12,7 +11,7 @@ from memolog.grounding.identifiers import Kind, Mention, mentions
 from memolog.grounding.judge import Judged, Policy, judge, judge_reflection
 from memolog.grounding.loss import Said, is_bare_list, lost, lost_lines, unsaid, vague
 from memolog.grounding.sources import source_text
-from memolog.grounding.trust import lowest, speaks_for_user, trust_of, trusted_after_reflection, trusted_hints
+from memolog.grounding.trust import lowest, speaks_for_user, trust_of, trusted_hints
 
 __all__ = [
     "Evidence",
@@ -37,7 +36,6 @@ __all__ = [
     "squeezed",
     "support",
     "trust_of",
-    "trusted_after_reflection",
     "trusted_document",
     "trusted_hints",
     "ungrounded",

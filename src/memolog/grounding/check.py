@@ -1,6 +1,6 @@
-"""Grounding: what a line of the log names that neither its sources nor the log have.
+"""Find what a line of the log names that neither its sources nor the log contain.
 
-Knows which differences are harmless: spelling, formatting, a date that was worked out. Decides nothing; see `judge`.
+Differences in spelling and formatting, and dates that were computed, are accepted. `judge` decides what follows.
 """
 
 import re
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Final
 
+from memolog.domain.word_lists import MEANING
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.figures import Day, days_in, minutes_in, values_of
 from memolog.grounding.folding import folded
@@ -16,11 +17,9 @@ from memolog.grounding.identifiers import Mention, mentions
 __all__ = ["ungrounded"]
 
 _YEAR_DAYS: Final = 366
-_MEANING: Final = re.compile(
-    r"[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?[^()（）\n]{1,80}[)）]", re.IGNORECASE
-)
+_MEANING: Final = re.compile(rf"{MEANING}[^()（）\n]{{1,80}}[)）]", re.IGNORECASE)
 _MONTH: Final = re.compile(r"[(（]meaning (?:19|20)\d\d(?:-(?:0[1-9]|1[0-2]|Q[1-4]))?[)）]", re.IGNORECASE)
-"""A month or a year that was worked out: no day that could be compared."""
+"""A computed month or year, which is not compared with a day."""
 _MOST_YEAR: Final = 9_999
 
 
@@ -48,7 +47,7 @@ def ungrounded(
     for mention in mentions(_MONTH.sub("", text) if moments else text):
         if _follows(mention, moments, worked_out) or is_found(mention, texts) or _is_other_script(mention, cited):
             continue
-        # What stands inside a string that is missing as a whole is not told again.
+        # Parts of a string that is missing as a whole are not listed.
         if not any(mention.text in other for other in missing):
             missing.append(mention.text)
     return tuple(missing)
@@ -66,7 +65,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _follows(mention: Mention, moments: Sequence[datetime], worked_out: set[Day]) -> bool:
-    """Tell whether a date, a year or a time follows from when the messages were said."""
+    """Return whether a date, a year or a time follows from when the messages were said."""
     match mention.kind:
         case "date":
             return any(
@@ -95,7 +94,7 @@ def _is_near(day: Day, said: date, was_worked_out: bool) -> bool:
 
 
 def _is_other_script(mention: Mention, cited: Sequence[Evidence]) -> bool:
-    """Tell whether a name had to be carried over into other letters, where code cannot compare it."""
+    """Return whether a name was transliterated from another script and cannot be compared."""
     if mention.kind != "name":
         return False
     scripts = {text.is_latin for text in cited} - {None}

@@ -1,6 +1,6 @@
-"""What an observer may change of the working memory: only what people or the model spoke of, never what a tool returned.
+"""Limit changes of the working memory to what users or the model said: text that only a tool returned is not taken over.
 
-Knows the change line by line. A part of it that has no support among what was said is left as it was; the rest is kept.
+The change is checked line by line; parts without support stay as they were.
 """
 
 import difflib
@@ -11,12 +11,11 @@ from typing import Final
 from memolog.domain.message import Message
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.folding import content_words
-from memolog.grounding.identifiers import Kind, mentions
-from memolog.grounding.trust import Voices, voices_of
+from memolog.grounding.identifiers import mentions
+from memolog.grounding.trust import POINTING, Voices, voices_of
 
 __all__ = ["trusted_document"]
 
-_POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
 _LEAST_SAID: Final = 0.5
 """How much of a new line's words must have been said."""
 _LABEL: Final = re.compile(r"\s*+(?:[-*+]|\d{1,9}[.)])?\s*+(?:[^:\n]{1,60}:)?\s*+")
@@ -50,11 +49,11 @@ def _may_come(added: Sequence[str], voices: Voices) -> bool:
 
 
 def _is_said(line: str, voices: Voices) -> bool:
-    """Tell whether people or the model said what a line says: its names and numbers, and most of its words."""
+    """Return whether users or the model said the names, the numbers and most words of a line."""
     if line.lstrip().startswith("#"):
-        # A heading claims nothing, but it must not be where a tool's words get in.
+        # A heading is no claim, but must not carry a tool's words.
         return not voices.echoes_tool(line, share=1.0)
-    if voices.echoes_tool(line, share=1.0) or voices.names_from_tool(line, _POINTING):
+    if voices.echoes_tool(line, share=1.0) or voices.names_from_tool(line, POINTING):
         return False
     claim = _LABEL.sub("", line, count=1) or line
     if not all(is_found(mention, voices.said) for mention in mentions(claim)):
@@ -65,7 +64,7 @@ def _is_said(line: str, voices: Voices) -> bool:
 
 
 def _may_go(gone: Sequence[str], added: Sequence[str], voices: Voices) -> bool:
-    """Tell whether lines may be removed: each was empty, is still there in longer form, or was spoken of."""
+    """Return whether lines may be removed: each is empty, was extended, or was mentioned."""
     return all(_is_spoken_of(line, added, voices) for line in gone)
 
 

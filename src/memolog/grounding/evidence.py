@@ -1,7 +1,4 @@
-"""Evidence: a text in which things are looked up, prepared once for any number of questions.
-
-Knows how one thing is written in several ways. Says only whether it is there; what follows from that is decided elsewhere.
-"""
+"""Look up mentions in a text, in any of their spellings. The text is prepared once for any number of lookups."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +8,13 @@ from typing import Final
 from memolog.grounding.figures import Day, days_in, minutes_in, values_in, values_of
 from memolog.grounding.folding import content_words, folded, squeezed, with_escapes_undone
 from memolog.grounding.identifiers import Kind, Mention
+from memolog.grounding.shapes import SEGMENTS
 
 __all__ = ["Evidence", "is_english", "is_found", "is_word_of", "support"]
 
 _SAMPLE: Final = 20_000
 _LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
 _LETTER: Final = re.compile(r"[^\W\d_]")
-_SEGMENTS: Final = re.compile(r"[/\\]+")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SCHEME: Final = re.compile(r"\A[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|\Awww\.")
 _ELLIPSIS: Final = re.compile(r"…|\.{3}|\[\.\.\.\]")
@@ -77,8 +74,8 @@ class Evidence:
         return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
 
     def has(self, squeezed_text: str) -> bool:
-        """Tell whether words between points occur here, side by side."""
-        # Most questions are answered by a word that is not here, which is far quicker to see.
+        """Return whether words between points occur here, side by side."""
+        # Most lookups fail on a single word, which is quicker to check.
         words = squeezed_text.strip(".").split(".")
         return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.words_apart)
 
@@ -101,11 +98,11 @@ def _is_said(word: str, evidence: Evidence) -> bool:
 
 
 def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:
-    """Tell whether a content word, or another form of it, occurs in one of the texts."""
+    """Return whether a content word, or another form of it, occurs in one of the texts."""
     return any(_is_said(word, text) for text in texts)
 
 
-# Words of English that the languages beside it do not have; those that others have too ("in", "was", "die") are left out.
+# Common English words that are not words of related languages, unlike "in", "was" or "die".
 _ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
 _ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
 _LEAST_TOLD: Final = 8
@@ -114,7 +111,7 @@ _IS_NOT: Final = 0.03
 
 
 def is_english(text: Evidence) -> bool | None:
-    """Tell whether a text is in English; None where that cannot be told."""
+    """Return whether a text is in English; None if it is too short or undecided."""
     words = text.words_apart.strip(".").split(".")
     if len(words) < _LEAST_TOLD:
         return None
@@ -123,7 +120,7 @@ def is_english(text: Evidence) -> bool | None:
 
 
 def is_found(mention: Mention, texts: Sequence[Evidence]) -> bool:
-    """Tell whether something occurs in one of the texts, in any of the ways in which it may be written."""
+    """Return whether something occurs in one of the texts, in any of the ways in which it may be written."""
     return _FINDERS[mention.kind](mention.text, texts)
 
 
@@ -158,8 +155,8 @@ def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
-    """Tell whether a path occurs: as it is, within a longer one, or as the end of one whose beginning is told elsewhere."""
-    parts = [part for part in _SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
+    """Return whether a path occurs: as it is, within a longer one, or as an end whose beginning occurs elsewhere."""
+    parts = [part for part in SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
     if not parts:
         return True
     for start in range(len(parts)):
@@ -178,9 +175,10 @@ def _has_hash(text: str, texts: Sequence[Evidence]) -> bool:
     return any(_has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
 
 
-def _has_literal(needle: str, texts: Sequence[Evidence]) -> bool:
+def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
+    needle = folded(text)
     pattern = re.compile(rf"(?<![\w-]){re.escape(needle)}(?![\w-])")
-    return any(needle in text.literal and pattern.search(text.literal) for text in texts)
+    return any(needle in one.literal and pattern.search(one.literal) for one in texts)
 
 
 def _has_quote(piece: str, texts: Sequence[Evidence]) -> bool:
@@ -208,10 +206,6 @@ def _is_day(day: Day, text: Evidence) -> bool:
 
 def _has_url(text: str, texts: Sequence[Evidence]) -> bool:
     return _has(squeezed(_SCHEME.sub("", folded(text))), texts)
-
-
-def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
-    return _has_literal(folded(text), texts)
 
 
 def _has_number(text: str, texts: Sequence[Evidence]) -> bool:

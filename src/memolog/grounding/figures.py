@@ -1,7 +1,4 @@
-"""Figures: numbers, dates and times of day, in the ways that people and programs write them.
-
-Knows separators, multiples, names of months and the two clocks. A figure that can be read in two ways has both values.
-"""
+"""Parse numbers, dates and times of day in prose. A figure that can be read in two ways gives both values."""
 
 import re
 import unicodedata
@@ -9,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memolog.domain.calendar_names import MONTHS
+from memolog.domain.word_lists import NUMBER_WORDS
 
 __all__ = ["DATE", "NUMBER", "TIME", "Day", "days_in", "minutes_in", "values_in", "values_of"]
 
@@ -37,20 +35,14 @@ _READ: Final = re.compile(
 _SPLIT: Final = re.compile(r"[.,'’_ \u00a0\u202f]")
 _THOUSAND: Final = 3
 _MOST_DECIMALS: Final = 8
-_ENGLISH: Final = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
-)
+_OTHER_NUMBERS: Final = """
+    once=1 twice=2 both=2 first=1 second=2 third=3 dozen=12 hundred=100 thirteen=13 fourteen=14 fifteen=15 sixteen=16
+    seventeen=17 eighteen=18 nineteen=19 twenty=20
+    """
 _NUMBER_WORDS: Final = {
-    word: str(value)
-    for words in (
-        _ENGLISH,
-        "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-        "zéro un deux trois quatre cinq six sept huit neuf dix onze douze",
-        "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce",
-    )
-    for value, word in enumerate(words.split())
-} | {"once": "1", "twice": "2", "both": "2", "first": "1", "second": "2", "third": "3", "dozen": "12", "hundred": "100"}
+    **{word: str(value) for language in ("en", "de", "fr", "es") for value, word in enumerate(NUMBER_WORDS[language])},
+    **{word: value for word, _, value in (pair.partition("=") for pair in _OTHER_NUMBERS.split())},
+}
 _WORD: Final = re.compile(r"[^\W\d_]{2,12}")
 
 

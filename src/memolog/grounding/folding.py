@@ -1,50 +1,42 @@
-"""Folding: two spellings of one thing become the same text.
-
-Knows case, escapes, separators and scripts without spaces. Knows nothing of what a text says. Every step takes time in
-proportion to the text.
-"""
+"""Fold texts for comparison: case, width, escapes, separators, and scripts without spaces. Linear in the length of the text."""
 
 import re
 import unicodedata
 from typing import Final
 
-__all__ = ["UNSPACED", "content_words", "folded", "squeezed", "unescaped", "with_escapes_undone"]
+from memolog.domain.word_lists import FUNCTION_WORDS, UNSPACED
 
-UNSPACED: Final = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    "\U00020000-\U0003ffff"
-)
-"""Letters of scripts in which words are not set off by spaces, or carry particles without one; a range for a class."""
+__all__ = ["content_words", "folded", "squeezed", "unescaped", "with_escapes_undone"]
 
 _ENTITY: Final = re.compile(r"&(?:amp;)*+(lt|gt|quot|apos|#39|nbsp);|&amp;", re.IGNORECASE)
 _ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "nbsp": " "}
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
-# A raised or lowered digit after a number is no further digit of it: 10² is not 102.
+# A superscript or subscript digit is not part of the number before it: 10² is not 102.
 _RAISED: Final = re.compile(r"(?<=\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u2080-\u2089])")
 _ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
 _APART: Final = re.compile(rf"[{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _SHORTEST: Final = 3
-# Words that say nothing about where a sentence comes from.
+# Words that do not show where a sentence comes from: those of grammar, except a few that change what it says, and those with
+# which a line reports that something was said.
+_TELLING_WORDS: Final = "above again below between down during few further nor"
 _EMPTY_WORDS: Final = """
-    about after all also and any are because been before being both but can could did does doing done each for from
-    going had has have her here him his how into its itself just let lets may more most must not now off once only other
-    our out over own per please same shall she should some such than that the their them then there these they this those
-    through too under until upon use used very via was were what when where which while who whom why will with would yes
-    yet you your user users assistant assistants tool tools agent message messages
-    approved asked asks confirmed decided need needs prefer prefers requested said say says stated tell told want wants"""
-_EMPTY: Final = frozenset(_EMPTY_WORDS.split())
+    agent approved asked asks assistant assistants confirmed decided done going let lets may message messages must need needs
+    now per please prefer prefers requested said say says shall stated tell told tool tools upon use used user users via want
+    wants yes yet
+    """
+_EMPTY: Final = FUNCTION_WORDS - set(_TELLING_WORDS.split()) | set(_EMPTY_WORDS.split())
 
 
 def unescaped(text: str) -> str:
-    """Return the text with the entities undone that were put in when it was shown, however often."""
+    """Return the text with HTML entities decoded, also repeatedly escaped ones."""
     if "&" not in text:
         return text
     return _ENTITY.sub(lambda hit: _ENTITIES.get((hit[1] or "").lower(), "&"), text)
 
 
 def folded(text: str) -> str:
-    """Return the text without differences that mean nothing: case, width, entities, invisible characters."""
+    """Return the text folded for comparison: case, width, entities, invisible characters."""
     text = unescaped(text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _RAISED.sub(" ", _INVISIBLE.sub("", text)))
@@ -63,7 +55,7 @@ def squeezed(plain: str) -> str:
 
 
 def with_escapes_undone(text: str) -> str:
-    """Return the text, and once more without the escapes of JSON inside it, which would be read as letters."""
+    """Return the text, followed by a copy without JSON escapes, whose letters would join the words."""
     return f"{text}\n{_ESCAPED.sub(' ', text)}" if "\\" in text else text
 
 

@@ -1,7 +1,6 @@
-"""What can be checked in a text: identifiers, numbers, dates, quoted strings and names.
+"""Find what can be checked in a text: identifiers, numbers, dates, times, quoted strings and names.
 
-Knows how they look in prose of any language. Knows nothing of where they come from. Time grows with the text and with nothing
-else: every pattern is bounded, and each character is looked at a bounded number of times.
+Linear in the length of the text: every pattern is bounded.
 """
 
 import re
@@ -9,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from memolog.domain.word_lists import UNSPACED
 from memolog.grounding.figures import DATE, NUMBER, TIME
-from memolog.grounding.folding import UNSPACED, unescaped
+from memolog.grounding.folding import unescaped
 from memolog.grounding.shapes import Kind, is_capitalised, kind_of
 
 __all__ = ["Kind", "Mention", "mentions"]
@@ -73,7 +73,7 @@ _NEXT_WORD: Final = re.compile(
     r"\s(?!(?:and|are|but|for|from|has|into|not|the|was|were|when|with)\b)[^\W\d_]{3,20}(?!\w)"
 )
 _WORD_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_]{2,20}\s[#$€£]?\Z")
-# What a sentence begins after; a capital there says nothing.
+# Signs after which a sentence begins, where a capital does not make a name.
 _STARTERS: Final = frozenset(".!?:;…•*-–—→⇒>|([{\"'`“„«‘‹›/\n")
 _LOOK_BACK: Final = 8
 _GERMAN: Final = "der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich"
@@ -140,7 +140,7 @@ def _quoted(raw: str) -> Iterator[Mention]:
     elif inner:
         if len(inner) >= _LEAST_QUOTE:
             yield _made("quote", inner)
-        # What is inside may be all that another text names of it.
+        # Another text may name only a part of the quotation.
         yield from (found for found in _found(inner) if found.kind not in {"quote", "name"})
 
 
@@ -197,6 +197,6 @@ def _opens_sentence(text: str, start: int) -> bool:
 
 
 def _capitalises_nouns(text: str) -> bool:
-    """Tell whether a text is in a language that writes every noun with a capital."""
+    """Return whether a text is in a language that writes every noun with a capital."""
     words = set(re.findall(r"[^\W\d_]{2,6}", text[:5_000]))
     return len(words & _NOUN_CAPITALS) > 1

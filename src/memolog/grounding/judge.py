@@ -1,7 +1,4 @@
-"""Judging: lines of the log are checked against what they cite, and marked, lowered or left out.
-
-Knows the policy. Never rewrites a line: it changes what a line counts for, not what it says.
-"""
+"""Check the lines of a reply against what they cite, and mark, lower or drop them. Texts of lines are never changed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +6,7 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from memolog.domain.message import Message, pairs_of
-from memolog.domain.observation import Observation, Trust
+from memolog.domain.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.grounding.check import ungrounded
 from memolog.grounding.evidence import Evidence, is_word_of
 from memolog.grounding.folding import content_words
@@ -34,16 +31,16 @@ __all__ = ["Judged", "Policy", "Readings", "judge", "judge_reflection"]
 
 Policy: TypeAlias = Literal["keep", "flag", "drop"]
 Readings: TypeAlias = Mapping[tuple[str, int], str]
-"""What code reads in users' messages, by thread and number: a "yes" together with what it answers."""
+"""What the embedded observer reads in users' messages, by thread and number: a "yes" with what it answers."""
 
-# Words that were only returned, never said, before a line that cites a user is no longer taken for theirs.
+# So many words that only tools returned make a line that cites a user a tool's.
 _LEAST_ECHO: Final = 4
 _SHARE: Final = 0.34
-# What two conversations do not have in common by chance.
+# Kinds that two conversations do not share by chance.
 _OWNED: Final[frozenset[Kind]] = frozenset({"path", "symbol", "url", "command", "hash", "version", "name"})
 _MOST_NAMED: Final = 20
 _MOST_CHARACTERS: Final = 200
-# How much of a line that cites everything one message alone must have said.
+# The share of a line that cites everything which a single message must have said.
 _UNCITED_SHARE: Final = 0.5
 _FEW: Final = 2
 _MOST_COMPARED: Final = 3
@@ -53,7 +50,7 @@ _ANSWERS: Final = (" said yes to: ", "(This is about: ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Lines with what they count for, and what was wrong with them: each kind once."""
+    """Lines with their trust and priority, and the kinds of faults found."""
 
     observations: tuple[Observation, ...]
     faults: tuple[str, ...] = ()
@@ -85,7 +82,7 @@ def judge(
     """
     case = _Case(messages, log, policy, foreign, lines, readings, frozenset(extracted))
     own = [observation for observation in observations if not case.is_foreign(observation)]
-    judged = _sentenced([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
+    judged = _applied([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
 
@@ -104,14 +101,14 @@ class _Case:
     ) -> None:
         self._extracted = extracted
         self._by_seq = {(message.thread, message.seq): message for message in messages}
-        self._texts: dict[str, Evidence] = {}
+        self._texts: dict[tuple[str, int, Callable[[Message], str]], Evidence] = {}
         self._log, self._policy, self._readings = Evidence(log), policy, cache(readings)
         self._voices = voices_of(messages, foreign=foreign, log=lines)
         own = voices_of(messages)
         others = voices_of((), foreign=foreign).returned
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
-        # A message may have thousands of parts, and every line may cite it: what a line needs of it is worked out once.
+        # Computed once for each message, which may have thousands of parts and be cited by every line.
         self._trusts: dict[tuple[str, int], Trust] = {at: trust_of(message) for at, message in self._by_seq.items()}
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
@@ -119,13 +116,13 @@ class _Case:
         self._owners = {message.resource for message in messages}
 
     def is_foreign(self, observation: Observation) -> bool:
-        """Tell whether a line was made from messages of another conversation."""
+        """Return whether a line was made from messages of another conversation."""
         if not self._others.returned:
             return False
         return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
 
     def verdict(self, observation: Observation) -> _Verdict:
-        """Return what a line counts for."""
+        """Return a line with its trust, priority and faults."""
         cited = self._cited(observation)
         is_for_user = speaks_for_user(observation.text, self._speakers, self._owners)
         said = [message for message in cited if _place(message) in self._spoken]
@@ -133,7 +130,7 @@ class _Case:
         backed = bool(said) and (not claims or self._is_backed(observation, cited, said))
         trust = lowest(self._trusts[_place(message)] for message in cited)
         if said and not backed:
-            # It names a user's message, but the words are not a user's.
+            # It cites a user's message, but its words are not the user's.
             trust = _less(trust, observation, self._voices)
         is_free = self._policy == "keep" or observation.id in self._extracted
         missing = () if is_free else self._missing(observation, cited)
@@ -141,10 +138,10 @@ class _Case:
         return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=bool(said))
 
     def _is_backed(self, observation: Observation, cited: Sequence[Message], said: Sequence[Message]) -> bool:
-        """Tell whether the users' messages that a line cites say what it claims, in their words or as code reads them."""
+        """Return whether the users' messages that a line cites say what it claims, in their words or as code reads them."""
         if observation.verbatim and self._voices.copies_tool(observation.verbatim):
             return False
-        # A line that cites everything cites nothing: then one message alone must say it.
+        # If a line cites every message, a single one of them must back it.
         is_uncited = len(cited) > _FEW and len(cited) == len(self._by_seq)
         groups = [(message,) for message in self._nearest(observation, said)] if is_uncited else [tuple(said)]
         share = _UNCITED_SHARE if is_uncited else LEAST_SHARE
@@ -170,35 +167,32 @@ class _Case:
         return [said[place] for place in best]
 
     def _said(self, message: Message) -> Evidence:
-        key = f"{message.id}/{message.continuation}/said"
+        return self._evidence(message, said_text)
+
+    def _evidence(self, message: Message, text_of: Callable[[Message], str]) -> Evidence:
+        key = (message.id, message.continuation, text_of)
         if key not in self._texts:
-            self._texts[key] = Evidence(said_text(message))
+            self._texts[key] = Evidence(text_of(message))
         return self._texts[key]
 
     def _cited(self, observation: Observation) -> list[Message]:
-        places = (
-            (source.thread, seq) for source in observation.sources for seq in _seqs(source.span.first, source.span.last)
-        )
+        spans = ((source.thread, source.span) for source in observation.sources)
+        places = ((thread, seq) for thread, span in spans for seq in range(span.first, span.last + 1))
         return [self._by_seq[place] for place in places if place in self._by_seq]
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
         # A result is read together with the call that it answers.
         calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
-        read = {message.id + f"/{message.continuation}": message for message in (*cited, *filter(None, calls))}
+        read = {(message.id, message.continuation): message for message in (*cited, *filter(None, calls))}
         moments = [message.created_at for message in cited]
         moments += [observation.said_at] if observation.said_at else []
-        texts = [self._text(key, message) for key, message in read.items()]
+        texts = [self._evidence(message, source_text) for message in read.values()]
         text, about = line_text(observation), observation.about
         missing = ungrounded(text, texts, self._log, said_at=moments, about=about)
         said = [place for place in map(_place, cited) if place in self._spoken]
         if missing and (more := evidence_of(self._readings().get(place, "") for place in said)):
             return ungrounded(text, [*texts, *more], self._log, said_at=moments, about=about)
         return missing
-
-    def _text(self, key: str, message: Message) -> Evidence:
-        if key not in self._texts:
-            self._texts[key] = Evidence(source_text(message))
-        return self._texts[key]
 
 
 def _place(message: Message) -> tuple[str, int]:
@@ -237,11 +231,11 @@ def judge_reflection(
         judged = replace(observation, trust=trust)
         is_doubtful = (bool(said) and not backed) or (not backed and _stays_doubtful(observation, roots))
         verdicts.append(_weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=is_doubtful))
-    return _sentenced(verdicts, policy)
+    return _applied(verdicts, policy)
 
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
-    """Tell whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
+    """Return whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
     doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
@@ -257,13 +251,9 @@ def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[s
     return [name for name in named if name in observation.text]
 
 
-def _seqs(first: int, last: int) -> range:
-    return range(first, last + 1)
-
-
 def _claims(observation: Observation, is_for_user: bool) -> bool:
-    """Tell whether a line claims the weight of a user's word."""
-    return is_for_user or observation.priority in {"high", "done"}
+    """Return whether a line claims the weight of a user's word."""
+    return is_for_user or observation.priority in KEPT
 
 
 def _less(trust: Trust, observation: Observation, voices: Voices) -> Trust:
@@ -273,7 +263,7 @@ def _less(trust: Trust, observation: Observation, voices: Voices) -> Trust:
 
 
 def _is_of_tool(observation: Observation, voices: Voices) -> bool:
-    """Tell whether a line has its words, or something that it names, from tools alone."""
+    """Return whether a line has its words, or something that it names, from tools alone."""
     return _is_echo(observation, voices) or voices.names_from_tool(observation.text)
 
 
@@ -287,10 +277,10 @@ def _is_echo(observation: Observation, voices: Voices) -> bool:
 def _weighed(
     observation: Observation, missing: Sequence[str], *, is_backed: bool, is_for_user: bool, cites_user: bool
 ) -> _Verdict:
-    """Return a line as what it counts for; one that names a user who did not say it is in doubt."""
+    """Return a line with its allowed priority and its marks; one that cites a user who did not say it is unverified."""
     speaks = is_for_user and not is_backed
     priority = allowed_priority(observation.priority, is_backed=is_backed)
-    metadata = {name: value for name, value in observation.metadata.items() if name not in _OURS}
+    metadata = {name: value for name, value in observation.metadata.items() if name not in CODE_METADATA}
     if missing:
         metadata["ungrounded"] = [name[:_MOST_CHARACTERS] for name in missing[:_MOST_NAMED]]
     if speaks:
@@ -304,18 +294,11 @@ def _weighed(
     return _Verdict(observation=judged, faults=tuple(name for name, is_so in found.items() if is_so))
 
 
-# A reply has no say in what only code may state.
-# The mode is set by code too, before lines are judged.
-_OURS: Final[frozenset[str]] = frozenset(
-    {"ungrounded", "speaks_for_user", "unverified", "lowered_from", "dropped_identifiers"}
-)
-
-
-def _sentenced(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
+def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
     faults = tuple(dict.fromkeys(fault for verdict in verdicts for fault in verdict.faults))
     kept = [verdict.observation for verdict in verdicts if policy != "drop" or not verdict.faults]
     if len(kept) < len(verdicts):
-        # Also where nothing is left: what is in doubt does not come back because it is all there is.
+        # Doubtful lines are dropped even if none is left.
         return Judged(observations=_renumbered([verdict.observation for verdict in verdicts], kept), faults=faults)
     return Judged(observations=tuple(kept), faults=faults)
 

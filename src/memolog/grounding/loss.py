@@ -25,7 +25,7 @@ from functools import cached_property
 from math import ceil
 from typing import Final
 
-from memolog.domain.observation import TRACES, Observation, Priority
+from memolog.domain.observation import KEPT, TRACES, Observation, Priority
 from memolog.grounding.evidence import Evidence, is_found
 from memolog.grounding.folding import content_words, folded, squeezed
 from memolog.grounding.identifiers import Kind, Mention, mentions
@@ -33,7 +33,6 @@ from memolog.grounding.trust import is_of_tool, line_text
 
 __all__ = ["Said", "is_bare_list", "lost", "lost_lines", "unsaid", "vague"]
 
-_KEPT: Final = frozenset({"high", "done"})
 _BY_LINE: Final = {"high": 0, "done": 1, "medium": 2, "low": 3}
 _BY_KIND: Final[dict[Kind, int]] = {
     "path": 0,
@@ -45,7 +44,7 @@ _BY_KIND: Final[dict[Kind, int]] = {
     "hash": 2,
     "name": 3,
 }
-"""Quotes are no identifiers, numbers say nothing without their sentence, and days are told by the lines' own dates."""
+"""Ranks of identifiers. Quotes, numbers and dates are not among them: they depend on their sentence."""
 _VERBATIM: Final = 10
 _NAMED: Final = 0.6
 _UNNAMED: Final = 0.8
@@ -130,17 +129,17 @@ class _Statement:
     names: tuple[str, ...]
     """Names in scripts without capitals."""
     share: float
-    """How many of its words a line must hold that names it."""
+    """The share of its words that a line which names it must contain."""
 
 
 def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observation, ...]:
     """Return the 🔴 and ✅ lines that no line of a result says or supersedes, in their order."""
-    statements = {line.id: _statement(line) for line in lines if line.priority in _KEPT and not is_bare_list(line.text)}
+    statements = {line.id: _statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
     if not statements:
         return ()
-    # A line of less weight could be left out by the next reflection.
+    # A line of lower priority could be dropped by the next reflection.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
-    result = [said.beside(words) for said in result if said.priority in _KEPT]
+    result = [said.beside(words) for said in result if said.priority in KEPT]
     standing: dict[str, list[Said]] = {}
     for said in result:
         for name in said.stands_for:
@@ -186,7 +185,7 @@ def vague(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Said, .
 
 
 def is_bare_list(text: str) -> bool:
-    """Tell whether a line only lists names, as reflections of earlier versions did."""
+    """Return whether a line only lists names, as reflections of earlier versions did."""
     return text.startswith(TRACES)
 
 
@@ -227,7 +226,7 @@ def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
 
 
 def _denies_the_same(said: Said, one: _Statement) -> bool:
-    """Tell whether a line denies what a statement denies, and nothing that it affirms."""
+    """Return whether a line denies what a statement denies, and nothing that it affirms."""
     if not one.denials:
         is_denied = sum(map(said.denied.has, one.words)) > len(one.words) * _MOST_DENIED
         return not is_denied or sum(map(said.affirmed.has, one.words)) >= ceil(_NAMED * len(one.words))
@@ -238,7 +237,7 @@ def _denies_the_same(said: Said, one: _Statement) -> bool:
 
 
 def _adds(denial: "_Denial", said: Said, one: _Statement) -> bool:
-    """Tell whether a clause has a word that is in none of the lines it stands for: it may turn the sense of the others."""
+    """Return whether a clause has a word that is in none of its source lines, which may change its meaning."""
     known = _Words(one.words)
     longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
     return any(not known.has(word) and not said.given.has(word) and word not in _PLAIN for word in longer)
@@ -297,7 +296,7 @@ class _Words:
             self._by_opening.setdefault(word[:_SHORT], []).append(word)
 
     def has(self, word: str) -> bool:
-        """Tell whether a word is here, or another form of it."""
+        """Return whether a word is here, or another form of it."""
         if word in self._words:
             return True
         if len(word) < _SHORT:
@@ -354,14 +353,14 @@ _NOT_WORDS: Final = """
     لا ليس لم لن بدون ممنوع
     नहीं मत बिना
 """
-# What leaves all but one thing out.
+# Words that exclude everything else.
 _ONLY_WORDS: Final = """
     only solely exclusively nur ausschließlich solo sólo solamente únicamente seulement uniquement soltanto somente apenas
     alleen uitsluitend только tylko
 """
 _ONLY: Final = frozenset(folded(_ONLY_WORDS).split())
 _NOT: Final = frozenset(folded(_NOT_WORDS).split()) | _ONLY
-# What a line may add to what somebody forbids: it says who says so, and how much it matters.
+# Words that a line may add to a prohibition: who states it, and how strictly.
 _PLAIN_WORDS: Final = """
     agreed asked clear clearly customer ever explicit explicitly firm firmly insisted insists instructed likes meaning
     mentioned policy requested rule rules says standing stated states strict strictly wanted wishes important since
@@ -396,7 +395,7 @@ _COMMON_WORDS: Final = """
     mag lebt wohnt arbeitet nimmt isst trinkt tag tage jahr vive trabaja gusta toma habite travaille prend aime
 """
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
-"""Words that two statements share by chance: they do not say which statement is replaced."""
+"""Words that unrelated statements share: they do not show which statement is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,16 +405,16 @@ class _Denial:
     words: tuple[str, ...]
     """What it forbids or denies: the content words after the first such word, or before it where none follows."""
     count: int
-    """How many such words it has: a second one turns the first into its opposite."""
+    """The number of negations: two cancel each other."""
     clause: tuple[str, ...] = ()
     """All content words of the clause."""
     is_last: bool = False
     """Whether the words stand before it, as in languages that put it last."""
     is_limit: bool = False
-    """Whether it leaves all but one thing out, instead of the thing itself."""
+    """Whether it excludes everything but the words ("only"), not the words."""
 
 
-# What says that something is not so any more, or not always.
+# Words that revoke or limit a statement.
 _BACK_WORDS: Final = (
     r"no longer|any ?more\b|used to\b|not true|n[o']t the case|unless\b|except\b|allowed|permitted|is fine|are fine|is ok|okay\b"
     r"|cancel\w*|revok\w*|withdr[ae]w\w*|lifted|overrul\w*|outdated|obsolete|expired|formerly|previously|once said|changed"
@@ -483,7 +482,7 @@ def _denying(clause: str) -> list[tuple[int, int]]:
 
 # ---------------------------------------------------------------- opposites
 
-# Words that stand for each other, and after the stroke those that say the opposite.
+# Synonyms, and after the slash their opposites.
 _OPPOSITES: Final = (
     (
         "below|under|less than|fewer than|lower than|at most|up to|no more than|not more than|maximum|max|unter|unterhalb"
@@ -560,7 +559,7 @@ def _sides(text: str) -> tuple[_Side, ...]:
 
 
 def _has_side(said: Said, side: _Side) -> bool:
-    """Tell whether a line has the same of two opposites, before one of the same words."""
+    """Return whether a line has the same of two opposites, before one of the same words."""
     same = (
         other
         for other in said.sides
@@ -583,7 +582,7 @@ _LONG_NAME: Final = 4
 
 
 def _is_caseless(text: str) -> bool:
-    """Tell whether most letters of a text are of a script without capitals."""
+    """Return whether most letters of a text are of a script without capitals."""
     return 2 * len(_CASELESS_LETTER.findall(text)) > sum(char.isalpha() for char in text)
 
 
@@ -596,7 +595,7 @@ def _caseless_names(text: str) -> tuple[str, ...]:
 
 
 def _has_caseless(name: str, text: Evidence) -> bool:
-    """Tell whether a name occurs; a particle of one letter may have been joined to it."""
+    """Return whether a name occurs; a particle of one letter may have been joined to it."""
     name = folded(name)
     forms = (name, name[1:], name[:-1]) if len(name) >= _LONG_NAME else (name,)
     return any(form in text.literal for form in forms)

@@ -1,14 +1,11 @@
-"""Shapes of words: what a single word is by the way it is written.
-
-Knows flags, paths, hashes, versions and symbols. Knows nothing of the text around a word, save what the caller says.
-"""
+"""Classify a single word by its spelling: flag, path, hash, version, symbol or name."""
 
 import re
 from typing import Final, Literal, TypeAlias
 
 from memolog.domain.calendar_names import MONTHS, WEEKDAYS
 
-__all__ = ["COMMON", "Kind", "is_capitalised", "kind_of"]
+__all__ = ["SEGMENTS", "Kind", "is_capitalised", "kind_of"]
 
 Kind: TypeAlias = Literal[
     "path", "symbol", "command", "flag", "url", "hash", "version", "number", "date", "time", "quote", "name"
@@ -28,9 +25,9 @@ _INNER: Final = re.compile(
 )
 _HUMP: Final = re.compile(r"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{2}[a-z]{2}")
 _ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE)
-_SEGMENTS: Final = re.compile(r"[/\\]+")
+SEGMENTS: Final = re.compile(r"[/\\]+")
 _PAIR: Final = 2
-# Two words that are joined by a stroke in prose, where nobody means a folder.
+# Pairs of words joined by a slash in prose, which are no paths.
 _PAIR_WORDS: Final = """
     and/or either/or yes/no true/false on/off his/her he/she him/her pass/fail input/output read/write in/out before/after
     start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down"""
@@ -44,7 +41,7 @@ _COMMON_WORDS: Final = """
     mon tue wed thu fri sat sun
     dr prof herr frau madame monsieur señor señora
     nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
-COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
+_COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
 """Words that are written with a capital and name nothing that could be looked up."""
 
 
@@ -64,13 +61,13 @@ def kind_of(word: str) -> Kind | None:
 
 
 def is_capitalised(word: str) -> bool:
-    """Tell whether a plain word is written like a name, and is none of the words that always are."""
+    """Return whether a plain word is written like a name, and is none of the words that always are."""
     plain = word.casefold()
-    return len(word) > 1 and word[0].isupper() and COMMON.isdisjoint({plain, plain.removesuffix("s")})
+    return len(word) > 1 and word[0].isupper() and _COMMON.isdisjoint({plain, plain.removesuffix("s")})
 
 
 def _is_path(word: str) -> bool:
-    parts = [part for part in _SEGMENTS.split(word) if part]
+    parts = [part for part in SEGMENTS.split(word) if part]
     if not any(char.isalpha() for char in word) or not parts:
         return False
     if word[0] in "/\\~." or word[-1] in "/\\" or len(parts) > _PAIR:

@@ -1,7 +1,4 @@
-"""Messages as sources: what was said in them, and what a tool returned in them, kept apart.
-
-Knows every kind of part. Looks at no more of a part than an observer could have been shown.
-"""
+"""Return the text of messages as sources: what was said, and separately what tools returned."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
@@ -49,7 +46,7 @@ def returned_text(message: Message) -> str:
 
 
 def is_spoken_by_user(message: Message) -> bool:
-    """Tell whether a user said something in a message: some providers put results of tools into users' messages."""
+    """Return whether a user said something in a message: some providers put results of tools into users' messages."""
     spoken = [part for part in message.parts if not isinstance(part, ToolResultPart)]
     return message.role == "user" and not message.own and any(_has_words(part) for part in spoken)
 

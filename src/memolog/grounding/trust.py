@@ -1,7 +1,6 @@
-"""Trust: whose word a line of the log is, and what it may therefore become.
+"""Decide whose word a line of the log is: a user's, an assistant's or a tool's.
 
-Knows roles, what it means to speak for the user, and where words come from. Wording can always be varied, so the rules that
-matter look at structure: who is cited, and whether only a tool's text has these words.
+Since wording can be varied, the rules rely on structure: who is cited, and whether only a tool's text has these words.
 """
 
 import re
@@ -12,7 +11,7 @@ from typing import Final, get_args
 
 from memolog.domain.lookalikes import in_latin_letters
 from memolog.domain.message import Message, ToolResultPart
-from memolog.domain.observation import Observation, Priority, Trust
+from memolog.domain.observation import KEPT, Observation, Priority, Trust
 from memolog.domain.thread import Hints
 from memolog.grounding.check import ungrounded
 from memolog.grounding.evidence import Evidence, is_english, is_found, is_word_of
@@ -22,6 +21,7 @@ from memolog.grounding.sources import is_spoken_by_user, returned_text, said_tex
 
 __all__ = [
     "LEAST_SHARE",
+    "POINTING",
     "Voices",
     "allowed_priority",
     "evidence_of",
@@ -33,7 +33,6 @@ __all__ = [
     "lowest",
     "speaks_for_user",
     "trust_of",
-    "trusted_after_reflection",
     "trusted_hints",
     "voices_of",
 ]
@@ -61,7 +60,7 @@ def lowest(trusts: Iterable[Trust]) -> Trust:
 # ---------------------------------------------------------------- speaking for the user
 
 _SUBJECT: Final = r"(?:user|human|customer|operator|principal)"
-# Others who could be meant: what they do is of no account, what they want is.
+# Other people who may be meant: only what they want counts, not what they do.
 _AUTHORITY: Final = (
     r"(?:boss|(?:account|project|product|system|repo(?:sitory)?)\s+owner|account\s+holder|person\s+asking|requester)"
 )
@@ -93,7 +92,7 @@ _SPEAKS: Final = re.compile(
     rf"|\b(?:promised|assured|guaranteed)\s+(?:to\s+)?(?:the\s+)?{_SUBJECT}\b"
     r"|(?:\A|[.;:!?]\s)\W{0,8}as\s+(?:requested|agreed|instructed|ordered|asked|approved|authori[sz]ed|wished|decided|told)\b"
 )
-# In other languages the subject alone has to do.
+# In other languages the subject alone is enough.
 _ELSEWHERE: Final = re.compile(
     r"\b(?:nutzer|benutzer|anwender|utilisat(?:eur|rice)|usuari[oa]|utente|usuário|gebruiker|użytkowni|пользовател|користувач"
     r"|مستخدم|المستخدم|کاربر|kullanıcı|käyttäjä|bruker|användar|bruger|uživatel|používateľ|felhasználó|utilizator|pengguna"
@@ -105,7 +104,7 @@ _SHORTEST_NAME: Final = 3
 
 
 def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collection[str] = ()) -> bool:
-    """Tell whether a line says what the user says, wants or has decided.
+    """Return whether a line says what the user says, wants or has decided.
 
     `speakers` are names that users go by. `owners` are names under which memory is kept: mostly a user's, but maybe a project's.
     """
@@ -118,14 +117,14 @@ def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collectio
 
 
 def _names(plain: str, names: Collection[str], verbs: str) -> bool:
-    """Tell whether a text says of somebody that they do one of these things."""
+    """Return whether a text attributes one of these verbs to one of the names."""
     known = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
     return bool(known) and bool(re.search(rf"\b(?:{'|'.join(known)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
 
 
 def allowed_priority(priority: Priority, *, is_backed: bool) -> Priority:
     """Return the priority that a line may have: without a user's word nothing is a statement, and nothing is finished."""
-    return "medium" if priority in {"high", "done"} and not is_backed else priority
+    return "medium" if priority in KEPT and not is_backed else priority
 
 
 # ---------------------------------------------------------------- where words come from
@@ -134,7 +133,8 @@ _RUN: Final = 5
 _FEW: Final = 2
 _MOST_WORDS: Final = 2_000
 _NAMING: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"date", "time"}
-_POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
+POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
+"""Kinds of mentions that say how to act; a tool must not give them to a hint or a document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +144,10 @@ class Voices:
     said: tuple[Evidence, ...]
     returned: tuple[Evidence, ...]
     by_user: tuple[Evidence, ...] | None = None
-    """What users said of it, where that is told apart: a word that a tool returned and a model repeated is the tool's."""
+    """What users said, if known: a word that a tool returned and a model repeated is the tool's."""
 
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
-        """Tell whether a text takes its words from tools alone.
+        """Return whether a text takes its words from tools alone.
 
         It does if the whole of it, or a run of five of its words, was returned and never said; or if at least `least` of its
         words were, and those that were said too are no more than `share` of them; where none was said, two are enough.
@@ -168,7 +168,7 @@ class Voices:
         return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
 
     def copies_tool(self, text: str) -> bool:
-        """Tell whether five words of a text, or all of fewer, were returned side by side and never said."""
+        """Return whether five words of a text, or all of fewer, were returned side by side and never said."""
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_RUN, len(words))
         for start in range(len(words) - size + 1 if size > 1 else 0):
@@ -178,7 +178,7 @@ class Voices:
         return False
 
     def names_from_tool(self, text: str, kinds: Collection[Kind] = _NAMING) -> bool:
-        """Tell whether a text names something that only a tool named."""
+        """Return whether a text names something that only a tool named."""
         named = [mention for mention in mentions(text) if mention.kind in kinds]
         return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
 
@@ -192,7 +192,7 @@ def voices_of(
 ) -> Voices:
     """Return the voices in some messages and lines of the log; `said` is further text that is as good as a user's.
 
-    Messages of another conversation are `foreign`: whoever said them, they are no more here than a tool's text.
+    `foreign` are messages of another conversation, which count as text of a tool.
     """
     messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
     by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
@@ -210,22 +210,22 @@ def line_text(line: Observation) -> str:
 
 
 def is_of_user(line: Observation) -> bool:
-    """Tell whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
-    return not is_false(line) and (line.trust == "user" or line.priority in {"high", "done"})
+    """Return whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
+    return not is_false(line) and (line.trust == "user" or line.priority in KEPT)
 
 
 def is_of_tool(line: Observation) -> bool:
-    """Tell whether a line of the log is no more than a tool's word."""
+    """Return whether a line of the log is no more than a tool's word."""
     return not is_of_user(line) and (line.trust == "tool" or is_false(line))
 
 
 def is_false(line: Observation) -> bool:
-    """Tell whether a line was found to claim a user's word without having it."""
+    """Return whether a line was found to claim a user's word without having it."""
     return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
-    """Return texts as one that is searched; nothing where there is none."""
+    """Return some texts joined as one evidence; empty if there is no text."""
     # One text is searched much faster than many.
     whole = "\n".join(filter(None, texts))
     return (Evidence(whole),) if whole else ()
@@ -235,14 +235,14 @@ def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
 
 _CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
 _ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool)\b|->|→)", re.IGNORECASE)
-# Words with which a line says that somebody spoke, and not what was said.
+# Words that report that something was said, not what.
 _SAYING_WORDS: Final = """
     agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
     likes mentioned noted notes planned plans promised reminded repeated replied reported requests suggested thinks wanted wished
     wishes wrote authorized approves approving permission allowed regarding meaning instead
 """
 _SAYING: Final = frozenset(_SAYING_WORDS.split())
-# Words that a line may have in common with any longer text: they do not say that it comes from there.
+# Common words: sharing them with a text does not show that a line comes from it.
 _CHANCE_WORDS: Final = """
     able again against already always among amount another area around ask available away back become best better between big
     can case clear come comes common complete content current currently date day days detail details different early easy else end
@@ -260,7 +260,7 @@ _CHANCE_WORDS: Final = """
 _BY_CHANCE: Final = frozenset(_CHANCE_WORDS.split())
 LEAST_SHARE: Final = 0.3
 _LEAST_CLAUSE: Final = 3
-# What a model may not take over from a tool, even if it spoke of it: everything else it may need to say what "it" is.
+# Kinds that a model must not take over from a tool; it may need the others to say what "it" is.
 _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
 
 
@@ -283,7 +283,7 @@ def is_backed(
     confirms: bool = False,
     asked: Sequence[Evidence] = (),
 ) -> bool:
-    """Tell whether what a line claims comes from what users said in the messages that it cites.
+    """Return whether what a line claims comes from what users said in the messages that it cites.
 
     So much of its words must be there, and some of each longer clause, unless users said them elsewhere; and it has no word
     that a tool said and no user. Where no tool said anything, only words of the assistant count against it. `confirms` says
@@ -312,14 +312,14 @@ def is_backed(
     if confirms:
         rest = [word for word in rest if word not in spoken]
     if _is_translated(text, cited):
-        # Words cannot be compared, and a tool may have said it: a name or a number in common says that it is the user's.
+        # Words cannot be compared and a tool may have said it: a shared name or number shows that it is the user's.
         is_theirs = bool(mine or elsewhere) and len(returned) < _FEW
         return is_theirs if voices.returned else len(spoken) < len(words)
     if not voices.returned:
         return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
     longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
     is_known = mine.union(elsewhere, spoken if confirms else ())
-    # A user's own words beside them do not make a tool's words the user's, however many there are.
+    # A tool's words stay the tool's, however many words of the user stand beside them.
     foreign = {word for word in returned - _BY_CHANCE if not is_word_of(word, asked)}
     if foreign or not all(is_known.intersection(clause) for clause in longer):
         return False
@@ -331,7 +331,7 @@ def _clause_words(clause: str) -> tuple[str, ...]:
 
 
 def _is_translated(text: str, cited: Evidence) -> bool:
-    """Tell whether a line is in English and what it cites is not: models fall back to English, never from it."""
+    """Return whether a line is in English and what it cites is not: models fall back to English, never from it."""
     line = Evidence(text)
     if line.is_latin and cited.is_latin is False:
         return True
@@ -349,21 +349,13 @@ def trusted_hints(
     foreign: Sequence[Message] = (),
     log: Sequence[Observation] = (),
 ) -> Hints:
-    """Return the hints that the messages and the log support: a tool gives no task, no title and no answer."""
+    """Return the hints that the messages and the log support: a tool gives no task, no title and no answer.
+
+    A reflector reads lines of the log and no messages.
+    """
     before = (previous.current_task, previous.suggested_response, previous.title)
     voices = voices_of(messages, *filter(None, before), foreign=foreign, log=log)
-    said_at = [message.created_at for message in messages]
-    return _trusted_hints(hints, voices, said_at)
-
-
-def trusted_after_reflection(hints: Hints, lines: Sequence[Observation], previous: Hints) -> Hints:
-    """Return the hints of a reflector that the lines support."""
-    before = filter(None, (previous.current_task, previous.suggested_response, previous.title))
-    voices = voices_of((), *before, log=lines)
-    return _trusted_hints(hints, voices, [line.said_at for line in lines if line.said_at])
-
-
-def _trusted_hints(hints: Hints, voices: Voices, said_at: Sequence[datetime]) -> Hints:
+    said_at = [message.created_at for message in messages] or [line.said_at for line in log if line.said_at]
     task = _trusted(hints.current_task, voices, said_at)
     if task and not _may_be_users(task, voices):
         task = None
@@ -378,14 +370,14 @@ def _trusted_hints(hints: Hints, voices: Voices, said_at: Sequence[datetime]) ->
 def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> str | None:
     if not hint:
         return hint
-    # An identifier that a tool named may well be part of a task; a way to act on it may not.
-    if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, _POINTING):
+    # A task may contain an identifier that a tool named, but not a URL, command or flag.
+    if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, POINTING):
         return None
     return None if _invented(hint, voices, said_at) else hint
 
 
 def _invented(hint: str, voices: Voices, said_at: Sequence[datetime]) -> bool:
-    """Tell whether a hint names something to act on that nobody named."""
+    """Return whether a hint names something to act on that no message names."""
     missing = ungrounded(hint, [*voices.said, *voices.returned], said_at=said_at)
     return any(mention.text in missing for mention in mentions(hint) if mention.kind in _ACTED_ON)
 
@@ -394,7 +386,7 @@ _ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path",
 
 
 def _may_be_users(task: str, voices: Voices) -> bool:
-    """Tell whether a task can come from users: it has a word of theirs, or none of the assistant's where no tool spoke."""
+    """Return whether a task can come from users: it has a word of theirs, or none of the assistant's where no tool spoke."""
     words = _clause_words(task)
     by_user = voices.by_user or ()
     if not words or any(is_word_of(word, by_user) for word in words):

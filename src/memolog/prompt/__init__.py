@@ -1,7 +1,6 @@
-"""Prompts: values become text for an observer or a reflector, and its reply becomes values again.
+"""Build the prompts of observers and reflectors, and parse their replies into drafts and faults.
 
-Pure: no clock, no store, no model. The wording is in `texts/`, versioned; whatever others wrote is escaped between our tags;
-whatever a model answers is read into drafts and faults.
+Pure: no clock, store or model. The wording is in `texts/`; foreign text is escaped between our tags.
 """
 
 from memolog.prompt.build import (
@@ -17,7 +16,7 @@ from memolog.prompt.faults import FATAL, Fault, FaultKind
 from memolog.prompt.parse import failure, parse_batch, parse_observations
 from memolog.prompt.redact import NO_REDACTION, REDACTION, Redactor, SecretPattern, secret_patterns
 from memolog.prompt.reflection import parse_reflection
-from memolog.prompt.transcript import Limits, Shown, Transcript, split, transcript
+from memolog.prompt.transcript import Shown, Transcript, split, transcript
 from memolog.prompt.wording import LEVELS, MODES, PROMPT_VERSION, VOICES, Voice
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "Fault",
     "FaultKind",
     "HintsDraft",
-    "Limits",
     "ObserveInput",
     "Parsed",
     "ParsedReflection",

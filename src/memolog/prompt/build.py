@@ -1,8 +1,4 @@
-"""Prompts: what an observer and a reflector are sent.
-
-Knows which sections there are and how they are filled. The wording is in `texts/`; what came from others stands escaped
-between our tags. Knows no model and no store.
-"""
+"""Build the prompts of the observer and the reflector. The wording is in `texts/`; foreign text is escaped between our tags."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +9,13 @@ from memolog.config.sizes import Mode
 from memolog.domain.errors import InputError
 from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ToolResultPart
-from memolog.domain.observation import MARKS, UNVERIFIED, Observation
+from memolog.domain.observation import KEPT, MARKS, UNVERIFIED, Observation
 from memolog.domain.thread import Hints
 from memolog.prompt.escape import clean, closed, escape, one_line
 from memolog.prompt.extracts import Wanted, wanted_section
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import last_lines
-from memolog.prompt.transcript import Limits, Shown, said_in_zone, transcript
+from memolog.prompt.transcript import Shown, said_in_zone, transcript
 from memolog.prompt.wording import PROMPT_VERSION, Voice, level_text, observer_system, reflector_system
 from memolog.tokens import TokenCounter
 
@@ -51,7 +47,7 @@ _MOST_FILES: Final = 20
 _MOST_DAYS: Final = 20
 _MOST_FILE_BYTES: Final = 20_000_000
 
-# The last words of a prompt are those that a small model heeds.
+# Small models follow best what stands at the end of a prompt.
 _ASK: Final = (
     "Write the <observations> of this transcript now. {messages} Then write <current-task>, <suggested-response> and "
     "<thread-title>, as in the format above. Answer no message.{repeated}"
@@ -89,7 +85,7 @@ _ASK_REFLECTION_SHARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What is sent to a model, and what it takes to read the answer."""
+    """A request to a model, and what is needed to parse the reply."""
 
     system: str
     text: str
@@ -113,7 +109,7 @@ class ObserveInput:
     """The end of the log, rendered."""
     previous_tokens: int = 2_000
     most_tokens: int = 50_000
-    """How much of the messages one prompt shows; what is longer is asked about in several."""
+    """The most tokens of messages in one prompt; longer spans are split into several prompts."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
@@ -149,7 +145,7 @@ class ReflectInput:
     voice: Voice = "coding"
     custom: str = ""
     zone: tzinfo = UTC
-    """That of lines which have none of their own."""
+    """The zone of lines that have none of their own."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """The short name of each thread; empty where the log is of one thread."""
     thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
@@ -157,15 +153,10 @@ class ReflectInput:
 
 
 def observer_prompt(
-    given: ObserveInput,
-    counter: TokenCounter,
-    *,
-    limits: Limits | None = None,
-    redactor: Redactor = REDACTION,
-    first: int = 1,
+    given: ObserveInput, counter: TokenCounter, *, redactor: Redactor = REDACTION, first: int = 1
 ) -> Prompt:
     """Return the prompt that observes one span of one thread; its messages are numbered from `first` on."""
-    text, shown = _thread(given, counter, limits or Limits(most_tokens=given.most_tokens), redactor, first)
+    text, shown = _thread(given, counter, given.most_tokens, redactor, first)
     keeps = given.document is not None
     system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
     listed, files = _attachments([given], shown, redactor)
@@ -178,24 +169,19 @@ def observer_prompt(
 
 
 def observer_batch_prompt(
-    inputs: Sequence[ObserveInput],
-    counter: TokenCounter,
-    *,
-    limits: Limits | None = None,
-    redactor: Redactor = REDACTION,
+    inputs: Sequence[ObserveInput], counter: TokenCounter, *, redactor: Redactor = REDACTION
 ) -> Prompt:
     """Return the prompt that observes spans of several threads at once, each under its alias.
 
     The end of the log, which they share, is shown once, before the threads; it, mode, voice and the application's instructions
-    are those of the first. Message numbers run on from thread to thread, so that each number names one message. The limits
-    are those of each thread.
+    are those of the first. Message numbers run on from thread to thread, so that each number names one message. Each thread
+    has an equal share of `most_tokens`.
     """
     if not inputs:
-        raise InputError("There is no thread to observe.", then="Pass at least one input.")
+        raise InputError("`inputs` is empty.", then="Pass at least one thread to observe.")
     first, blocks, shown = inputs[0], list[str](), list[Shown]()
     for given in inputs:
-        share = Limits(most_tokens=given.most_tokens // len(inputs))
-        text, seen = _thread(given, counter, limits or share, redactor, len(shown) + 1)
+        text, seen = _thread(given, counter, given.most_tokens // len(inputs), redactor, len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
     aliases = ", ".join(_alias(given.alias) for given in inputs)
@@ -239,9 +225,11 @@ def _ask_messages(shown: Sequence[Shown]) -> str:
 
 
 def _thread(
-    given: ObserveInput, counter: TokenCounter, limits: Limits, redactor: Redactor, first: int
+    given: ObserveInput, counter: TokenCounter, most_tokens: int, redactor: Redactor, first: int
 ) -> tuple[str, tuple[Shown, ...]]:
-    read = transcript(given.messages, counter=counter, zone=given.zone, limits=limits, redactor=redactor, first=first)
+    read = transcript(
+        given.messages, counter=counter, zone=given.zone, most_tokens=most_tokens, redactor=redactor, first=first
+    )
     sections = [
         _section("hints", redactor.redact(_hints(given.hints))),
         _document(given, redactor),
@@ -251,7 +239,7 @@ def _thread(
 
 
 def _log_end(given: ObserveInput, counter: TokenCounter, redactor: Redactor) -> str:
-    # What the log says may have been redacted before the application named further patterns.
+    # The log may be older than the application's own patterns.
     return _section("log-end", redactor.redact(last_lines(closed(given.previous), given.previous_tokens, counter)))
 
 
@@ -320,7 +308,7 @@ def _alias(alias: str) -> str:
 
 
 def _target(given: ReflectInput) -> str:
-    kept = sum(line.tokens for line in given.observations if line.priority in {"high", "done"})
+    kept = sum(line.tokens for line in given.observations if line.priority in KEPT)
     by_subject = f" {_BY_SUBJECT}" if kept >= given.target_tokens else ""
     is_lossy = bool(given.missing or given.omitted or given.vague)
     level = level_text(given.level, said_too_long=not is_lossy)
@@ -383,7 +371,7 @@ def _short_names(observation: Observation, aliases: Mapping[str, str]) -> str:
 
 def _words(observation: Observation) -> str:
     about = observation.about.isoformat() if observation.about else ""
-    # The text holds its date where it was written; only a date that was added later has to be shown.
+    # A date that the text does not contain was added later and is shown.
     is_told = about in observation.text or "(meaning " in observation.text
     meaning = f" (meaning {about})" if about and not is_told else ""
     doubt = f"{UNVERIFIED} " if observation.is_unverified else ""

@@ -1,8 +1,4 @@
-"""Dates and times as models write them.
-
-Knows ISO dates, those with names of months in a few languages, and times of day. Knows no clock and guesses nothing: what
-does not exist in the calendar is no date.
-"""
+"""Parse dates and times as models write them: ISO dates, month names in several languages, times of day."""
 
 import re
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""What a reply says, once it is read: lines, hints and faults, all of them values.
-
-Knows neither how replies look nor what becomes of drafts: ids, trust and grounding are given by others.
-"""
+"""Values of a parsed reply: lines, hints and faults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,44 +12,50 @@ __all__ = ["Draft", "HintsDraft", "Parsed", "ParsedReflection", "ReflectedDraft"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """One line of an observer's reply."""
+class _Line:
+    """What lines of observers and reflectors have in common."""
 
     priority: Priority
     text: str
     """Without mark, time, citations and braces; a "(meaning …)" stays where it was written."""
-    said_at: datetime
     about: date | None = None
     """The day of the first "(meaning …)"."""
     parent: int | None = None
     """The index of the line that this one stands under."""
     verbatim: str | None = None
-    cites: tuple[int, ...] = ()
-    """Numbers of messages that were shown; a line without any under a parent has the parent's."""
     category: str | None = None
     files: tuple[str, ...] = ()
     metadata: JsonObject = field(default_factory=nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft(_Line):
+    """One line of an observer's reply."""
+
+    said_at: datetime
+    cites: tuple[int, ...] = ()
+    """Numbers of messages that were shown; a line without any under a parent has the parent's."""
     observer: str | None = None
-    """Who wrote the line, where it was not the one who was asked."""
+    """The observer that wrote the line, if it is not the one that was called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HintsDraft:
-    """Where the thread stands, as a reply says; None where it says nothing."""
+    """The hints of a reply; None where it has none."""
 
     current_task: str | None = None
-    """Empty where the reply says that there is none any more."""
+    """Empty if the reply says that there is none."""
     task_at: datetime | None = None
     """When the task was said, where it comes from one message."""
     suggested_response: str | None = None
     title: str | None = None
     working_memory: str | None = None
-    """The whole document as the reply would have it; None where it leaves it alone."""
+    """The new text of the whole document; None if it is unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """An observer's reply: what could be kept, and what was wrong with it."""
+    """A parsed reply of an observer, with its faults."""
 
     observations: tuple[Draft, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
@@ -63,36 +66,28 @@ class Parsed:
     """Lines that were dropped because the log has them from the same day: what they cite is covered all the same."""
 
     def has(self, kind: FaultKind) -> bool:
-        """Tell whether this was wrong with it."""
+        """Return whether the reply has a fault of this kind."""
         return any(fault.kind == kind for fault in self.faults)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectedDraft:
+class ReflectedDraft(_Line):
     """One line of a reflector's reply."""
 
-    priority: Priority
-    text: str
     merges: tuple[str, ...] = ()
     """The short ids that it stands for; empty where it named none that was shown."""
     on: date | None = None
     at: time | None = None
-    about: date | None = None
-    parent: int | None = None
-    verbatim: str | None = None
-    category: str | None = None
-    files: tuple[str, ...] = ()
-    metadata: JsonObject = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReflection:
-    """A reflector's reply: what could be kept, and what was wrong with it."""
+    """A parsed reply of a reflector, with its faults."""
 
     lines: tuple[ReflectedDraft, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
     off_track: str | None = None
     """What the work drifted to and how to return; None while it is on track."""
     threads: "Mapping[str, ParsedReflection]" = field(default_factory=lambda: dict[str, ParsedReflection]())  # noqa: PLW0108 - the class is not there yet
-    """Where several threads share the log: hints and off-track of each that it speaks of, by its short name; no lines."""
+    """If several threads share the log: the hints and off-track of each, by its alias; without lines."""
     faults: tuple[Fault, ...] = ()

@@ -1,7 +1,4 @@
-"""Text of others between our tags: nothing in it may open, close or imitate one of our sections.
-
-Knows which characters are dangerous or meaningless to a model. Knows nothing of messages or prompts.
-"""
+"""Clean and escape foreign text so that it cannot open, close or imitate one of our tags."""
 
 import re
 from typing import Final
@@ -14,7 +11,7 @@ __all__ = ["clean", "closed", "escape", "one_line", "quoted", "unescape"]
 
 _LINE_ENDS: Final = re.compile("\r\n?|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ufeff]")
-# Invisible letters that models read and people do not; only the flags of regions use them rightly.
+# Invisible tag characters that models can read; their only valid use is in flags of regions.
 _HIDDEN: Final = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]{1,7}\U000e007f)|[\U000e0000-\U000e007f]+")
 _SPACES: Final = re.compile(r"\s+")
 
@@ -33,12 +30,12 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return what a model meant that copied escaped text."""
+    """Return text that a model copied from a prompt with its entities decoded."""
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def closed(text: str) -> str:
-    """Return a text that may be escaped already with no tag left in it: a second time changes nothing."""
+    """Return a text, escaped or not, without tags. Idempotent."""
     return with_plain_tags(clean(text)).replace("<", "&lt;")
 
 

@@ -1,7 +1,6 @@
-"""Extracts in a prompt and in a reply: what else is asked for, and the sections that answer it.
+"""Ask for extracts in a prompt, and read and validate them in a reply.
 
-Knows the tags, JSON that is nearly right, and as much of JSON Schema as values of an application need. Knows no store and no
-model; what is read outside the sections of a reply is left to the other parsers.
+Supports the subset of JSON Schema that application values need.
 """
 
 import json
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from memolog.domain.codec import JsonObject, JsonValue, dumps
+from memolog.domain.word_lists import NOTHING
 from memolog.prompt.escape import clean, escape, unescape
 from memolog.prompt.sections import without_fence
 from memolog.tokens import cut
@@ -33,7 +33,7 @@ _ASK: Final = (
     "Draw it from this transcript alone. If the transcript adds nothing to what is known, the value is: unchanged"
 )
 _NOTHING: Final = re.compile(
-    r"\s*|\W{0,5}(?:nothing(?: new)?|none|null|n/?a|unchanged|no change|unknown)\W{0,5}", re.IGNORECASE
+    rf"\s*|\W{{0,5}}(?:{NOTHING}|nothing new|unchanged|no change|unknown)\W{{0,5}}", re.IGNORECASE
 )
 
 
@@ -93,7 +93,7 @@ def _without(text: str, keys: Sequence[str], found: dict[str, str]) -> str:
 
 
 def read_value(text: str, schema: JsonObject | None) -> JsonValue:
-    """Return what a section says: its text, or its JSON even if something stands around it; raises ValueError."""
+    """Return the value of a section: its text, or the JSON in it. Raises ValueError."""
     plain = without_fence(clean(text)).strip()
     if schema is None:
         return cut(unescape(plain), _MOST_TEXT)
@@ -106,7 +106,7 @@ def read_value(text: str, schema: JsonObject | None) -> JsonValue:
     if start < 0:
         if schema.get("type") == "string":
             return unescape(plain)
-        raise ValueError("it is no JSON")
+        raise ValueError("it is not valid JSON")
     try:
         value, _ = json.JSONDecoder().raw_decode(plain[start:])
     except RecursionError as error:
@@ -156,7 +156,7 @@ def _wrong_names(value: dict[str, JsonValue], schema: JsonObject, path: str) -> 
 
 
 def _is(value: JsonValue, kind: str) -> bool:
-    # True and False are numbers to Python, and to nobody else.
+    # In Python, bool is a subclass of int.
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _KINDS.get(kind, (object,)))

@@ -1,7 +1,4 @@
-"""Faults of a reply: what was wrong, how often, and whether it may still be used.
-
-Knows the kinds and the shape of runaway text. Looks at a bounded part of a reply, whatever its size.
-"""
+"""Faults of a reply, and the checks for runaway text, refusals, chatter and error pages."""
 
 import json
 import re
@@ -13,6 +10,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 from memolog.prompt.escape import one_line
 
 __all__ = [
+    "ANSWER_KEYS",
     "FATAL",
     "LONGEST_LINE",
     "MOST_LINE",
@@ -53,10 +51,10 @@ FaultKind: TypeAlias = Literal[
     "thinking",  # thoughts beside the answer, dropped
 ]
 FATAL: Final[frozenset[str]] = frozenset({"empty", "degenerate", "refusal", "nonsense", "too_large", "unparsable"})
-"""What makes a reply unfit to become memory."""
+"""Faults that make a reply unusable."""
 
 MOST_REPLY: Final = 1_000_000
-"""Characters that are read of a reply; nobody writes that much about a span."""
+"""Characters of a reply that are read; useful replies are far shorter."""
 LONGEST_LINE: Final = 50_000
 """A line beyond this is runaway text."""
 MOST_LINE: Final = 10_000
@@ -65,7 +63,7 @@ MOST_LINE: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One kind of thing that was wrong: the first time in words, and how often in all."""
+    """A kind of fault, with the detail of its first occurrence and the number of occurrences."""
 
     kind: FaultKind
     detail: str
@@ -73,26 +71,26 @@ class Fault:
 
 
 class FaultNotes:
-    """Collects faults while a reply is read; a reply with a million faults makes no million values."""
+    """Collects faults while a reply is read, counted by kind so that their number is bounded."""
 
     def __init__(self) -> None:
         self._first: dict[FaultKind, str] = {}
         self._counts: Counter[FaultKind] = Counter()
 
     def note(self, kind: FaultKind, detail: str) -> None:
-        """Remember that this was wrong."""
+        """Add one fault; the detail of the first of each kind is kept."""
         self._first.setdefault(kind, one_line(detail, 120))
         self._counts[kind] += 1
 
     def take(self, faults: Iterable[Fault]) -> None:
-        """Remember what was wrong elsewhere too."""
+        """Add the faults of another reply or section."""
         for fault in faults:
             self._first.setdefault(fault.kind, fault.detail)
             self._counts[fault.kind] += fault.count
 
     @property
     def has_fatal(self) -> bool:
-        """Tell whether the reply is unfit already."""
+        """Whether a fault makes the reply unusable."""
         return not FATAL.isdisjoint(self._counts)
 
     def faults(self) -> tuple[Fault, ...]:
@@ -106,9 +104,9 @@ class FaultNotes:
 
 # ---------------------------------------------------------------- runaway text
 
-# Longer than a line of a plain list, whose items may differ in a digit only: a loop repeats windows of any length.
+# Longer than a list item, since items may differ in one digit only; a loop repeats windows of any length.
 _WINDOW: Final = 160
-# Loops are at the end, since nothing comes after them; the beginning is looked at for replies that are one loop.
+# A loop is at the end of a reply, or the whole reply is one.
 _LOOKED_AT: Final = 100_000
 _LEAST: Final = 1_500
 _TAIL: Final = 3_000
@@ -118,7 +116,7 @@ _SPACES: Final = re.compile(r"\s+")
 
 
 def is_degenerate(text: str) -> bool:
-    """Return whether a text goes round in circles: most of its windows occur before in it."""
+    """Return whether a text repeats itself: most of its windows occur earlier in it."""
     flat = _SPACES.sub(" ", text[:_LOOKED_AT] + text[max(len(text) - _LOOKED_AT, _LOOKED_AT) :])
     if len(flat) < _LEAST:
         return False
@@ -164,11 +162,12 @@ _REFUSALS: Final = (
 )
 _REFUSAL: Final = re.compile("|".join(_REFUSALS), re.IGNORECASE)
 _MOST_REFUSAL: Final = 1_500
+_AROUND: Final = " *#>-\"'"
 
 
 def is_refusal(lines: Sequence[str]) -> bool:
-    """Return whether plain prose says that the model will not do it."""
-    text = " ".join(lines).strip(" *#>-\"'")
+    """Return whether plain prose is a refusal."""
+    text = " ".join(lines).strip(_AROUND)
     return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))
 
 
@@ -177,7 +176,7 @@ def is_apology(text: str) -> bool:
 
     A refusal of the assistant that was observed says whose it is.
     """
-    plain = text.strip(" *#>-\"'")
+    plain = text.strip(_AROUND)
     return bool(_REFUSAL.match(plain[:200])) and "assistant" not in plain.lower()
 
 
@@ -193,7 +192,7 @@ _FRAME: Final = re.compile(
 )
 _FEWEST_WORDS: Final = 3
 _FEWEST_LETTERS: Final = 4
-"""Of a script without blanks; a word or two says as much there."""
+"""Of a script without spaces between words."""
 
 
 def is_chatter(line: str) -> bool:
@@ -201,7 +200,7 @@ def is_chatter(line: str) -> bool:
 
     The log speaks of users and assistants, and never as "I".
     """
-    text = line.strip(" *#>-\"'")
+    text = line.strip(_AROUND)
     if text.endswith((":", "：")) or _FRAME.match(text):
         return True
     is_long = len(re.findall(r"\w+", text)) >= _FEWEST_WORDS
@@ -239,13 +238,12 @@ _MOST_GATEWAY: Final = 400
 _ERROR_KEYS: Final = frozenset(
     {"error", "errors", "detail", "exception", "fault", "traceback", "stacktrace", "errorcode"}
 )
-_ANSWER_KEYS: Final = frozenset(
-    {"observations", "reflections", "items", "log", "lines", "memories", "notes", "entries"}
-)
+ANSWER_KEYS: Final = frozenset({"observations", "reflections", "items", "log", "lines", "memories", "notes", "entries"})
+"""Names under which a reply in JSON holds its lines."""
 
 
 def is_nonsense(text: str) -> bool:
-    """Return whether a reply is what a server or a program says when it fails, and holds nothing of ours."""
+    """Return whether a reply is an error page, an error object or a stack trace and contains no line."""
     if _is_error_object(text):
         return True
     if _OURS.search(text):
@@ -268,4 +266,4 @@ def _is_error_object(text: str) -> bool:
         return False
     table = cast("dict[str, object]", value)
     keys = {re.sub(r"[\W_]", "", key).lower() for key, item in table.items() if item}
-    return bool(keys & _ERROR_KEYS) and not keys & _ANSWER_KEYS
+    return bool(keys & _ERROR_KEYS) and not keys & ANSWER_KEYS

@@ -1,8 +1,4 @@
-"""A reply in JSON where lines were asked for: turned into those lines.
-
-Knows the shapes that models choose and how to save what was complete of one that was cut off. Knows nothing of what the
-lines mean: they are read like any other.
-"""
+"""Convert a reply in JSON to the lines that were asked for, and salvage complete objects of one that was cut off."""
 
 import json
 import re
@@ -12,29 +8,19 @@ from typing import Final, cast
 from memolog.domain.observation import MARKS, Priority
 from memolog.prompt.dates import find_date
 from memolog.prompt.escape import one_line
-from memolog.prompt.faults import MOST_LINE
+from memolog.prompt.faults import ANSWER_KEYS, MOST_LINE
+from memolog.prompt.lines import PRIORITY_WORDS
 
 __all__ = ["JsonReply", "json_reply"]
 
 JsonReply = tuple[str, dict[str, str]]
 """The lines, and the hints by their tags."""
 
-_LISTS: Final = ("observations", "reflections", "items", "log", "lines", "memories", "notes", "entries")
 _TEXTS: Final = ("text", "observation", "content", "description", "summary", "fact", "note", "value", "message")
 _INSIDE: Final = ("children", "details", "sub", "subitems", "results", "outcomes", "observations")
 _TIMES: Final = ("time", "timestamp", "saidat", "at", "datetime", "when")
-_CITES: Final = (
-    "cites",
-    "citations",
-    "citation",
-    "sources",
-    "source",
-    "messages",
-    "refs",
-    "references",
-    "ids",
-    "merges",
-)
+_CITE_KEYS: Final = "cites citations citation sources source messages refs references ids merges"
+_CITES: Final = tuple(_CITE_KEYS.split())
 _ABOUT: Final = ("about", "meaning", "refersto", "eventdate", "targetdate")
 _HINTS: Final = {
     "currenttask": "current-task",
@@ -45,30 +31,16 @@ _HINTS: Final = {
     "workingmemory": "working-memory",
 }
 _PRIORITIES: Final[dict[str, Priority]] = {
-    **dict.fromkeys(("high", "critical", "important", "red", "1", "p1", "🔴"), "high"),
-    **dict.fromkeys(("medium", "normal", "yellow", "2", "p2", "🟡"), "medium"),
-    **dict.fromkeys(("low", "minor", "green", "3", "p3", "🟢"), "low"),
-    **dict.fromkeys(("done", "completed", "finished", "✅"), "done"),
+    **PRIORITY_WORDS,
+    **{mark: priority for priority, mark in MARKS.items()},
+    **dict.fromkeys(("1", "p1"), "high"),
+    **dict.fromkeys(("2", "p2"), "medium"),
+    **dict.fromkeys(("3", "p3"), "low"),
 }
-_STRUCTURE: Final = frozenset(
-    {
-        *_TEXTS,
-        *_INSIDE,
-        *_TIMES,
-        *_CITES,
-        *_ABOUT,
-        *_HINTS,
-        "priority",
-        "importance",
-        "level",
-        "mark",
-        "date",
-        "files",
-        "file",
-    }
-    | {"verbatim", "id", "metadata", "parent", "thread", "role", "number"}
-)
-"""What is part of a line; every other field says something about it."""
+_MARK_KEYS: Final = ("priority", "importance", "level", "mark")
+_OTHER_KEYS: Final = ("date", "files", "file", "verbatim", "id", "metadata", "parent", "thread", "role", "number")
+_STRUCTURE: Final = frozenset((*_TEXTS, *_INSIDE, *_TIMES, *_CITES, *_ABOUT, *_HINTS, *_MARK_KEYS, *_OTHER_KEYS))
+"""Fields that are parts of a line; every other field becomes a fact about it."""
 _FIELD: Final = re.compile(r"[a-z]{2,21}")
 _DEEPEST: Final = 4
 _MOST_FAILURES: Final = 20
@@ -77,7 +49,7 @@ _CLOCK: Final = re.compile(r"\d{1,2}[:：]\d{2}")
 
 
 def json_reply(text: str) -> JsonReply | None:
-    """Return a reply in JSON as lines and hints; None if it is no JSON, no lines if it says nothing of ours."""
+    """Return a reply in JSON as lines and hints; None if it is not JSON, no lines if it has none."""
     if not _LOOKS_LIKE.match(text):
         return None
     try:
@@ -91,7 +63,7 @@ def json_reply(text: str) -> JsonReply | None:
 
 
 def _salvaged(text: str) -> list[object]:
-    """Return the objects that are complete in a text that is not, innermost first where the outer one is torn."""
+    """Return the complete objects of truncated JSON; inner ones if the outer one is incomplete."""
     decoder, found, at, failures = json.JSONDecoder(), list[object](), 0, 0
     while failures < _MOST_FAILURES and (at := text.find("{", at)) >= 0:
         try:
@@ -140,7 +112,7 @@ def _object(entry: dict[str, object], depth: int, hints: dict[str, str]) -> Iter
         if found := find_date(key):
             yield f"Date: {found.day.isoformat() if found.day else key}"
             yield from _lines(item, depth, hints)
-        elif key in _LISTS:
+        elif key in ANSWER_KEYS:
             yield from _lines(item, depth, hints)
 
 
@@ -149,8 +121,8 @@ def _first(entry: dict[str, object], names: tuple[str, ...]) -> object:
 
 
 def _entry(entry: dict[str, object], text: str, depth: int) -> Iterator[str]:
-    """Yield one object as the line it should have been, and what is kept word for word under it."""
-    given = _PRIORITIES.get(str(_first(entry, ("priority", "importance", "level", "mark"))).strip().lower())
+    """Yield one object as a line, followed by its verbatim text."""
+    given = _PRIORITIES.get(str(_first(entry, _MARK_KEYS)).strip().lower())
     mark = f"{MARKS[given]} " if given else ""
     if isinstance(day := entry.get("date"), str):
         yield f"Date: {one_line(day, 60)}"
@@ -172,14 +144,8 @@ def _when(entry: dict[str, object]) -> str:
 
 def _facts(entry: dict[str, object]) -> str:
     files = entry.get("files") or entry.get("file")
-    names = (
-        [str(name) for name in cast("list[object]", files)]
-        if isinstance(files, list)
-        else [str(files)]
-        if files
-        else []
-    )
-    facts = [f"files={', '.join(names)}"] if names else []
+    names = cast("list[object]", files) if isinstance(files, list) else [files] if files else []
+    facts = [f"files={', '.join(map(str, names))}"] if names else []
     inner = entry.get("metadata")
     fields = {**entry, **(_normal(cast("Mapping[object, object]", inner)) if isinstance(inner, Mapping) else {})}
     facts += [

@@ -1,8 +1,4 @@
-"""Lines of a reply: mark, time, text, references, braces and what stands under them.
-
-Knows the format that the instructions ask for and how models depart from it. Knows neither messages nor moments: whose line
-it is and when it was said is worked out by the caller.
-"""
+"""Parse the lines of a reply: mark, time, text, references, facts in braces, and verbatim text below them."""
 
 import re
 from collections.abc import Iterator
@@ -12,15 +8,16 @@ from itertools import islice
 from typing import Final
 
 from memolog.domain.observation import MARKS, UNVERIFIED, Priority
+from memolog.domain.word_lists import MEANING
 from memolog.prompt.dates import TIME, date_heading, find_date, read_time
 from memolog.prompt.escape import unescape
 from memolog.prompt.faults import LONGEST_LINE, MOST_LINE, FaultNotes
 from memolog.prompt.metadata import Facts, take_facts
 from memolog.prompt.references import Known, is_reference, take_leading_references, take_references
-from memolog.prompt.sections import without_tags
+from memolog.prompt.sections import FENCE, without_tags
 from memolog.tokens import cut
 
-__all__ = ["Line", "read_lines"]
+__all__ = ["PRIORITY_WORDS", "Line", "read_lines"]
 
 MOST_LINES: Final = 2_000
 _MOST_ROWS: Final = 100
@@ -29,7 +26,7 @@ MOST_VERBATIM: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line as it was written, taken apart."""
+    """One parsed line of a reply."""
 
     text: str
     indent: int = 0
@@ -37,7 +34,7 @@ class Line:
     """It begins with an arrow: it belongs under the line before it."""
     is_bullet: bool = False
     is_whole: bool = False
-    """It carries a mark, a time or a reference: nobody writes that by accident."""
+    """It has a mark, a time or a reference, which prose does not have."""
     is_cited: bool = False
     priority: Priority | None = None
     on: date | None = None
@@ -46,6 +43,11 @@ class Line:
     refs: tuple[int, ...] = ()
     facts: Facts = field(default_factory=Facts)
     verbatim: str | None = None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it looks like a line of the log, and not like prose."""
+        return self.is_bullet or self.is_whole
 
 
 # ---------------------------------------------------------------- the head of a line
@@ -57,7 +59,7 @@ _OTHER_MARKS: Final[dict[str, Priority]] = {
     **dict.fromkeys("☑✔✓🏁🎉", "done"),
 }
 _BY_MARK: Final[dict[str, Priority]] = {**_OTHER_MARKS, **{mark: name for name, mark in MARKS.items()}}
-_WORDS: Final[dict[str, Priority]] = {
+PRIORITY_WORDS: Final[dict[str, Priority]] = {
     **dict.fromkeys(("high", "critical", "important", "red"), "high"),
     **dict.fromkeys(("medium", "normal", "yellow", "med"), "medium"),
     **dict.fromkeys(("low", "minor", "green", "info"), "low"),
@@ -65,8 +67,9 @@ _WORDS: Final[dict[str, Priority]] = {
 }
 _BULLET: Final = re.compile(r"[ \t]*(?:[*•‣◦▪·+–—-](?=[\s🔴🟡🟢✅])|\d{1,3}[.)](?=\s))[ \t]*")
 _MARK: Final = re.compile(rf"([{''.join(_BY_MARK)}])[\ufe0e\ufe0f]?[ \t]*")
+_ANY_WORD: Final = "|".join(PRIORITY_WORDS)
 _WORD: Final = re.compile(
-    rf"(?:\[({'|'.join(_WORDS)})\]|\(({'|'.join(_WORDS)})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
+    rf"(?:\[({_ANY_WORD})\]|\(({_ANY_WORD})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
     re.IGNORECASE,
 )
 _TODO: Final = re.compile(r"\[ \][ \t]*")
@@ -82,7 +85,7 @@ _MOST_HEADS: Final = 8
 
 
 class _Head:
-    """Reads what stands before the text of a line, in whatever order."""
+    """Parses the mark, time and arrow before the text of a line, in any order."""
 
     def __init__(self, text: str) -> None:
         self.priority: Priority | None = None
@@ -97,14 +100,14 @@ class _Head:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether it has a mark or a time."""
+        """Return whether it has a mark or a time."""
         return self.priority is not None or self.at is not None
 
     def _mark(self) -> bool:
         if hit := _MARK.match(self.rest):
             self.priority = self.priority or _BY_MARK[hit[1]]
         elif self.priority is None and (hit := _WORD.match(self.rest)):
-            self.priority = _WORDS[(hit[1] or hit[2] or hit[3]).lower()]
+            self.priority = PRIORITY_WORDS[(hit[1] or hit[2] or hit[3]).lower()]
         elif not (hit := _TODO.match(self.rest)):
             return False
         self.rest = self.rest[hit.end() :]
@@ -135,16 +138,14 @@ class _Head:
         return True
 
     def _emphasis(self, hit: re.Match[str]) -> bool:
-        """Tell whether only the head is in bold, whose marks then mean nothing."""
+        """Return whether only the head is in bold, whose marks then mean nothing."""
         after = self.rest[hit.end() :]
         return bool(_MARK.match(after) or _WORD.match(after) or _WHEN.match(after) or not after.strip())
 
 
 # ---------------------------------------------------------------- one line
 
-_MEANING: Final = re.compile(
-    r"[ ]?[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?[ ]*([^()（）\n]{4,60})[)）]", re.IGNORECASE
-)
+_MEANING: Final = re.compile(rf"[ ]?{MEANING}[ ]*([^()（）\n]{{4,60}})[)）]", re.IGNORECASE)
 _TAB: Final = "    "
 _DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
 
@@ -158,7 +159,7 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
     if head.wrong_date:
         notes.note("wrong_date", head.wrong_date)
     text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
-    # A mark that only code gives: a model that repeats a line repeats it.
+    # Only code sets this mark; a model that copies a line copies it too.
     text = _DOUBT.sub("", text)
     text, refs = take_references(text, known, notes)
     if not refs and head.priority is not None and head.at is None:
@@ -212,7 +213,6 @@ def _tidy(text: str) -> str:
 # ---------------------------------------------------------------- all lines
 
 _AROUND: Final = " \t.;,[]()【】（）"
-_FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 _VERBATIM: Final = re.compile(r"[ \t]*[|>│](?: (.*)|(.*))\Z", re.DOTALL)
 _RULE: Final = re.compile(r"[\s*_=\-–—#]*\Z")
 _HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]")
@@ -224,12 +224,12 @@ def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
     if len(lines) > MOST_LINES:
         notes.note("too_many", f"more than {MOST_LINES:,} lines")
         del lines[MOST_LINES:]
-    if not any(line.is_bullet or line.is_whole for line in lines):
+    if not any(line.is_marked for line in lines):
         return lines
     for line in lines:
-        if not (line.is_bullet or line.is_whole):
+        if not line.is_marked:
             notes.note("prose", line.text)
-    return [line for line in lines if line.is_bullet or line.is_whole]
+    return [line for line in lines if line.is_marked]
 
 
 def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
@@ -305,7 +305,7 @@ def _sorted(text: str) -> Iterator[tuple[str, str]]:
     fenced: list[str] | None = None
     seen = False
     for raw in text.split("\n"):
-        if _FENCE.match(raw):
+        if FENCE.match(raw):
             if fenced is None and seen:
                 fenced = []
             elif fenced is not None:

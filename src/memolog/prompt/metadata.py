@@ -1,7 +1,6 @@
-"""Facts in braces at the end of a line: category, files, line numbers, what a mode asks for, and free fields.
+"""Parse the facts in braces at the end of a line: category, files, line numbers, fields of a mode, and free fields.
 
-Known names are brought to one spelling; other names are kept as free fields. Braces that look like code stay part of the text:
-those without `=` that hold no known name.
+Braces without `=` and without a known name are code and stay in the text.
 """
 
 import re
@@ -9,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Facts", "as_facts", "take_facts"]
+from memolog.domain.observation import CODE_METADATA
+
+__all__ = ["Facts", "take_facts"]
 
 _NAMES: Final = {
     **{name: name for name in ("category", "root_cause", "coverage", "breaks", "confidence", "status", "symptom")},
@@ -27,10 +28,8 @@ _NAMES: Final = {
     **dict.fromkeys(("not_found", "notfound"), "not_found"),
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
-_RESERVED: Final = frozenset(
-    {"ungrounded", "speaks_for_user", "lowered_from", "unverified", "dropped_identifiers", "mode"}
-)
-"""Names that only code may set."""
+_RESERVED: Final = CODE_METADATA | {"mode"}
+"""Names that only code may set; the mode is set before lines are judged."""
 _BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
@@ -55,7 +54,7 @@ class Facts:
 
 
 def take_facts(text: str) -> tuple[str, Facts]:
-    """Return the text without the braces at its end, and what they say; text whose braces say nothing stays."""
+    """Return the text without the facts in braces at its end, and the facts."""
     hit = _BRACES.search(text, max(len(text) - _LONGEST, 0)) if text.rstrip(" .").endswith("}") else None
     if not hit:
         return text, Facts()
@@ -64,14 +63,14 @@ def take_facts(text: str) -> tuple[str, Facts]:
     is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
     if len(found) < len(pairs) or not is_ours:
         return text, Facts()
-    return text[: hit.start()].rstrip(), as_facts(found)
+    return text[: hit.start()].rstrip(), _as_facts(found)
 
 
 def _normal(name: str) -> str:
     return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
 
 
-def as_facts(given: Mapping[str, str]) -> Facts:
+def _as_facts(given: Mapping[str, str]) -> Facts:
     """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
     normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
     known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}

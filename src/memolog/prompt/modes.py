@@ -1,7 +1,6 @@
-"""What each mode looks for, by code: patterns for the sentences that matter in it, and the fields that they fill.
+"""Patterns of each mode: which sentences it looks for, and which fields of a line they fill.
 
-Serves the embedded observer, which reads no instructions, and completes the fields of lines that a model wrote. The words that
-a model is told are in `texts/mode_*.md`.
+Used by the embedded observer and to complete lines of a model. The instructions for models are in `texts/mode_*.md`.
 """
 
 import re
@@ -37,7 +36,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """One thing that a mode looks for: which sentences, under which category, and what of them fills which field."""
+    """What a mode looks for: a pattern of sentences, their category, and the patterns of their fields."""
 
     sentence: re.Pattern[str]
     category: str

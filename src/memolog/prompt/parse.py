@@ -1,7 +1,6 @@
-"""Reading an observer's reply: whatever it looks like, what can be kept is kept, and what was wrong is said.
+"""Parse an observer's reply into drafts and faults.
 
-Knows how lines become drafts: when they were said, under which line they stand, which messages they cite. Never raises, and
-takes time in proportion to the reply. Whether a reply is used is the caller's decision; `failure` says when it must not be.
+Never raises; linear in the length of the reply. `failure` says whether the reply may become memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ _DEFAULT: Final = "medium"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
-    """When the messages were said, to tell when a line was."""
+    """The times of the messages, from which the time of a line is computed."""
 
     by_number: Mapping[int, datetime]
     base: datetime
@@ -40,7 +39,7 @@ class _Times:
         return cls(by_number=moments, base=start, zone=zone, first=min(days), last=max(days))
 
     def said_at(self, line: Line, parent: Draft | None, notes: FaultNotes) -> datetime:
-        """Return when a line was said: the messages it cites know best, then the one nearest to what it says, then its parent."""
+        """Return when a line was said: from the messages it cites, else the message nearest to its time, else its parent."""
         cited = sorted(self.by_number[number] for number in line.refs)
         if cited:
             return self._among(cited, line, notes)
@@ -87,8 +86,8 @@ def parse_observations(
 ) -> Parsed:
     """Return what an observer's reply says about the messages that it was shown.
 
-    `base` is the moment of lines that tell no time and cite nothing: that of the first message, say. `is_cut_off` says that
-    the provider reported that the reply reached its limit.
+    `base` is the time of lines without a time and without citations, such as that of the first message. `is_cut_off` is true
+    if the provider reported that the reply reached its limit.
     """
     notes = FaultNotes()
     return _parsed(cleaned(reply, notes), shown, base, zone, notes, is_cut_off=is_cut_off)
@@ -133,8 +132,8 @@ def parse_batch(
 ) -> dict[str, Parsed]:
     """Return what a reply says about each thread of a batch, by thread id; `aliases` names the thread of each alias.
 
-    Where the reply has no sections for threads, lines are told apart by the messages they cite. A thread without a line is
-    a failure of that thread alone. `base` and `zone` are used for a thread that nothing was shown of.
+    Where the reply has no sections for threads, lines are assigned by the messages they cite. A thread without a line fails
+    alone. `base` and `zone` are used for a thread of which no message was shown.
     """
     notes = FaultNotes()
     text = cleaned(reply, notes)
@@ -150,7 +149,7 @@ def parse_batch(
         own = FaultNotes()
         own.take(common)
         mine = by_thread[thread]
-        # Who speaks in another conversation may be in another zone.
+        # Each conversation has the zone of its own user.
         start, place = (mine[0].at, mine[0].at.tzinfo or zone) if mine else (base, zone)
         results[thread] = _parsed(told.get(alias, ""), mine, start, place, own)
     return results
@@ -193,7 +192,7 @@ def _moved(draft: Draft, places: list[int], owners: Mapping[int, str], thread: s
 def failure(parsed: Parsed | ParsedReflection) -> str | None:
     """Return why a reply must not become memory, or None if it may.
 
-    A reflection that was cut off never may. Of an observer's reply the lines before the cut may: its caller sees to the rest.
+    A reflection that was cut off must not. Lines of an observer's reply before the cut may; the caller handles the rest.
     """
     fatal = FATAL if isinstance(parsed, Parsed) else FATAL | {"cut_off", "cut_off_hint"}
     for fault in parsed.faults:

@@ -1,12 +1,9 @@
-"""The parts of a message as the observer sees them: readable, escaped, bounded, without secrets.
-
-Knows every kind of part. Knows nothing of numbers, days or whole transcripts.
-"""
+"""Render the parts of a message for the observer: readable, escaped, bounded, without secrets."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, cast
 
 from memolog.domain.codec import JsonValue, dumps
@@ -27,31 +24,19 @@ from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import ends_of, shorten
 from memolog.tokens import TokenCounter, image_size
 
-__all__ = ["Calls", "Limits", "Pen", "Piece", "calls_of", "pieces_of"]
+__all__ = ["Calls", "PartWriter", "Piece", "calls_of", "parsed", "pieces_of", "texts_of_parts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much the observer is shown, in tokens."""
-
-    tool_tokens: int = 10_000
-    """Of one tool call or one tool result."""
-    reasoning_tokens: int = 200
-    """Of one stretch of reasoning."""
-    most_tokens: int = 100_000
-    """Of a whole transcript; at least 200."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pen:
-    """What it takes to write a part down."""
+class PartWriter:
+    """Renders names and texts for a transcript of at most so many tokens."""
 
     counter: TokenCounter
-    limits: Limits = field(default_factory=Limits)
+    most_tokens: int = 100_000
     redactor: Redactor = REDACTION
 
     def body(self, text: str, tokens: int) -> str:
-        """Return a text of others, fit to stand between our tags and within so many tokens."""
+        """Return foreign text escaped and redacted, within so many tokens."""
         text = self.redactor.redact(clean(ends_of(text, tokens)))
         text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
         return shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
@@ -61,11 +46,11 @@ class Pen:
         return escape(quoted_label(self.redactor.redact(one_line(text, most)), most, is_tool=is_tool))
 
     def tool(self, text: str) -> str:
-        """Return the name of a tool, which never passes for that of a role."""
+        """Return the name of a tool, which cannot look like a role."""
         return self.name(text, 80, is_tool=True)
 
     def line(self, text: str, most: int = 200) -> str:
-        """Return a text of others on one line."""
+        """Return foreign text escaped and redacted on one line."""
         return escape(self.redactor.redact(one_line(text, most)))
 
 
@@ -97,13 +82,17 @@ class Calls:
         return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
 
 
-# Encoded files and encrypted blobs, whatever they are wrapped in: no run of letters in a text is that long.
+# Encoded files and encrypted data: no run of letters in prose is that long.
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
 _DEEPEST: Final = 40
 _MANY: Final = 5_000
+# How much is shown of one tool call or result, of one stretch of reasoning, and of a part of unknown type.
+_TOOL_TOKENS: Final = 10_000
+_REASONING_TOKENS: Final = 200
 _OTHER_TOKENS: Final = 500
 
 
@@ -120,55 +109,55 @@ def calls_of(messages: Sequence[Message]) -> Calls:
     )
 
 
-def pieces_of(message: Message, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
+def pieces_of(message: Message, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
     """Return the parts of a message, those with something to show."""
     if message.own:
-        return tuple(dict.fromkeys(_own(part, calls, pen) for part in message.parts)) or (Piece(body=_OWN),)
-    return tuple(piece for part in message.parts for piece in _pieces(part, calls, pen) if piece.text.strip())
+        return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (Piece(body=_OWN),)
+    return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
 
 
-def _pieces(part: Part, calls: Calls, pen: Pen) -> tuple[Piece, ...]:
+def _pieces(part: Part, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
     match part:
         case TextPart():
-            return (Piece(body=pen.body(part.text, pen.limits.most_tokens)),)
+            return (Piece(body=writer.body(part.text, writer.most_tokens)),)
         case ReasoningPart():
-            # A signature or an encrypted blob says nothing to anyone but its maker.
-            body = pen.body(part.text, pen.limits.reasoning_tokens)
+            # Signatures and encrypted reasoning are of use only to the provider.
+            body = writer.body(part.text, _REASONING_TOKENS)
             return (Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
         case ToolCallPart():
-            return (_call(part, calls, pen),)
+            return (_call(part, calls, writer),)
         case ToolResultPart():
-            return (_result(part, calls, pen), *(_file(file, pen) for file in part.files))
+            return (_result(part, calls, writer), *(_file(file, writer) for file in part.files))
         case FilePart():
-            return (_file(part, pen),)
+            return (_file(part, writer),)
         case UnknownPart():
-            body = pen.body(_json_text(part.data, pen), _OTHER_TOKENS)
+            body = writer.body(_json_text(part.data, writer), _OTHER_TOKENS)
             return (Piece(open="<other>", body=body, close="</other>"),)
 
 
-def _call(part: ToolCallPart, calls: Calls, pen: Pen) -> Piece:
+def _call(part: ToolCallPart, calls: Calls, writer: PartWriter) -> Piece:
     state = "" if id(part) in calls.answered else ' state="no result"'
-    body = pen.body(_json_text(part.arguments, pen), pen.limits.tool_tokens)
-    return Piece(open=f"<call{state}>{pen.tool(part.name)} ", body=body, close="</call>")
+    body = writer.body(_json_text(part.arguments, writer), _TOOL_TOKENS)
+    return Piece(open=f"<call{state}>{writer.tool(part.name)} ", body=body, close="</call>")
 
 
-def _result(part: ToolResultPart, calls: Calls, pen: Pen) -> Piece:
+def _result(part: ToolResultPart, calls: Calls, writer: PartWriter) -> Piece:
     call = calls.call_of(part)
     name = part.name or (call.name if call else "")
     state = ' state="error"' if part.is_error else ""
-    body = pen.body(_json_text(part.content, pen), pen.limits.tool_tokens)
-    return Piece(open=f"<result{state}>{pen.tool(name)}\n", body=body, close="</result>")
+    body = writer.body(_json_text(part.content, writer), _TOOL_TOKENS)
+    return Piece(open=f"<result{state}>{writer.tool(name)}\n", body=body, close="</result>")
 
 
 # ---------------------------------------------------------------- files
 
 
-def _file(part: FilePart, pen: Pen) -> Piece:
-    """Return a placeholder: a model that cannot see the file should know what it was."""
-    facts = [pen.tool(part.name) if part.name else "", pen.tool(part.media_type), *_measures(part)]
+def _file(part: FilePart, writer: PartWriter) -> Piece:
+    """Return a placeholder with the name, type and size of a file."""
+    facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
     if part.url and part.url[:5].lower() != "data:":
         # What follows the path may be a signature that opens the file.
-        facts.append(pen.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
+        facts.append(writer.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
     return Piece(open="<file>", body=", ".join(filter(None, facts)), close="</file>")
 
 
@@ -197,42 +186,44 @@ def _size(count: int) -> str:
 _OWN: Final = "used the memory; the answer is not shown"
 
 
-def _own(part: Part, calls: Calls, pen: Pen) -> Piece:
-    """Return one line: what the memory answered is in the log already."""
+def _own(part: Part, calls: Calls, writer: PartWriter) -> Piece:
+    """Return a line about a call of a memory tool; its answer is in the log already."""
     call = calls.call_of(part) if isinstance(part, ToolResultPart) else part
     if not isinstance(call, ToolCallPart):
         return Piece(body=_OWN)
-    arguments = _arguments(call.arguments)
+    given = parsed(call.arguments)
+    arguments = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
     query, action = arguments.get("query"), arguments.get("action")
     if isinstance(query, str) and query.strip():
-        return Piece(body=f"searched for “{pen.line(query)}”; the answer is not shown")
-    done = f"{pen.tool(call.name)} {pen.tool(action)}" if isinstance(action, str) else pen.tool(call.name)
+        return Piece(body=f"searched for “{writer.line(query)}”; the answer is not shown")
+    done = f"{writer.tool(call.name)} {writer.tool(action)}" if isinstance(action, str) else writer.tool(call.name)
     return Piece(body=f"used {done}; the answer is not shown")
-
-
-def _arguments(value: JsonValue) -> Mapping[str, object]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 # ---------------------------------------------------------------- JSON
 
 
-def _json_text(value: JsonValue, pen: Pen) -> str:
-    """Return a JSON value as a person would read it: a text as it is, a list of text parts as their texts.
+def parsed(arguments: JsonValue) -> object:
+    """Return the arguments of a call, parsed where they are the text of a JSON object or array."""
+    if isinstance(arguments, str) and arguments.lstrip()[:1] in {"{", "["}:
+        try:
+            return json.loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+    return arguments
 
-    Its texts are redacted while they stand in it: a name tells what the value beside it is.
+
+def _json_text(value: JsonValue, writer: PartWriter) -> str:
+    """Return a JSON value as readable text: a string as it is, a list of text parts as their texts.
+
+    Values are redacted before they are joined, since a key such as "password" shows what its value is.
     """
     if value is None:
         return ""
     if isinstance(value, str):
         return value
-    plain = pen.redactor.value(cast("JsonValue", _plain(value, 0)))
-    texts = _texts(plain)
+    plain = writer.redactor.value(cast("JsonValue", _plain(value, 0)))
+    texts = texts_of_parts(plain)
     if texts is not None:
         return "\n".join(texts)
     try:
@@ -241,20 +232,19 @@ def _json_text(value: JsonValue, pen: Pen) -> str:
         return f"[unreadable {type(value).__name__}]"
 
 
-def _texts(value: object) -> list[str] | None:
-    """Return the texts of a list that holds nothing but text parts."""
+def texts_of_parts(value: object) -> list[str] | None:
+    """Return the texts of a list of text parts; None if the value is anything else."""
     if not isinstance(value, list) or not value:
         return None
-    parts = [cast("dict[str, object]", item) for item in cast("list[object]", value) if isinstance(item, dict)]
-    texts = [
-        part["text"] for part in parts if part.get("type") in {"text", "input_text", "output_text"} and "text" in part
-    ]
+    items = cast("list[object]", value)
+    parts = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
+    texts = [part.get("text") for part in parts if part.get("type") in _TEXT_TYPES]
     found = [text for text in texts if isinstance(text, str)]
-    return found if len(found) == len(cast("list[object]", value)) else None
+    return found if len(found) == len(items) else None
 
 
 def _plain(value: object, depth: int) -> object:
-    """Return the value without what only a machine reads: signatures, encrypted blobs, bytes, endless nesting."""
+    """Return the value without signatures, encrypted data, bytes and deep nesting."""
     if depth > _DEEPEST:
         return "…"
     if isinstance(value, Mapping):

@@ -1,13 +1,11 @@
-"""What observers' and reflectors' replies have in common: sections into lines and hints.
-
-Knows when a reply is silence, a refusal, a runaway or an honest "nothing". Knows neither messages nor observations.
-"""
+"""Parse what replies of observers and reflectors have in common: lines, hints, refusals and "nothing"."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from memolog.domain.word_lists import NOTHING
 from memolog.prompt.drafts import HintsDraft
 from memolog.prompt.escape import unescape
 from memolog.prompt.faults import (
@@ -30,7 +28,7 @@ __all__ = ["Read", "hints_of", "parents", "read_reply"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A reply before anything in it is given a meaning."""
+    """The lines and hints of a reply."""
 
     lines: tuple[Line, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
@@ -54,14 +52,14 @@ def read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool =
     if found.observations is None:
         notes.note("untagged", "no section of observations")
     if found.unclosed and found.unclosed != "observations":
-        # A hint or a document that was torn off must not take the place of a whole one.
+        # An incomplete hint or document must not replace a complete one.
         notes.note("cut_off_hint", f"<{found.unclosed}> never ends")
         found.hints.pop(found.unclosed, None)
     hints, off_track = hints_of(found.hints, notes)
     hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
     if _is_nothing(body):
         if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
-            # Where nothing was asked for in so few words, a program that has no answer says the same.
+            # Outside a section, a single word may also come from a program that has no answer.
             notes.note("empty", body)
             return Read()
         return Read(hints=hints, off_track=off_track, nothing=True)
@@ -100,14 +98,10 @@ def _lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_to
         # Some close the section too early: what is marked like a line is one.
         silent = FaultNotes()
         lines += [line for line in read_lines(found.loose, known, silent) if line.is_bullet and line.priority]
-    if (
-        lines
-        and not any(line.is_bullet or line.is_whole for line in lines)
-        and is_refusal([line.text for line in lines])
-    ):
-        notes.note("refusal", lines[0].text)
-        return []
-    if lines and not any(line.is_bullet or line.is_whole for line in lines):
+    if lines and not any(line.is_marked for line in lines):
+        if is_refusal([line.text for line in lines]):
+            notes.note("refusal", lines[0].text)
+            return []
         said = [line for line in lines if not is_chatter(line.text)]
         if not said:
             notes.note("empty", f"no observation in it: {lines[0].text}")
@@ -116,7 +110,7 @@ def _lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_to
     if is_torn:
         notes.note("cut_off", "its observations never end")
         while lines and not lines[-1].is_cited:
-            # What a line comes from is said at its end: a line without it may be torn.
+            # Citations stand at the end of a line, so a line without them may be incomplete.
             lines.pop()
     elif not lines and any(char.isalnum() for char in body):
         notes.note("unparsable", body)
@@ -171,7 +165,7 @@ _WORTH: Final = r"(?:here )?(?:is )?(?:worth|to) (?:keep|record|remember|not|obs
 _NOTHINGS: Final = (
     rf"(?:there (?:is|was) )?nothing(?: new| notable| of note| relevant| significant)?(?: {_WORTH})?",
     r"(?:there (?:are|were) )?no (?:new |notable |relevant )?observations?(?: (?:to|worth|for|in this)\b.{0,40})?",
-    r"none|null|nil|n/?a|n\.a\.",
+    NOTHING,
     r"nichts(?: neues| wichtiges| relevantes)?(?: (?:festzuhalten|zu notieren|zu merken|erwähnenswertes))?",
     r"keine (?:neuen )?beobachtungen",
     r"rien(?: de nouveau)?(?: à (?:retenir|noter|signaler))?|aucune (?:nouvelle )?observation",
@@ -182,12 +176,10 @@ _NOTHINGS: Final = (
     r"لا شيء(?: جديد| يستحق .{0,30})?",
 )
 _NOTHING: Final = re.compile(rf"\W*(?:{'|'.join(_NOTHINGS)})\W*", re.IGNORECASE)
-_ONE_WORD: Final = re.compile(
-    r"\W*(?:none|null|nil|n/?a|n\.a\.|nothing|nichts|rien|nada|ничего|无|没有|なし)\W*", re.IGNORECASE
-)
-_EMPTY_HINT: Final = re.compile(r"\W*(?:none|n/?a|nothing|null|unchanged|no change|keine?|无|なし)?\W*", re.IGNORECASE)
-_NO_TASK: Final = re.compile(r"\W*(?:none|n/?a|nothing(?: left)?(?: to do)?|null|keine?|无|なし)\W*", re.IGNORECASE)
-_ON_TRACK: Final = re.compile(r"\W*(?:no|none|n/?a|on[ -]track|not? off[ -]track|nothing|nein)?\W*", re.IGNORECASE)
+_ONE_WORD: Final = re.compile(rf"\W*(?:{NOTHING})\W*", re.IGNORECASE)
+_EMPTY_HINT: Final = re.compile(rf"\W*(?:{NOTHING}|unchanged|no change)?\W*", re.IGNORECASE)
+_NO_TASK: Final = re.compile(rf"\W*(?:{NOTHING}|nothing(?: left)?(?: to do)?)\W*", re.IGNORECASE)
+_ON_TRACK: Final = re.compile(rf"\W*(?:{NOTHING}|no|on[ -]track|not? off[ -]track|nein)?\W*", re.IGNORECASE)
 _LONGEST_NOTHING: Final = 120
 _MOST_HINT: Final = 2_000
 _MOST_TITLE: Final = 120
@@ -203,7 +195,7 @@ def hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str 
     """Return the hints among the sections of a reply, by tag, and what it says of work that is off track."""
     task = _hint(texts.get("current-task"), notes)
     if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
-        # Said in words, it ends the task before; silence does not.
+        # Only an explicit "none" ends the current task; a missing section does not.
         task = ""
     response = _hint(texts.get("suggested-response"), notes)
     title = _hint(texts.get("thread-title"), notes)

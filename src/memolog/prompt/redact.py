@@ -1,7 +1,6 @@
-"""Secrets: found by their format or their context, and replaced by a word that says what stood there.
+"""Find secrets by format or context and replace them by `[redacted: kind]`, in linear time.
 
-Works on any text, in time that grows with its length alone. Texts inside other texts (JSON in a string, percent-encoded
-queries, HTML entities, colours of a terminal) are decoded for the search, layer by layer, and replaced where they stand.
+Texts inside texts (JSON in strings, percent-encoding, HTML entities, terminal colours) are decoded for the search.
 """
 
 import json
@@ -45,15 +44,15 @@ def _compiled(kind: str, expression: str) -> SecretPattern:
         pattern = re.compile(expression)
     except re.error as error:
         raise ConfigError(
-            f"The pattern for {kind!r} is no regular expression.",
+            f"The redaction pattern of kind {kind!r} is not a valid regular expression: {expression!r}.",
             why=str(error),
-            then="Correct it; Python's syntax applies.",
+            then="Correct it; the syntax is that of Python's `re` module.",
         ) from error
     if pattern.match("") or not kind.strip():
         raise ConfigError(
-            f"The pattern for {kind!r} cannot be used.",
-            why="It has no kind, or it matches the empty text, which is everywhere.",
-            then="Name its kind, and make it match at least one character.",
+            f"The redaction pattern {expression!r} of kind {kind!r} cannot be used.",
+            why="Its kind is empty, or it matches the empty text.",
+            then="Give it a kind, and make it match at least one character.",
         )
     return SecretPattern(kind=kind.strip(), pattern=pattern)
 
@@ -82,7 +81,7 @@ class Redactor:
         found: dict[str, int] = {}
         if not self.enabled or (len(text) < _SHORTEST and not self.extra):
             return text, found
-        # Once a secret is gone, another one may come into sight behind it. Few texts have any.
+        # Replacing a secret may uncover another one behind it.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
             if not secrets:
@@ -123,15 +122,15 @@ class Redactor:
 
 
 class _Walk:
-    """A way through a JSON value, on which the names of tables, lists and columns give secrets away.
+    """Walks a JSON value and redacts values whose keys or column names mark them as secrets.
 
-    Without a redactor, the texts themselves are not looked at.
+    Without a redactor, the texts themselves are not searched.
     """
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor
         self.found: dict[str, str] = {}
-        """The texts that only their names gave away, and their kinds."""
+        """The texts that were secrets by their names alone, and their kinds."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
         """Return a value without secrets; the owner is the kind of secret that a table around it is named after."""
@@ -201,7 +200,7 @@ class _Walk:
         return f"[redacted: {kind}]"
 
     def _line(self, items: list[str]) -> list[JsonValue]:
-        """Return the words of a command without what only the words before them give away: `["--password", "…"]`."""
+        """Return the words of a command without secrets that follow an option: `["--password", "…"]`."""
         found = self._redactor.in_line(" ".join(items)) if self._redactor else []
         if not found:
             return [*items]
@@ -250,7 +249,7 @@ _JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
 
 
 def _in_json(text: str, layers: int) -> Iterator[Found]:
-    """Yield what the names in a text give away that is JSON as a whole, and in the JSON inside its texts."""
+    """Yield the secrets that names mark in a JSON text, and in JSON inside its strings."""
     if text[:1] not in {"{", "["} or text.rstrip()[-1:] not in {"}", "]"}:
         return
     walk = _Walk()
@@ -276,7 +275,7 @@ def _unescaped(text: str) -> str:
 
 
 def _by_pattern(text: str, given: SecretPattern) -> Iterator[Found]:
-    """Yield what a pattern finds that somebody added."""
+    """Yield the matches of a configured pattern."""
     group = "secret" if "secret" in given.pattern.groupindex else 0
     for hit in given.pattern.finditer(text):
         start, end = hit.span(group)
@@ -358,7 +357,7 @@ class _Decoded(NamedTuple):
 
 
 def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
-    """Yield what is found below a text: without its escapes, and with plain characters for those that only look like them."""
+    """Yield decoded forms of a text: without escapes, and with plain characters for look-alikes."""
     if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
         plain = _decoded(text, _DISGUISED)
         if plain is not None:
@@ -423,7 +422,7 @@ _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?---
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s\\:,.-]|(?<=\n)[>#])*+")
 _PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
-# A key that was torn from its first line is still a key; no key has more text than this.
+# A key without its first line is still a key; no key is longer than this.
 _LONGEST_KEY: Final = 20_000
 
 

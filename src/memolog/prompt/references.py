@@ -1,7 +1,6 @@
-"""References in a line: the messages or lines that it comes from, in brackets.
+"""Parse references to messages or lines: [3], [7,8], [3-5], 【3】, [o1, o4-o6], (from o1).
 
-Knows how models write them: [3], [7,8], [3-5], 【3】, [o1, o4-o6], (from o1), also in the place of the time and on a row of their
-own. Knows what was shown, and drops the rest.
+References to what was not shown are dropped.
 """
 
 import re
@@ -17,7 +16,7 @@ __all__ = ["Known", "is_reference", "take_leading_references", "take_references"
 _WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
 _ITEM: Final = r"[#mo]?\d{1,9}"
 _BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ ]+)"
-# Every item is set off from the next, so that a run of digits can be read in one way only.
+# Items must be separated, so that a run of digits can be read in one way only.
 _LIST: Final = rf"[ ]*(?:{_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_WORD})?{_ITEM}){{0,5000}}[ ]*"
 _AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
 _IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—-](?=\s))?[ ]*+(?=\S)", re.IGNORECASE)
@@ -70,7 +69,7 @@ def take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ..
 
 
 def is_reference(row: str, known: Known) -> bool:
-    """Tell whether a row holds numbers in brackets that were shown, and nothing else."""
+    """Return whether a row holds numbers in brackets that were shown, and nothing else."""
     hit = _ALONE.fullmatch(row) if len(row) <= _LONGEST else None
     return bool(hit and _shown(hit[1], known))
 

@@ -1,8 +1,4 @@
-"""Reading a reflector's reply: lines that say which lines of the log they stand for.
-
-Knows short ids and the short names of threads, and nothing of the observations behind them: moments, sources and trust come
-from what was merged.
-"""
+"""Parse a reflector's reply: lines that name the lines of the log they stand for."""
 
 import re
 from collections.abc import Collection
@@ -13,7 +9,7 @@ from memolog.prompt.drafts import ParsedReflection, ReflectedDraft
 from memolog.prompt.faults import FaultNotes
 from memolog.prompt.reading import hints_of, parents, read_reply
 from memolog.prompt.references import Known
-from memolog.prompt.sections import cleaned, sections
+from memolog.prompt.sections import THREAD_OPENING, cleaned, sections
 
 __all__ = ["parse_reflection"]
 
@@ -27,10 +23,7 @@ _LEADING_NAMES: Final = re.compile(
     rf"((?:{'|'.join(MARKS.values())})[ \t]*(?:\(\d\d?:\d\d\)[ \t]*)?)",
     re.MULTILINE,
 )
-_THREAD: Final = re.compile(
-    r"<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>(.*?)(?:</thread>|\Z)",
-    re.DOTALL | re.IGNORECASE,
-)
+_THREAD: Final = re.compile(rf"{THREAD_OPENING}(.*?)(?:</thread>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
 def parse_reflection(

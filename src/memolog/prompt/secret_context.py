@@ -1,6 +1,6 @@
-"""Secrets that only their context gives away: what follows the name of a password, a header, a command or a phrase.
+"""Find secrets by their context: what follows the name of a password, a header, a command or a phrase.
 
-Each search begins at a word that must stand in the text, so that most texts cost no more than a look for these words.
+Each search starts from a word that must be in the text, so that most texts cost only the lookup of these words.
 """
 
 import re
@@ -25,11 +25,11 @@ _PASSWORDS_ELSEWHERE: Final = (
 )  # fmt: skip
 _NAMES_INSIDE: Final = ("secret", "token", "key", "credential")
 _PASSWORD_WORDS: Final = frozenset(name.encode() for name in _PASSWORDS)
-# Of each name one letter that most texts do not have.
+# A letter of each name that is rare in other texts.
 _PASSWORD_SIGNS: Final = tuple((next(one for one in name if not one.isascii()), name) for name in _PASSWORDS_ELSEWHERE)
 _NAME_WORDS: Final = frozenset({b"auth", b"creds", b"dsn"})
 
-# What a name is after which no secret follows, whatever stands there.
+# Endings of names that do not hold a secret.
 _NO_SECRET_NAME: Final = re.compile(
     r"[_.-]?(?:id|ids|name|type|count|length|len|size|limit|usage|budget|ur[il]|path|file|dir|endpoint|header|field|column|index"
     r"|class|prefix|suffix|regex|pattern|format|policy|rule|ttl|age|version|label|title|description|placeholder|hint|error"
@@ -66,18 +66,8 @@ _KEY_OWNERS: Final = (
     "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
 )  # fmt: skip
 _PUBLIC_KEYS: Final = (
-    "public",
-    "foreign",
-    "primary",
-    "sort",
-    "cache",
-    "partition",
-    "unique",
-    "group",
-    "order",
-    "dict",
-    "json",
-)
+    "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
+)  # fmt: skip
 
 _MIXED: Final = re.compile(r"(?=[^0-9]{0,300}[0-9])(?=[^A-Za-z]{0,300}[A-Za-z]).{5}", re.DOTALL)
 _BARE: Final = r"[^\s\"'`,;(){}\[\]<>&\\|\x00-\x1f\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]"
@@ -130,7 +120,7 @@ _SPACED: Final = re.compile(r"(?P<rest>[\w.-]{0,30}+)(?P<sep>[ \t]{1,4}(?=[^\s])
 _TOLD: Final = re.compile(
     rf"(?P<rest>[A-Za-z_À-ӿ]{{0,10}}+)(?P<sep>(?:[ \t]{{1,2}}[^\s:=：.\"'`]{{1,20}}+){{0,7}}?{_COPULA})" + _VALUE
 )
-# What goes on after a secret was told: `… and …`, `… but I changed it to …`.
+# Continuations after a secret: `… and …`, `… but I changed it to …`.
 _AND: Final = re.compile(
     r"[.!?]{0,2}(?:,?[ \t]{1,2}(?:and|or|und|oder|et|ou|y|e)[ \t]{1,2}|,[ \t]{1,2}"
     r"|[^\n:=]{0,50}?[ \t](?:it|them|that|one)(?:['’]s|[ \t](?:to|is|was|into))[ \t]{1,2}(?:now[ \t])?)" + _VALUE
@@ -146,7 +136,7 @@ _LOOKED_BACK: Final = 130
 
 
 def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Found]:
-    """Yield what names, schemes, headers and commands give away. Each of their words is looked for; few stand there."""
+    """Yield the secrets that follow names, URL schemes, headers and commands."""
     passwords = [name for name in _PASSWORDS_INSIDE if name in lower]
     passwords += [word.decode() for word in sorted(words & _PASSWORD_WORDS)]
     if not text.isascii():
@@ -291,7 +281,7 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
 
 
 def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
-    """Yield the secret that a sentence tells, if any, and then those that it goes on to."""
+    """Yield the secret that a sentence states, and those that follow it: "… and …"."""
     found = next(told, None)
     for _ in range(_MOST_TOLD):
         if found is None:
@@ -303,22 +293,14 @@ def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]
 
 
 _QUOTES: Final = frozenset("\"'`”“»」")
-# What is told of these is no password: `the password manager is 1Password`.
+# Words after which no password follows: `the password manager is 1Password`.
 _NOT_TOLD: Final = (
-    "manager",
-    "policy",
-    "provider",
-    "service",
-    "generator",
-    "library",
-    "algorithm",
-    "hashing",
-    "storage",
-)
+    "manager", "policy", "provider", "service", "generator", "library", "algorithm", "hashing", "storage",
+)  # fmt: skip
 
 
 def _told_before(text: str, at: int) -> Iterator[Found]:
-    """Yield what is said to be the password before that is named: `use hunter2 as the password`."""
+    """Yield a password that stands before its name: `use hunter2 as the password`."""
     places = [
         (text.rfind(word, max(0, at - _LONGEST_BETWEEN), at), len(word)) for word in (" as ", " is ", " for ", " was ")
     ]
@@ -449,7 +431,7 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
         return
     hit = _ASSIGNED.match(text, end)
     if anchor == "key" and not _is_owned(text, at, name):
-        # Many things are called a key: what is not said to be secret must look like nothing else.
+        # Many things are called a key: without a secret owner, only a long random value counts.
         hit = hit or _SPACED.match(text, end) or _TOLD.match(text, end)
         if hit and not name and not hit["rest"]:
             yield from _secret_in(hit, "secret", lambda value, _: _is_long_and_varied(value))
@@ -524,7 +506,7 @@ _CODE_ROOT: Final = re.compile(r"(?:os|sys|self|cls|this|settings|config|env|pro
 
 
 def _is_strong(value: str) -> bool:
-    """Return whether a value is a secret wherever it is told of one."""
+    """Return whether a value is random enough to be a secret in any context."""
     is_path = "/" in value and len(value) < 2 * _STRONG
     is_other = is_path or " " in value or _CODE.match(value) or _UUID.match(value)
     return len(value) >= _STRONG and not is_other and is_random(value)
@@ -691,13 +673,19 @@ _VALUE_IS: Final = rf"[\"']?(?P<bare>(?!-){_B}{{3,200}}+)"
 
 
 class _Rule(NamedTuple):
-    """What follows a word that gives a secret away."""
+    """A pattern that starts at one of some words and contains a secret."""
 
     words: str
     kind: str
     shape: str
     """What stands at the word; the group `bare` is the secret."""
     is_secret: Callable[[str], bool] = _any
+
+
+def _option(commands: str, option: str, is_secret: Callable[[str], bool] = _any) -> _Rule:
+    """Return the rule for a password that follows an option of one of some commands."""
+    names = "|".join(commands.split())
+    return _Rule(commands, "password", rf"(?:{names}){_THEN}{option}{_VALUE_IS}", is_secret)
 
 
 _RULES: Final = (
@@ -769,7 +757,7 @@ _RULES: Final = (
         "password",
         rf"(?:sftp|lftp|ftp|scp){_THEN}[\w.-]{{1,60}}:(?P<bare>[^\s/\"'<>]{{3,100}})@(?=[\w.])",
     ),
-    _Rule("sudo su", "password", rf"(?:sudo|su){_THEN}<<<[ \t]{{0,2}}{_VALUE_IS}"),
+    _option("sudo su", r"<<<[ \t]{0,2}"),
     _Rule(
         "echo printf",
         "password",
@@ -794,30 +782,25 @@ _RULES: Final = (
         _is_varied,
     ),
     _Rule("sshpass", "password", r"sshpass[ \t]{1,9}-p[ \t]?" + _VALUE_IS),
-    _Rule("7z 7za", "password", rf"7za?{_THEN}-p{_VALUE_IS}"),
-    _Rule("zip unzip", "password", rf"(?:un)?zip{_THEN}-P[ \t]?{_VALUE_IS}"),
-    _Rule("rar unrar", "password", rf"(?:un)?rar{_THEN}-h?p{_VALUE_IS}"),
-    _Rule(
+    _option("7z 7za", "-p"),
+    _option("zip unzip", r"-P[ \t]?"),
+    _option("rar unrar", "-h?p"),
+    _option(
         "docker podman helm oc az rdesktop skopeo crane nerdctl mongo mongosh mongodump mongorestore mongoexport mongoimport",
-        "password",
-        rf"(?:docker|podman|helm|oc|az|rdesktop|skopeo|crane|nerdctl|mongo\w{{0,8}}){_THEN}-p[ \t]{{1,9}}{_VALUE_IS}",
+        r"-p[ \t]{1,9}",
         _is_no_port,
     ),
     _Rule("redis", "password", rf"redis-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{{1,9}}{_VALUE_IS}"),
-    _Rule(
-        "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd",
-        "password",
-        rf"ldap\w{{3,8}}{_THEN}-w[ \t]{{1,9}}{_VALUE_IS}",
-    ),
-    _Rule("sqlcmd bcp isql osql tsql", "password", rf"(?:sqlcmd|bcp|isql|osql|tsql){_THEN}-P[ \t]?{_VALUE_IS}"),
-    _Rule("plink pscp psftp putty", "password", rf"(?:plink|pscp|psftp|putty){_THEN}-pw[ \t]{{1,9}}{_VALUE_IS}"),
+    _option("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", r"-w[ \t]{1,9}"),
+    _option("sqlcmd bcp isql osql tsql", r"-P[ \t]?"),
+    _option("plink pscp psftp putty", r"-pw[ \t]{1,9}"),
     _Rule(
         "htpasswd",
         "password",
         rf"htpasswd[ \t]{{1,9}}-\w{{0,4}}b\w{{0,4}}[ \t]{{1,9}}(?:\S{{1,80}}[ \t]{{1,9}})?\S{{1,80}}[ \t]{{1,9}}{_VALUE_IS}",
     ),
-    _Rule("keytool jarsigner", "password", rf"(?:keytool|jarsigner){_THEN}-\w{{0,10}}pass[ \t]{{1,9}}{_VALUE_IS}"),
-    _Rule("openssl", "password", rf"openssl{_THEN}-(?:pass\w{{0,4}}[ \t]{{1,9}}(?:pass:)?|k[ \t]{{1,9}}){_VALUE_IS}"),
+    _option("keytool jarsigner", r"-\w{0,10}pass[ \t]{1,9}"),
+    _option("openssl", r"-(?:pass\w{0,4}[ \t]{1,9}(?:pass:)?|k[ \t]{1,9})"),
     _Rule("ssh", "password", rf"ssh-keygen{_THEN}-[NP][ \t]{{1,9}}{_VALUE_IS}"),
     _Rule(
         "smbclient rpcclient", "password", rf"(?:smbclient|rpcclient){_THEN}-U[ \t]*[\"']?[\w.\\/]{{1,80}}%{_VALUE_IS}"

@@ -1,7 +1,4 @@
-"""Keys and tokens that can be recognised by themselves: a table of how they begin and what follows, and the search for them.
-
-The table holds facts that the issuers publish. What only its context gives away is in `secret_context`.
-"""
+"""Find keys and tokens by their published formats. `secret_context` finds secrets by what stands around them."""
 
 import re
 from collections.abc import Iterable, Iterator

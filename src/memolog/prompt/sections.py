@@ -1,8 +1,4 @@
-"""A reply taken apart: thoughts and wrappings removed, each tagged section by itself.
-
-Knows which sections a reply may have and how models get them wrong. Knows nothing of what a section says. Every step reads
-the reply once from front to back.
-"""
+"""Split a reply into its tagged sections, without thoughts and code fences. Linear in the length of the reply."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,7 +7,16 @@ from typing import Final
 from memolog.prompt.escape import clean
 from memolog.prompt.faults import MOST_REPLY, FaultNotes
 
-__all__ = ["Sections", "cleaned", "sections", "thread_sections", "without_fence", "without_tags"]
+__all__ = [
+    "FENCE",
+    "THREAD_OPENING",
+    "Sections",
+    "cleaned",
+    "sections",
+    "thread_sections",
+    "without_fence",
+    "without_tags",
+]
 
 _KNOWN: Final = {
     "observations": "observations",
@@ -25,8 +30,8 @@ _KNOWN: Final = {
     "off-track": "off-track",
     "working-memory": "working-memory",
 }
-# Tags of ours, and of templates that leak. Tags that code and web pages have as well are not among them: lines may speak of
-# those, and wherever a line is shown its `<` is escaped.
+# Our tags, and those of chat templates that leak. Tags that code and web pages use too are not included: lines may mention
+# them, and `<` is escaped wherever a line is shown.
 _OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track|working-memory"
 _PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
 _TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
@@ -64,7 +69,7 @@ _THOUGHTS: Final = re.compile(
 _END_OF_THOUGHTS: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _BEFORE_THOUGHTS: Final = re.compile(r"<think|<observations", re.IGNORECASE)
 _ANSWER: Final = re.compile(r"\n(?=[ \t]*<observations)", re.IGNORECASE)
-_FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
+FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 
 
 def cleaned(reply: str, notes: FaultNotes) -> str:
@@ -76,13 +81,13 @@ def cleaned(reply: str, notes: FaultNotes) -> str:
 
 
 def _without_thoughts(text: str, notes: FaultNotes) -> str:
-    """Drop thoughts: between their tags, and before a closing tag whose opening one the template swallowed."""
+    """Remove thoughts: those between tags, and those before a closing tag whose opening tag is missing."""
     at = orphan = _orphan_end(text)
     kept: list[str] = []
     endless: set[str] = set()
     while hit := _THOUGHTS.search(text, at):
         if hit.start() != orphan and not _starts_line(text, hit.start()):
-            # In the middle of a line it is a word that somebody wrote about.
+            # In the middle of a line it is part of the text.
             kept.append(text[at : hit.end()])
             at = hit.end()
             continue
@@ -113,7 +118,7 @@ def _starts_line(text: str, at: int) -> bool:
 def without_fence(text: str) -> str:
     """Return a text without the code fence that wraps all of it."""
     lines = text.strip().split("\n")
-    if len(lines) > 1 and _FENCE.match(lines[0]):
+    if len(lines) > 1 and FENCE.match(lines[0]):
         end = len(lines) - 1 if lines[-1].strip() in {"```", "~~~"} else len(lines)
         return "\n".join(lines[1:end])
     return text
@@ -135,8 +140,8 @@ def without_tags(text: str, notes: FaultNotes) -> str:
 # ---------------------------------------------------------------- taking apart
 
 
-class _Taker:
-    """Sorts the lines of a reply into sections, one after the other."""
+class _SectionReader:
+    """Sorts the lines of a reply into sections."""
 
     def __init__(self, notes: FaultNotes) -> None:
         self.texts: dict[str, list[str]] = {"": []}
@@ -176,7 +181,7 @@ class _Taker:
         if is_end:
             self.current = "" if name == self.current else self.current
         elif name != "observations" and name in self.texts:
-            # The first one counts: a second is an echo of something that was read.
+            # Only the first section counts; a second one repeats text that the model read.
             self.notes.note("forged_tag", f"a second <{name}>")
             self.current = "ignored"
             self.texts.setdefault("ignored", [])
@@ -197,16 +202,16 @@ def _name(tag: str) -> str | None:
 
 def sections(text: str, notes: FaultNotes) -> Sections:
     """Return the sections of a reply, found by tags or, if it has none, by headings."""
-    taker = _Taker(notes)
+    reader = _SectionReader(notes)
     for line in text.split("\n"):
-        taker.take(line)
-    if len(taker.texts) == 1:
+        reader.take(line)
+    if len(reader.texts) == 1:
         return _by_headings(text)
-    joined = {name: "\n".join(lines).strip("\n") for name, lines in taker.texts.items()}
+    joined = {name: "\n".join(lines).strip("\n") for name, lines in reader.texts.items()}
     return Sections(
         observations=joined.pop("observations", None),
         loose=joined.pop(""),
-        unclosed=taker.current if taker.current != "ignored" else "",
+        unclosed=reader.current if reader.current != "ignored" else "",
         hints={name: body for name, body in joined.items() if name != "ignored"},
     )
 
@@ -224,7 +229,7 @@ def _by_headings(text: str) -> Sections:
     for line in text.split("\n"):
         hit = _HEADING.match(line)
         if hit and (hit[4] or (hit[1] and hit.end() == len(line))):
-            current = _KNOWN[hit[2].lower().replace("_", "-").replace(" ", "-")]
+            current = _name(hit[2]) or ""
             texts.setdefault(current, [])
             line = line[hit.end() :]  # noqa: PLW2901 - the rest of the heading's line is the section's first
         texts[current].append(line)
@@ -234,8 +239,10 @@ def _by_headings(text: str) -> Sections:
 
 # ---------------------------------------------------------------- threads
 
+THREAD_OPENING: Final = r"<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
+"""The tag that opens the section of a thread; its group is the alias."""
 _THREAD: Final = re.compile(
-    r"[ \t]*(?:<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
+    rf"[ \t]*(?:{THREAD_OPENING}"
     r"|#{1,6}[ \t]*(?:thread[ \t]+)?[\"'`<]?([^\"'`<>\s:]{1,60})[\"'`>]?[ \t]*+:?[ \t]*+$)",
     re.IGNORECASE,
 )

@@ -1,7 +1,6 @@
-"""Texts made to fit: from both ends towards the middle, with a mark that says how much was left out.
+"""Shorten texts to a number of tokens by leaving out their middle, with a mark that says how much.
 
-Knows tokens, graphemes and the entities of escaped text. Knows nothing of what the texts are about. Its work is bounded by
-what may be kept, not by what comes in.
+The work is bounded by what may be kept, not by the length of the text.
 """
 
 import re
@@ -9,9 +8,9 @@ from typing import Final
 
 from memolog.tokens import TokenCounter, cut, cut_end, cut_tokens
 
-__all__ = ["ends_of", "fits", "last_lines", "shorten"]
+__all__ = ["ends_of", "last_lines", "shorten"]
 
-# No tokenizer takes more characters of any text for one token, nor of ordinary text on average.
+# The most characters of a token in any text, and on average in ordinary text.
 _MOST_CHARACTERS: Final = 128
 _USUAL_CHARACTERS: Final = 16
 _MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
@@ -34,7 +33,7 @@ def _characters(middle: str) -> int:
     return max(len(middle) + before, 0)
 
 
-def fits(text: str, tokens: int, counter: TokenCounter) -> bool:
+def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
     """Return whether a text has at most so many tokens, without counting one that is far too long."""
     return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
 
@@ -54,7 +53,7 @@ def ends_of(text: str, tokens: int) -> str:
 
 def shorten(text: str, tokens: int, counter: TokenCounter) -> str:
     """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
-    if fits(text, tokens, counter):
+    if _fits(text, tokens, counter):
         return text
     room = tokens - _MARK_TOKENS
     while room > 0:
@@ -105,6 +104,6 @@ def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
         kept.append(line)
         room -= cost
     if not kept:
-        # A few tokens of a line say nothing.
+        # A few tokens of a line are useless.
         return "" if tokens < 2 * _MARK_TOKENS else shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
     return "\n".join(reversed(kept))

@@ -1,7 +1,4 @@
-"""Slices: one huge message as several, so that each fits a prompt, and several answers as one.
-
-Knows texts and where they may be cut. Knows not how they are shown, nor who is asked.
-"""
+"""Split a message that is too long for one prompt into several, and merge the replies about them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,9 +12,9 @@ from memolog.tokens import TokenCounter, cut
 __all__ = ["joined", "sliced"]
 
 _MOST_SLICES: Final = 12
-"""Calls that one message may cause; of what is longer still, each slice shows its ends."""
+"""Slices of one message at most; of a longer message, each slice shows its two ends."""
 _SHARE: Final = 0.9
-"""What a slice takes of a prompt: its tags, the day and what is escaped need room as well."""
+"""The share of a prompt for a slice; tags, dates and escapes need the rest."""
 
 
 def sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:

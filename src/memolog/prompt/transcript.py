@@ -1,8 +1,4 @@
-"""The transcript: messages as the observer reads them, numbered, dated in the user's zone, and bounded.
-
-Knows how messages stand together. Nothing that was said can open, close or imitate one of its tags, since every `<` in it
-is escaped. Knows no clock: moments come with the messages, the zone from the caller.
-"""
+"""Render messages as the transcript that an observer reads: numbered, dated in the zone of the user, and bounded."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,15 +10,15 @@ from memolog.domain.message import Message, Role
 from memolog.domain.observation import Observation
 from memolog.domain.pairs import results_of_calls
 from memolog.domain.zones import zone_of
-from memolog.prompt.pieces import Calls, Limits, Pen, Piece, calls_of, pieces_of
+from memolog.prompt.pieces import Calls, PartWriter, Piece, calls_of, pieces_of
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import shorten
 from memolog.tokens import TokenCounter, share
 
-__all__ = ["Limits", "Shown", "Transcript", "in_zone", "said_in_zone", "split", "transcript"]
+__all__ = ["Shown", "Transcript", "in_zone", "said_in_zone", "split", "transcript"]
 
 _LEAST_TOKENS: Final = 200
-# Below this a message says nothing any more: rather some messages in part than all in shreds.
+# A message cut below this size is useless: some messages are left out instead.
 _LEAST_MESSAGE: Final = 60
 
 
@@ -68,14 +64,14 @@ class _Entry:
 
 
 def said_in_zone(observation: Observation, zone: tzinfo) -> datetime | None:
-    """Return when a line was said, in the zone of whoever said it, as the log shows it; in `zone` where that is unknown."""
+    """Return when a line was said, in its own zone, or in `zone` if it has none."""
     if observation.said_at is None:
         return None
     return in_zone(observation.said_at, zone_of(observation.zone)[0] if observation.zone else zone)
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:
-    """Return a moment in the zone, or in UTC where it cannot be told there; to the second."""
+    """Return a moment in the zone, or in UTC if it is out of range there; to the second."""
     try:
         local = moment.astimezone(zone)
     except (OverflowError, ValueError):
@@ -88,18 +84,18 @@ def transcript(
     *,
     counter: TokenCounter,
     zone: tzinfo = UTC,
-    limits: Limits | None = None,
+    most_tokens: int = 100_000,
     redactor: Redactor = REDACTION,
     first: int = 1,
 ) -> Transcript:
-    """Return the messages as the observer reads them, numbered from `first`, within `limits.most_tokens`.
+    """Return the messages as the observer reads them, numbered from `first`, within `most_tokens` (at least 200).
 
     What was withdrawn or forgotten is left out. What is too long is cut in the middle, and says so; if there are too many
     messages to show a little of each, those in the middle are left out, and a line says how many.
     """
-    pen = Pen(counter=counter, limits=limits or Limits(), redactor=redactor)
-    entries = _entries(messages, zone, pen, first)
-    most = max(pen.limits.most_tokens, _LEAST_TOKENS)
+    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
+    entries = _entries(messages, zone, writer, first)
+    most = max(most_tokens, _LEAST_TOKENS)
     budget = most
     text = _written(entries, 0)
     tokens = counter.count(text)
@@ -110,7 +106,7 @@ def transcript(
         if tokens <= most:
             entries = kept
             break
-        # What surrounds the messages counts too: the next try leaves that much more room.
+        # Tags and dates count too: the next try has a smaller budget.
         budget -= max(tokens - most, most // 20)
     return Transcript(text=text, shown=tuple(entry.shown for entry in entries), tokens=tokens)
 
@@ -121,19 +117,18 @@ def split(
     *,
     counter: TokenCounter,
     zone: tzinfo = UTC,
-    limits: Limits | None = None,
     redactor: Redactor = REDACTION,
 ) -> tuple[tuple[Message, ...], ...]:
     """Return consecutive pieces whose transcripts have at most so many tokens, tool calls together with their results.
 
-    What belongs together and is too long is one piece; its transcript is cut (`limits.most_tokens` must be the same bound).
+    What belongs together and is too long is one piece; its transcript is cut if `transcript` is given the same bound.
     Every message is in exactly one piece, also those that are not shown.
     """
-    pen = Pen(counter=counter, limits=replace(limits or Limits(), most_tokens=most_tokens), redactor=redactor)
+    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     pieces: list[list[Message]] = []
     room, day = 0, ""
     for unit in _units(messages):
-        entries = _entries(unit, zone, pen, 1)
+        entries = _entries(unit, zone, writer, 1)
         cost, day_after = _cost(entries, day, counter)
         if not pieces or cost > room:
             pieces.append([])
@@ -158,7 +153,7 @@ def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[i
 def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
     """Yield the shortest runs of messages after which no tool call waits for its result."""
     unit: list[Message] = []
-    # A call that is answered nowhere holds nothing back.
+    # A call without a result does not hold a unit open.
     reach: dict[int, int] = {}
     for (call, _), (result, _) in results_of_calls(messages).items():
         reach[call] = max(reach.get(call, 0), result)
@@ -176,21 +171,21 @@ def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
 # ---------------------------------------------------------------- writing
 
 
-def _entries(messages: Sequence[Message], zone: tzinfo, pen: Pen, first: int) -> list[_Entry]:
+def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
     live = [message for message in messages if message.state == "live"]
     calls = calls_of(live)
-    entries = [_entry(message, calls, zone, pen, number) for number, message in enumerate(live, first)]
-    return [replace(entry, tokens=pen.counter.count(entry.text) + 1) for entry in entries]
+    entries = [_entry(message, calls, zone, writer, number) for number, message in enumerate(live, first)]
+    return [replace(entry, tokens=writer.counter.count(entry.text) + 1) for entry in entries]
 
 
-def _entry(message: Message, calls: Calls, zone: tzinfo, pen: Pen, number: int) -> _Entry:
+def _entry(message: Message, calls: Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
     at = in_zone(message.created_at, zone)
     shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
-    # The role always comes first, and a name is in quotation marks: no name passes for a role.
-    speaker = f" {pen.name(message.speaker)}" if message.speaker else ""
+    # The role comes first and names are quoted, so that no name looks like a role.
+    speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
     again = " (continued)" if message.continuation else ""
     header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"
-    return _Entry(shown=shown, header=header, pieces=pieces_of(message, calls, pen))
+    return _Entry(shown=shown, header=header, pieces=pieces_of(message, calls, writer))
 
 
 def _written(entries: Sequence[_Entry], left_out: int) -> str:

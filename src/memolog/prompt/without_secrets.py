@@ -1,7 +1,6 @@
-"""A message without its secrets, for whoever does not want them stored at all.
+"""Redact the secrets in a message before it is stored.
 
-Knows which texts a message has. Knows not what a secret looks like. What a provider attached and wants back unchanged (`extra`),
-encrypted reasoning and files that are no text stay as they are.
+Provider data (`extra`), encrypted reasoning and files that are no text stay as they are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,7 +54,7 @@ def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION)
 
 
 class _Cleaning:
-    """Takes what a redactor finds out of the values of a message."""
+    """Redacts the values of a message."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redact, self.value = redactor.redact, redactor.value
@@ -68,7 +67,7 @@ class _Cleaning:
                 return part if text == part.text else replace(part, text=text)
             case ReasoningPart():
                 text = self._redact(part.text)
-                # A signature of other words is worth nothing, and a provider would refuse it.
+                # Providers refuse a signature that does not match the text.
                 return part if text == part.text else replace(part, text=text, signature=None)
             case ToolCallPart():
                 name, arguments = self._redact(part.name), self.value(part.arguments)

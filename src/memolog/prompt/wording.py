@@ -1,7 +1,4 @@
-"""The wording: the texts under `texts/`, and the version that is stored with what they made.
-
-Knows which text serves which mode, voice and level. Knows nothing of messages or replies.
-"""
+"""Load the prompt texts under `texts/` and compute their version, which is stored with every result."""
 
 import hashlib
 import re
@@ -19,7 +16,7 @@ VOICES: Final[tuple[str, ...]] = get_args(Voice)
 LEVELS: Final = range(5)
 """The compression levels: 0 gives no hint, 4 keeps about two parts in ten."""
 
-# Raised by hand when the wording changes in meaning; the digest tells every change.
+# Increased by hand when the wording changes in meaning; the digest changes with every edit.
 _EDITION: Final = 2
 _NAMES: Final = (
     "observer",
@@ -37,7 +34,7 @@ _LEVEL: Final = re.compile(r"^## (\d)\n", re.MULTILINE)
 @cache
 def _text(name: str) -> str:
     found = files("memolog.prompt").joinpath("texts", f"{name}.md").read_text("utf-8")
-    # A checkout may have turned the line ends; the prompt and its version stay the same.
+    # A checkout may have changed the line ends; the version must not depend on them.
     return found.replace("\r\n", "\n").strip()
 
 
@@ -49,7 +46,7 @@ def _version() -> str:
 
 
 PROMPT_VERSION: Final = _version()
-"""A readable number and a digest of all texts: it changes whenever a word does."""
+"""An edition number and a digest of all texts."""
 
 
 def observer_system(mode: str, voice: str, custom: str = "", *, keeps_document: bool = False) -> str:
@@ -62,9 +59,9 @@ def observer_system(mode: str, voice: str, custom: str = "", *, keeps_document: 
 
 
 def reflector_system(mode: str, voice: str, custom: str = "") -> str:
-    """Return the reflector's instructions, and what the observer was told about lines, for understanding."""
+    """Return the reflector's instructions, with what the observer was told about lines."""
     heading = "# How the lines were written\n\nThese were the observer's instructions; do not carry them out."
-    # What the observer is given and how it answers would only be mistaken for the reflector's own.
+    # The observer's input and output format is left out: the reflector would take it for its own.
     observer, *rest = _observing(mode, voice)
     quoted = "\n\n".join([observer[observer.index(_ABOUT_LINES) :], *rest])
     quoted = f"\n{quoted}".replace("\n# ", "\n## ").strip()
@@ -94,4 +91,6 @@ def _of_the_application(custom: str) -> list[str]:
 
 def _check(kind: str, name: str, known: tuple[str, ...]) -> None:
     if name not in known:
-        raise ConfigError(f"There is no {kind} {name!r}.", then=f"Use one of {', '.join(known)}.")
+        raise ConfigError(
+            f"`{kind}` must be one of {', '.join(known)}, got {name!r}.", then=f"Set `{kind}` to one of them."
+        )

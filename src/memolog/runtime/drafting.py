@@ -23,7 +23,6 @@ from memolog.grounding import (
     source_text,
     support,
     trust_of,
-    trusted_after_reflection,
     trusted_hints,
 )
 from memolog.prompt.build import Prompt
@@ -75,7 +74,7 @@ def reflected_hints(
     said = Hints(
         current_task=_redacted(parsed.hints.current_task, redactor), suggested_response=_redacted(back, redactor)
     )
-    kept = trusted_after_reflection(said, lines, old)
+    kept = trusted_hints(said, (), old, log=lines)
     wrong = () if kept == said else ("untrusted_hint",)
     new = replace(
         old,

@@ -4,28 +4,23 @@ from typing import Final
 
 from memolog.domain.caches import remembered
 from memolog.domain.calendar_names import ENGLISH_MONTHS, ENGLISH_WEEKDAYS
+from memolog.domain.word_lists import FUNCTION_WORDS, NUMBER_WORDS
 
 __all__ = ["IRREGULAR", "NUMBERS", "STOP_WORDS", "TIMES", "stem"]
 
 _STOP_WORDS: Final = """
-    a about above across after again against ago all along also although am among an and any are aren around as at be because
-    been before behind being below beside besides between beyond both but by can could couldn d despite did didn do does doesn
-    doing don down during each else ever except few for from further had hadn has hasn have haven having he her here hers
-    herself him himself his how however i if in inside into is isn it its itself just kind know ll m many me might more most
-    much must mustn my myself near no nor not now of off often on once only onto or other our ours ourselves out outside over
-    own re s same shall she should shouldn since so some such t tell than that the their theirs them themselves then there
-    these they this those though through to too toward towards type under unless until up upon ve very was wasn we were weren
-    what when where whether which while who whom whose why will with within without would wouldn yet you your yours yourself
-    yourselves
+    across against ago along although among aren around behind beside besides beyond couldn d despite didn doesn don else ever
+    except hadn hasn haven herself himself however inside isn kind know ll m many might much must mustn myself near now often
+    onto ours ourselves outside re s shall shouldn since t tell theirs themselves though toward towards type unless upon ve
+    wasn weren whether whose within without wouldn yet yourself yourselves
     """
-STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
+STOP_WORDS: Final = FUNCTION_WORDS | frozenset(_STOP_WORDS.split())
 """Dropped from a query when something else is left in it: the small words of grammar, and some of how questions are put. "May" is
 a month and a name, "long" and "name" are asked for in the same words ("How long have you had them?"): they are looked for. With
 `ago` (dates are understood by themselves) and the whole of the prepositions, conjunctions and auxiliaries, LongMemEval gained
 half a point to a point (any@5 and any@10, development half), and LoCoMo lost nothing."""
 
-_NUMBERS: Final = "one two three four five six seven eight nine ten eleven twelve dozen hundred thousand once twice"
-NUMBERS: Final = frozenset(_NUMBERS.split())
+NUMBERS: Final = frozenset((*NUMBER_WORDS["en"][1:], "dozen", "hundred", "thousand", "once", "twice"))
 _TIMES: Final = """
     yesterday today tomorrow tonight last next ago since recently week weeks weekend month months year years day days morning
     evening night

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from memolog.domain.word_lists import NUMBER_WORDS
 from memolog.search.english import NUMBERS, STOP_WORDS
 from memolog.search.words import folded, normal, terms_of_word, words_of
 
@@ -34,14 +35,7 @@ _WORDS_OF_CHANGE: Final = """
     adesso agora alterado altro cambiato mudou nova novo nuova nuovo ora outro spostato
     ander gewijzigd nieuw nieuwe nu veranderd verhuisd verplaatst
     """
-_NUMBER_WORDS: Final = """
-    zwei drei vier funf sechs sieben acht neun zehn elf zwolf
-    dos tres cuatro cinco seis siete ocho nueve diez once doce
-    deux trois quatre cinq sept huit neuf dix onze douze
-    dois duas quatro sete oito nove dez doze due tre quattro cinque sei sette otto dieci undici dodici
-    twee drie vijf zes zeven negen tien twaalf
-    """
-_NUMBERS: Final = NUMBERS | frozenset(_NUMBER_WORDS.split())
+_NUMBERS: Final = NUMBERS | {folded(word) for words in NUMBER_WORDS.values() for word in words[2:]} | {"duas"}
 _CHANGES: Final = frozenset(_WORDS_OF_CHANGE.split())
 """Folded; English, German, Spanish, French, Portuguese and Italian, Dutch."""
 

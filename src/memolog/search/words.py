@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from memolog.domain.caches import remembered
+from memolog.domain.word_lists import UNSPACED
 from memolog.search.english import stem
 
 __all__ = [
     "LONGEST_WORD",
-    "UNSPACED",
     "Word",
     "folded",
     "grams",
@@ -31,12 +31,6 @@ __all__ = [
     "whole_of",
     "words_of",
 ]
-
-UNSPACED: Final = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    "\U00020000-\U0003ffff"
-)
-"""Scripts in which words are not set off by spaces, or carry particles without one: a range for a class."""
 
 LONGEST_WORD: Final = 64
 """A word is known by its first characters: longer ones are keys, hashes and blobs, told apart long before."""
