@@ -12,10 +12,9 @@ import pytest
 
 from cli.commands import examples
 from cli.world import run
-from memolog.apps.cli.verb import EXIT_CODES, Call, exit_code
+from memolog.apps.cli.command import EXIT_CODES, Call, exit_code
 from memolog.apps.demo.crash import kill_midway
-from memolog.apps.hook.entry import sweep_apart
-from memolog.apps.hook.options import Options
+from memolog.apps.hooks.entry import Options, sweep_apart
 from memolog.config import Config
 from memolog.domain.errors import (
     ConfigError,

@@ -17,8 +17,8 @@ import pytest
 from cli import world
 from cli.world import RESOURCE, run
 from conftest import FakeClock
-from memolog.apps.cli.opening import moment_in
-from memolog.apps.cli.telling import clean, local, safe_json, when
+from memolog.apps.cli.command import moment_in
+from memolog.apps.cli.output import clean, local, safe_json, when
 from memolog.config import Config
 from memolog.domain.errors import InputError
 from memolog.domain.message import UserMessage

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.world import inside, run
-from memolog.apps.hosts.changes import Change, apply, backup_of, installing, uninstalling
-from memolog.apps.hosts.jsontext import add_item, parse, remove, set_member, value
-from memolog.apps.hosts.known import KNOWN, Place, targets
-from memolog.apps.hosts.tomltext import with_block, without_block
+from memolog.apps.hooks.hosts import KNOWN, Change, Place, apply, backup_of, installing, targets, uninstalling
+from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
 from memolog.domain.errors import InputError
 
 HOSTS = list(KNOWN)

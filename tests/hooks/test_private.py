@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.world import Desk, Session, brief
-from memolog.apps.hook.private import Curtain, public, public_text
+from memolog.apps.hooks.events import Curtain, public, public_text
 
 SECRET = "swordfish-4711"
 

@@ -14,7 +14,7 @@ from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, Serv
 from mcp_server.doors import RESOURCE, THREAD, call, made, over_http, over_stdio, web
 from memolog import Memory
 from memolog.apps.mcp import Served, build_server
-from memolog.apps.mcp.changes import Changes
+from memolog.apps.mcp.subscriptions import Changes
 from memolog.runtime.tasks import Tasks
 
 PACK, FACTS, TASK = "memolog://context-pack", "memolog://working-memory", "memolog://task/T-1"

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from memolog.apps.cli.opening import acting_user
-from memolog.apps.cli.past import show_diff
-from memolog.apps.cli.telling import one_line, table, told, when
-from memolog.apps.cli.verb import Answer, Call, verb
+from memolog.apps.cli.command import Answer, Call, acting_user, verb
+from memolog.apps.cli.history import show_diff
+from memolog.apps.cli.output import one_line, table, told, when
 from memolog.domain.errors import DocumentNotFound, InputError
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     from memolog.domain.working_memory import Document
     from memolog.runtime.working_memory import WorkingMemory
-
-__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Working memory: a small document of lasting facts, every version kept.")
 

@@ -1,15 +1,10 @@
-"""Where the demo is shown: a terminal with a live panel, plain lines in a pipe, or nowhere.
-
-Knows lines, styles and bars. Knows nothing of memory but how full its windows are.
-"""
+"""Show the demo: in a terminal with a live panel, as plain lines, or not at all."""
 
 import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
-
-__all__ = ["STYLES", "WIDTH", "Level", "LiveScreen", "Piece", "PlainScreen", "Screen", "bar", "cut_to", "open_screen"]
 
 WIDTH: Final = 96
 Piece: TypeAlias = "str | tuple[str, str]"

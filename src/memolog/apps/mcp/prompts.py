@@ -1,7 +1,4 @@
-"""The prompts: how a session begins, and how it hands over.
-
-Knows the words, from `texts/*.md`, and what is filled in. Knows nothing of the model that will read them.
-"""
+"""Build the MCP prompts that start and hand over a session, from `texts/*.md`."""
 
 import re
 from collections.abc import Mapping
@@ -10,13 +7,11 @@ from typing import Final
 
 import mcp_types as types
 
-from memolog.apps.mcp.served import Served, wire_text
+from memolog.apps.mcp.resources import Served, wire_text
 from memolog.context.escape import one_line
 from memolog.domain.errors import NotFound
 from memolog.runtime.packing import context_pack
 from memolog.tasks.worth import edge_lines
-
-__all__ = ["HAND_OVER", "START", "instructions", "listed", "prompt"]
 
 START: Final = "start-session"
 HAND_OVER: Final = "hand-over"
