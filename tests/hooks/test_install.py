@@ -108,7 +108,7 @@ def test_commas_too_many_stay(text: str) -> None:
 @pytest.mark.parametrize("text", ["{", "[1 2]", '{"a" 1}', "{'a': 1}", "nothing", '{"a": 01x}', "{} {}", '{"a": "b'])
 def test_what_is_no_json_is_refused(text: str) -> None:
     """Nothing is guessed about a file that is broken."""
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="not valid JSON"):
         parse(text)
 
 

@@ -323,7 +323,7 @@ def test_what_is_no_memory_is_not_served(tmp_path: Path) -> None:
     wrong: Any = "memolog.db"
     with pytest.raises(InputError, match="A str was handed in"):
         Served(memory=wrong, resource=RESOURCE)
-    with pytest.raises(InputError, match="where a Served belongs"):
+    with pytest.raises(InputError, match="must be a Served"):
         build_server(wrong)
     with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="SyncMemory cannot be used"):
         Served(memory=wrong, resource=RESOURCE)

@@ -36,10 +36,10 @@ _TRIES = 30
 async def bench(
     call: Call,
     messages: Annotated[
-        int, typer.Option("--messages", help="How many messages are saved first.", min=20, max=100_000)
+        int, typer.Option("--messages", help="Number of messages to save first.", min=20, max=100_000)
     ] = 1_000,
 ) -> Answer:
-    """Measure how long a turn, a search and a recall take on this machine, on a scratch database."""
+    """Measure turns, search and recall on this machine, on a temporary database."""
     import tempfile
     from statistics import median, quantiles
 
@@ -68,7 +68,7 @@ async def bench(
 
 
 def _said(number: int) -> str:
-    """Return what message n says: always the same, and never quite what its neighbours say."""
+    """Return the text of message `number`: the same in every run, different from its neighbours."""
     words = [_WORDS[(number * step + step) % len(_WORDS)] for step in range(1, 40)]
     return f"Step {number}: " + " ".join(words) + f" in server/part_{number % 97}.ts"
 
@@ -82,7 +82,7 @@ async def _fill(memory: "Memory", messages: int) -> float:
     for first in range(0, messages, 100):
         await store.messages.save(_RESOURCE, _THREAD, said[first : first + 100])
     spent = perf_counter() - start
-    # A log of ordinary size in front of the tail, as in a memory that has been used for a while.
+    # Measure with a log in front of the tail, as in a memory that has been used for a while.
     await memory.observe(_THREAD, _RESOURCE)
     return spent
 

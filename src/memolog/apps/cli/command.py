@@ -36,12 +36,12 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def settings_file(named: str | None) -> str | None:
-    """Return the file that settings are read from: the one that is named, or `memolog.toml` if it is here."""
+    """Return the settings file: the given one, or `memolog.toml` in the current folder."""
     return named or (_BESIDE if Path(_BESIDE).is_file() else None)
 
 
 def load_config(named: str | None, *, read_only: bool = False) -> "Config":
-    """Return the settings of the file and of the environment; raises ConfigError with all that is wrong in them."""
+    """Load the settings from the file and the environment; ConfigError lists everything that is wrong."""
     from memolog.config import Config
 
     config = Config.load(toml=settings_file(named), environment=os.environ)
@@ -49,19 +49,19 @@ def load_config(named: str | None, *, read_only: bool = False) -> "Config":
 
 
 def refuse_missing(address: str) -> None:
-    """Raise where a file is named that is not there: only `init`, `import`, `restore` and `demo` make one."""
+    """Raise if the database file does not exist; only `init`, `import`, `restore` and `demo` create one."""
     if is_missing(address):
         from memolog.store.postgres_address import safe_url
 
         path = safe_url(_path_in(address))
         raise StoreUnavailable(
             f"There is no database {path}.",
-            then=f"Name another with --db or MEMOLOG_DB, make it with `memolog init --db {path}`, or see `memolog demo`.",
+            then=f"Pass another with --db or MEMOLOG_DB, create it with `memolog init --db {path}`, or try `memolog demo`.",
         )
 
 
 def is_missing(address: str) -> bool:
-    """Return whether an address names a file that is not there."""
+    """Return whether an address names a file that does not exist."""
     if "://" in address and not address.startswith("sqlite:"):
         return False
     path = _path_in(address)
@@ -73,7 +73,7 @@ def _path_in(address: str) -> str:
 
 
 async def chosen_resource(store: "Store", named: str | None) -> str:
-    """Return the resource that is meant: the one that is named, or the only one there is."""
+    """Return the given resource, or the only one in the database."""
     if named is not None:
         return named
     known = await store.resources()
@@ -81,46 +81,46 @@ async def chosen_resource(store: "Store", named: str | None) -> str:
         return known[0]
     if not known:
         raise NotFound(
-            "Nobody's memory is in this database yet.",
+            "The database is empty.",
             then="Save a conversation with the library, or `memolog import`.",
         )
     names = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
     raise InputError(
-        "It is not clear whose memory is meant.",
-        why=f"The database holds that of {names}.",
-        then="Name one with --resource or MEMOLOG_RESOURCE.",
+        "The database holds several resources.",
+        why=f"They are {names}.",
+        then="Choose one with --resource or MEMOLOG_RESOURCE.",
     )
 
 
 async def chosen_thread(store: "Store", resource: str, named: str | None) -> str:
-    """Return the thread that is meant: the one that is named, or the one that was active last."""
+    """Return the given thread, or the one with the newest activity."""
     if named is not None:
         return (await store.threads.get(resource, named)).id
     newest = list((await store.threads.list(resource, limit=2)).items)
     if not newest:
-        raise NotFound(f"{resource} has no thread.", then="Check --resource; `memolog threads` lists what there is.")
+        raise NotFound(f"{resource} has no thread.", then="Check --resource; `memolog threads` lists them.")
     if len(newest) > 1 and newest[0].updated_at == newest[1].updated_at:
         raise InputError(
-            "It is not clear which thread is meant.",
+            "No thread was given, and two were active last.",
             why=f"{newest[0].id} and {newest[1].id} were active at the same moment.",
-            then="Name one with --thread or MEMOLOG_THREAD.",
+            then="Choose one with --thread or MEMOLOG_THREAD.",
         )
     return newest[0].id
 
 
 async def refuse_unknown(store: "Store", resource: str, thread: str | None) -> None:
-    """Raise where a resource or a thread is named that is not there: a misspelt name would find nothing for ever."""
+    """Raise NotFound for an unknown resource or thread: a misspelt name would only find nothing."""
     if resource not in await store.resources():
         raise NotFound(
             f"{resource} has no memory in this database.",
-            then="Check --resource; `memolog threads` lists what there is.",
+            then="Check --resource; `memolog threads` lists them.",
         )
     if thread is not None:
         await store.threads.get(resource, thread)
 
 
 def moment_in(text: str, now: datetime, *, ahead: bool = False) -> datetime:
-    """Return the moment that a person means: `2026-03-14`, `2026-03-14T09:30`, or `90m`, `3h`, `2d` before now, or after it."""
+    """Parse a moment: `2026-03-14`, `2026-03-14T09:30`, or `90m`, `3h`, `2d` before now (with `ahead`, after now)."""
     try:
         if found := fullmatch(r"(\d{1,6})([smhdw])", text.strip()):
             length = timedelta(**{_UNITS[found[2]]: int(found[1])})
@@ -128,15 +128,23 @@ def moment_in(text: str, now: datetime, *, ahead: bool = False) -> datetime:
         moment = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError):
         raise InputError(
-            f"{text!r} is no moment.",
-            then="Write a date (2026-03-14), a time (2026-03-14T09:30, UTC unless it names a zone), or "
-            + ("how far off it is (90m, 3h, 2d)." if ahead else "an age (90m, 3h, 2d)."),
+            f"{text!r} is not a date, a time or an age.",
+            then="Write a date (2026-03-14), a time (2026-03-14T09:30, in UTC unless it has a zone), or "
+            + ("a time from now (90m, 3h, 2d)." if ahead else "an age (90m, 3h, 2d)."),
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
 
 
+def read_text(file: Path | str) -> str:
+    """Return the text of a file; raises InputError if it cannot be read or is not UTF-8."""
+    try:
+        return Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The file {file} cannot be read: {error}.", then="Pass a UTF-8 text file.") from None
+
+
 def acting_user() -> str:
-    """Return a name that stays the same from one command to the next: what one claims, the other may close."""
+    """Return the session name of this user: stable between commands, so that one can close what another claimed."""
     try:
         return f"cli:{getpass.getuser()}"
     except (OSError, KeyError, ImportError):
@@ -144,11 +152,11 @@ def acting_user() -> str:
 
 
 EXIT_CODES: Final[dict[int, str]] = {
-    0: "done, or the answer is yes",
-    1: "the answer is no: nothing was found, or a check found something",
-    2: "the command was not understood, or what was handed in cannot be taken",
-    3: "the database, the settings or the model cannot do it",
-    4: "not now: somebody else was first, or the database is busy; the same command may succeed later",
+    0: "done",
+    1: "nothing was found, or a check failed",
+    2: "wrong usage, or invalid input",
+    3: "the database, the settings or the model failed",
+    4: "a conflict, or the database is busy; the same command may succeed later",
     130: "interrupted",
 }
 Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
@@ -160,7 +168,7 @@ _Db = Annotated[
         "--db",
         envvar="MEMOLOG_DB",
         rich_help_panel=_COMMON,
-        help="The database: a file, or postgresql://user@host/database.",
+        help="Database: a file, or postgresql://user@host/database.",
     ),
 ]
 _Config = Annotated[
@@ -169,11 +177,11 @@ _Config = Annotated[
         "--config",
         envvar="MEMOLOG_CONFIG",
         rich_help_panel=_COMMON,
-        help="The settings file; memolog.toml if it is here.",
+        help="Settings file. Default: memolog.toml in the current folder, if it exists.",
     ),
 ]
 _Json = Annotated[
-    bool, typer.Option("--json", rich_help_panel=_COMMON, help="Print one JSON document and nothing else.")
+    bool, typer.Option("--json", rich_help_panel=_COMMON, help="Print one JSON document instead of text.")
 ]
 _Resource = Annotated[
     str | None,
@@ -182,7 +190,7 @@ _Resource = Annotated[
         "-r",
         envvar="MEMOLOG_RESOURCE",
         rich_help_panel=_COMMON,
-        help="Whose memory; the only one if there is one.",
+        help="Resource whose memory is used. Default: the only one in the database.",
     ),
 ]
 _Thread = Annotated[
@@ -192,12 +200,10 @@ _Thread = Annotated[
         "-t",
         envvar="MEMOLOG_THREAD",
         rich_help_panel=_COMMON,
-        help="Which conversation; the latest if none is named.",
+        help="Thread. Default: the one with the newest activity.",
     ),
 ]
-InThread = Annotated[
-    str | None, typer.Option("--thread", "-t", help="Only this conversation; all of them if none is named.")
-]
+InThread = Annotated[str | None, typer.Option("--thread", "-t", help="Only this thread. Default: all threads.")]
 
 Show: TypeAlias = "Callable[[], RenderableType]"
 Work: TypeAlias = "Callable[..., Awaitable[Answer] | Answer]"
@@ -209,18 +215,18 @@ def _nothing_shown() -> "RenderableType":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a verb answers: data for programs, something to look at for people, and the exit code."""
+    """Result of a verb: data for `--json`, a function that renders it for people, and the exit code."""
 
     data: object
     show: Show = _nothing_shown
     code: int = 0
     is_printed: bool = False
-    """Whether the verb printed it itself, piece by piece."""
+    """True if the verb has printed the output itself."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One run of a verb: what was named, and what is open."""
+    """One run of a verb: its common options and the open memory."""
 
     address: str
     config: "Config"
@@ -234,50 +240,50 @@ class Call:
     @property
     def memory(self) -> "Memory":
         """Return the open memory."""
-        assert self.opened is not None, "this verb opens no database"  # noqa: S101 - a verb says what it needs
+        assert self.opened is not None, "this verb opens no database"  # noqa: S101 - `needs` declares it
         return self.opened
 
     @property
     def store(self) -> "Store":
         """Return the open store."""
-        assert self.kit is not None, "this verb opens no database"  # noqa: S101 - a verb says what it needs
+        assert self.kit is not None, "this verb opens no database"  # noqa: S101 - `needs` declares it
         return self.kit.store
 
     @property
     def shown_address(self) -> str:
-        """Return the address as it may be shown: without the password that a server's may hold."""
+        """Return the address without a password."""
         from memolog.store.postgres_address import safe_url
 
         return safe_url(self.address)
 
     @contextmanager
     def progress(self, words: str) -> Generator[Callable[[str], None]]:
-        """Show on the error stream that work goes on, with what happens; yields a function that tells more."""
+        """Show progress on the error stream; yields a function that adds detail."""
         if self.as_json:
             yield _silent
             return
         err = output.console(to_stderr=True)
         if not err.is_terminal:
-            err.print(output.told(f"{words} …", "dim"))
+            err.print(output.styled(f"{words} …", "dim"))
             yield _silent
             return
-        with err.status(output.told(f"{words} …")) as status:
-            stop = self.opened.subscribe(partial(_tell_event, status.update, words)) if self.opened else None
+        with err.status(output.styled(f"{words} …")) as status:
+            stop = self.opened.subscribe(partial(_show_event, status.update, words)) if self.opened else None
             try:
-                yield lambda more: status.update(output.told(f"{words}: {more}"))
+                yield lambda more: status.update(output.styled(f"{words}: {more}"))
             finally:
                 if stop is not None:
                     stop()
 
 
 def _silent(_: str) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
-def _tell_event(update: Callable[[Any], None], words: str, event: "Event") -> None:
+def _show_event(update: Callable[[Any], None], words: str, event: "Event") -> None:
     data = event.data()
     detail = f" {data['observations']} lines" if event.kind == "RunEnded" else ""
-    update(output.told(f"{words}: {event.kind}{detail} …"))
+    update(output.styled(f"{words}: {event.kind}{detail} …"))
 
 
 # ---------------------------------------------------------------- from a coroutine to a command
@@ -292,10 +298,10 @@ def verb(
     makes: bool = False,
     name: str | None = None,
 ) -> Callable[[Work], Work]:
-    """Make a coroutine a command of the application, with the options that all have.
+    """Register a function as a command, with the common options.
 
-    `needs` says what is found and opened for it (an `address` is not opened), `writes` that it changes the database, `makes`
-    that the database may be new. Each line of `example` is one.
+    `needs` is what is looked up and opened before it runs (an `address` is not opened), `writes` that it changes the database,
+    `makes` that it may create the database. Each line of `example` is one example.
     """
 
     def register(work: Work) -> Work:
@@ -332,7 +338,7 @@ def _shared_options(needs: Needs) -> list[inspect.Parameter]:
 
 
 def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict[str, Any]) -> None:
-    """Run a verb and end the program with its exit code; a user's mistake is told without a traceback."""
+    """Run a verb and exit with its code; print known errors without a traceback."""
     import asyncio
 
     as_json: bool = given.pop("as_json")
@@ -368,7 +374,7 @@ async def _answer(
     from memolog.runtime.memory import Memory
 
     resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
-    # What is only tried leaves no new file behind.
+    # A dry run must not create the file.
     is_tried = makes and given.get("dry_run", False) and is_missing(address)
     async with Memory(":memory:" if is_tried else address, config=config) as memory:
         call = Call(address=address, config=config, as_json=as_json, opened=memory, kit=await memory.open())
@@ -388,7 +394,7 @@ async def _result(made: "Awaitable[Answer] | Answer") -> Answer:
 
 
 def exit_code(error: MemologError) -> int:
-    """Return the exit code that an error means."""
+    """Return the exit code of an error."""
     match error:
         case NotFound():
             return 1
@@ -403,5 +409,5 @@ def exit_code(error: MemologError) -> int:
 def _of_system(error: OSError) -> MemologError:
     name = f" {error.filename}" if error.filename else ""
     return StoreUnavailable(
-        f"The system refused{name}: {error.strerror or error}.", then="Check that the path exists and may be used."
+        f"Cannot access{name}: {error.strerror or error}.", then="Check the path and its permissions."
     )

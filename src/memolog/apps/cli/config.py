@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, settings_file, verb
-from memolog.apps.cli.output import fields, table, told
+from memolog.apps.cli.output import fields, styled, table
 from memolog.domain.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,12 +23,10 @@ async def demo(
     call: Call,
     db: Annotated[
         str | None,
-        typer.Option(
-            "--db", help="Where to keep it: a new file, or postgresql://…; a temporary file if none is named."
-        ),
+        typer.Option("--db", help="Database to create: a file, or postgresql://…. Default: a temporary file."),
     ] = None,
 ) -> Answer:
-    """Play ten days of work through the real memory, without a key, and show what it does. Leaves a database to explore."""
+    """Play ten days of work through a real memory, without a key, and leave a database to explore."""
     import tempfile
     from pathlib import Path
 
@@ -49,14 +47,14 @@ async def demo(
 
 @verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")
 async def init(call: Call) -> Answer:
-    """Make a database, or bring an older one up to date. What is in it stays."""
+    """Create a database, or upgrade an older one and keep its content."""
     resources, model = await call.store.resources(), _shown(call.config.model)
     data = {"database": call.shown_address, "resources": len(resources), "model": model}
 
     def show() -> "RenderableType":
         return fields(
             [
-                ("database", told(f"{call.shown_address} is ready", "green")),
+                ("database", styled(f"{call.shown_address} is ready", "green")),
                 ("holds", f"the memory of {len(resources)} resources" if resources else "nothing yet"),
                 ("model", "embedded: no key, no network" if model == "extractive" else str(model)),
                 ("next", f'memolog import FILE --db {call.shown_address}, or Memory("{call.shown_address}") in Python'),
@@ -69,11 +67,11 @@ async def init(call: Call) -> Answer:
 @verb(app, needs="nothing", writes=True, example="memolog config observation.message_tokens")
 async def config(
     call: Call,
-    name: Annotated[str | None, typer.Argument(help="One setting; all of them if none is named.")] = None,
-    changed: Annotated[bool, typer.Option("--changed", help="Only those that differ from their default.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print a settings file to begin with.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Name of a setting. Default: all.")] = None,
+    changed: Annotated[bool, typer.Option("--changed", help="Only settings that differ from their default.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print a settings file.")] = False,
 ) -> Answer:
-    """Show the settings that are in force, from the file and the environment, and what they mean."""
+    """Show the settings in use, from the file and the environment, with their meaning."""
     from memolog.config import settings
 
     known = {setting.name: setting for setting in settings()}
@@ -81,7 +79,7 @@ async def config(
         from difflib import get_close_matches
 
         near = get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"Do you mean {' or '.join(near)}?" if near else "`memolog config` lists them all."
+        hint = f"Did you mean {' or '.join(near)}?" if near else "`memolog config` lists all settings."
         raise InputError(f"{name} is not a setting.", then=hint)
     values = _values(call.config, known)
     shown = [
@@ -101,7 +99,7 @@ async def config(
             for setting in shown
         },
     }
-    show = (lambda: told(_toml(shown, values))) if toml else (lambda: _show_settings(shown, values))
+    show = (lambda: styled(_toml(shown, values))) if toml else (lambda: _show_settings(shown, values))
     return Answer(data=data, show=show, code=0 if shown else 1)
 
 
@@ -115,7 +113,7 @@ def _values(config: "Config", known: "Mapping[str, Setting]") -> dict[str, objec
 
 
 def _shown(value: object) -> object:
-    """Return a setting as it may be shown: the address of a model without a password or key."""
+    """Return a setting without the password or key of a model address."""
     from memolog.store.postgres_address import safe_url
 
     return safe_url(value) if isinstance(value, str) and "://" in value else value
@@ -129,10 +127,10 @@ def _default(setting: "Setting") -> object:
 
 def _show_settings(shown: "list[Setting]", values: "Mapping[str, object]") -> "RenderableType":
     if not shown:
-        return told("Every setting has its default.", "dim")
+        return styled("Every setting has its default.", "dim")
     rows = [
         (
-            told(setting.name, "bold" if values[setting.name] != _default(setting) else ""),
+            styled(setting.name, "bold" if values[setting.name] != _default(setting) else ""),
             str(values[setting.name]),
             setting.meaning,
             setting.environment,
@@ -143,10 +141,10 @@ def _show_settings(shown: "list[Setting]", values: "Mapping[str, object]") -> "R
 
 
 def _toml(shown: "list[Setting]", values: "Mapping[str, object]") -> str:
-    """Return a settings file in which every default is commented out."""
+    """Return a settings file with every default commented out."""
     lines: list[str] = []
     section = ""
-    # Keys without a table come first: after a table's head they would belong to it.
+    # Keys without a table come first: after a table header they would belong to that table.
     for setting in sorted(shown, key=lambda item: item.name.rpartition(".")[0]):
         of, _, leaf = setting.name.rpartition(".")
         if of != section:
@@ -163,5 +161,5 @@ def _toml_value(value: object) -> str:
 
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    # What JSON and TOML write for texts, numbers and flags is the same; TOML has no null.
+    # JSON and TOML write texts, numbers and booleans alike; TOML has no null.
     return '""' if value is None else dumps(value)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import fields, told
+from memolog.apps.cli.output import fields, styled
 from memolog.domain.codec import encode
 from memolog.domain.errors import NotFound
 
@@ -17,21 +17,19 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-# Opened for writing also to look: the file itself can be examined only then.
+# Opened for writing: the file itself can be checked only then.
 @verb(app, needs="database", writes=True, example="memolog doctor")
 async def doctor(
     call: Call,
-    resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Only theirs; everyone's if nobody is named.")
-    ] = None,
+    resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Put right what is safe, after a copy, and build the index anew.")
+        bool, typer.Option("--repair", help="Copy the database, repair what is safe to repair, and rebuild the index.")
     ] = False,
 ) -> Answer:
-    """Prove that nothing is lost, doubled or astray in the database. Exit code 1: something is wrong and not repaired."""
+    """Check that nothing in the database is lost, duplicated or misplaced. Exit code 1: problems are left."""
     if resource is not None and resource not in await call.store.resources():
-        # A misspelt name would be healthy for ever.
-        raise NotFound(f"{resource} has no memory in this database.", then="Check --resource, or leave it out for all.")
+        # A misspelt name would always be healthy.
+        raise NotFound(f"{resource} has no memory in this database.", then="Check --resource, or omit it to check all.")
     with call.progress("repairing" if repair else "examining"):
         report = await call.memory.doctor(resource, repair=repair)
     data = {"healthy": report.is_healthy, **encode(report), "examined": dict(report.examined)}
@@ -44,14 +42,14 @@ def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
     rows: list[tuple[str, Text | str]] = [("examined", ", ".join(f"{n:,} {what}" for what, n in report.examined))]
     for finding in report.findings:
         state = "repaired" if finding.repaired else "can be repaired" if finding.is_safe else "look at it"
-        text = told(f"{state}: ", "green" if finding.repaired else "bold red")
-        rows.append((finding.kind, text.append_text(told(f"{finding.where}: {finding.explanation}", "default"))))
+        text = styled(f"{state}: ", "green" if finding.repaired else "bold red")
+        rows.append((finding.kind, text.append_text(styled(f"{finding.where}: {finding.explanation}", "default"))))
     if report.copy:
         rows.append(("copy before", report.copy))
     if report.is_healthy:
-        rows.append(("result", told("healthy", "green")))
+        rows.append(("result", styled("healthy", "green")))
     else:
         left = sum(not finding.repaired for finding in report.findings)
         advice = "" if repair or not any(f.is_safe for f in report.findings) else "; try --repair"
-        rows.append(("result", told(f"{left} findings{advice}", "bold red")))
+        rows.append(("result", styled(f"{left} findings{advice}", "bold red")))
     return fields(rows)

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 import typer
 
 from memolog.apps.cli.command import Answer, Call, chosen_resource, chosen_thread, verb
-from memolog.apps.cli.output import JsonOutput, clean, fields, told
+from memolog.apps.cli.output import JsonOutput, clean, fields, styled
 from memolog.domain.codec import encode
 from memolog.domain.errors import InputError
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_Whose = Annotated[str | None, typer.Option("--resource", "-r", help="Only theirs; everyone's if nobody is named.")]
-_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Also if the file exists.")]
+_Whose = Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing file.")]
 
 
 @verb(
@@ -32,19 +32,24 @@ _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Also if the file 
 )
 async def export(
     call: Call,
-    file: Annotated[str, typer.Argument(help="Where to write it, or - for standard output.")],
+    file: Annotated[str, typer.Argument(help="File to write, or - for standard output.")],
     resource: _Whose = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The log of one thread, for people to read.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write the log of one thread as Markdown.")] = False,
     thread: Annotated[
-        str | None, typer.Option("--thread", "-t", help="Whose log, with --markdown; the latest if none is named.")
+        str | None,
+        typer.Option("--thread", "-t", help="With --markdown: the thread. Default: the one with the newest activity."),
     ] = None,
     overwrite: _Overwrite = False,
 ) -> Answer:
-    """Write everything, or all of one resource, as JSON lines. `import` reads them back, exactly and without a model."""
+    """Export everything, or one resource, as JSON lines. `import` reads them back exactly, without a model."""
     if file == "-" and call.as_json:
-        raise InputError("Standard output holds either the export or the report.", then="Name a file, or drop --json.")
+        raise InputError(
+            "--json cannot be used with an export to standard output.", then="Pass a file, or omit --json."
+        )
     if thread is not None and not markdown:
-        raise InputError("A thread is not exported by itself.", then="Add --markdown for its log, or drop --thread.")
+        raise InputError(
+            "--thread needs --markdown.", then="Add --markdown for the log of the thread, or omit --thread."
+        )
     if file != "-":
         _refuse_existing(Path(file), overwrite=overwrite)
     if markdown:
@@ -80,29 +85,27 @@ async def _export_markdown(
 
     size = await asyncio.to_thread(write)
     data = {"file": file, "resource": whose, "thread": which, "bytes": size}
-    return Answer(data=data, show=lambda: told(f"Written to {file}: the log of {which}, {size:,} bytes."))
+    return Answer(data=data, show=lambda: styled(f"Written to {file}: the log of {which}, {size:,} bytes."))
 
 
 @verb(app, needs="database", writes=True, makes=True, name="import", example="memolog import alice.jsonl --db copy.db")
 async def import_(
     call: Call,
-    file: Annotated[Path, typer.Argument(help="What to take in: an export, a transcript, another system's database.")],
+    file: Annotated[Path, typer.Argument(help="Export, transcript or database of another system.")],
     resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Whose it becomes, where the file does not say.")
+        str | None, typer.Option("--resource", "-r", help="Resource to import into, if the file names none.")
     ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="What it is; found out by looking if it is not said.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen.")] = False,
-    revive: Annotated[
-        bool, typer.Option("--revive", help="Also what was forgotten here; it counts as never forgotten then.")
+    format_: Annotated[str | None, typer.Option("--format", help="Format of the file. Default: detected.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be imported, and change nothing.")
     ] = False,
+    revive: Annotated[bool, typer.Option("--revive", help="Also import what was forgotten here.")] = False,
 ) -> Answer:
-    """Take in an export or another system's history, with its true times. The same again changes nothing."""
+    """Import an export or the history of another system, with its times. Importing again changes nothing."""
     if not file.exists():
         from memolog.store.postgres_address import safe_url
 
-        raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the name.")
+        raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the path.")
     with call.progress(f"importing {file}") as tell:
         report = await call.memory.import_from(
             file,
@@ -120,53 +123,55 @@ def _show_import(report: "ImportReport") -> "RenderableType":
     rows = [("format", report.format), ("resources", ", ".join(report.resources))]
     for name, counts in (
         (verb_, report.added),
-        ("there already", report.unchanged),
+        ("unchanged", report.unchanged),
         ("kept as changed here", report.kept),
         ("stays removed or forgotten", report.left),
     ):
         rows += [(name, words) for words in [", ".join(f"{kind} {n:,}" for kind, n in counts.items() if n)] if words]
-    rows += [("left out", f"{item.where}: {item.why}") for item in report.skipped]
+    rows += [("skipped", f"{item.where}: {item.why}") for item in report.skipped]
     if report.has_changed_nothing:
-        rows.append((verb_, "nothing: all of it is there"))
+        rows.append((verb_, "nothing: everything exists already"))
     return fields(rows)
 
 
 @verb(app, needs="database", example="memolog backup copy.db")
 async def backup(
-    call: Call, file: Annotated[Path, typer.Argument(help="A new file.")], overwrite: _Overwrite = False
+    call: Call, file: Annotated[Path, typer.Argument(help="File to create.")], overwrite: _Overwrite = False
 ) -> Answer:
-    """Copy the database into a file while others go on writing to it. For SQLite; a PostgreSQL server has its own tools."""
+    """Copy the SQLite database into a file while it is in use. For PostgreSQL, use its own tools."""
     _refuse_existing(file, overwrite=overwrite)
     with call.progress(f"copying to {file}"):
         size = await call.memory.backup(file, overwrite=overwrite)
     data = {"file": str(file), "bytes": size}
-    return Answer(data=data, show=lambda: told(f"Copied {call.shown_address} to {file}: {size:,} bytes."))
+    return Answer(data=data, show=lambda: styled(f"Copied {call.shown_address} to {file}: {size:,} bytes."))
 
 
 @verb(app, needs="address", writes=True, makes=True, example="memolog restore backup.db --db restored.db")
 def restore(
     call: Call,
-    file: Annotated[Path, typer.Argument(help="The backup.")],
+    file: Annotated[Path, typer.Argument(help="Backup file.")],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Also if the database exists; the old one is kept beside it.")
+        bool, typer.Option("--overwrite", help="Replace an existing database; the old one is kept beside it.")
     ] = False,
 ) -> Answer:
-    """Make a database of a backup. Nobody may use the database meanwhile."""
+    """Create a database from a backup. Nothing may use the database meanwhile."""
     from memolog.runtime.transferring import restore_backup
 
     if not file.exists():
-        raise InputError(f"There is no file {file}.", then="Check the name.")
+        raise InputError(f"There is no file {file}.", then="Check the path.")
     if "://" in call.address:
-        raise InputError("A backup is restored into a file.", then="Name one with --db, or import an export.")
+        raise InputError(
+            "A backup can be restored only into a file.", then="Pass a file with --db, or import an export."
+        )
     kept = restore_backup(file, call.address, overwrite=overwrite)
     data = {"database": call.address, "from": str(file), "kept": str(kept) if kept else None}
-    words = f"{call.address} is what {file} was." + (f" The old one is {kept}." if kept else "")
-    return Answer(data=data, show=lambda: told(words, "green"))
+    words = f"Restored {call.address} from {file}." + (f" The old one is {kept}." if kept else "")
+    return Answer(data=data, show=lambda: styled(words, "green"))
 
 
 def _refuse_existing(file: Path, *, overwrite: bool) -> None:
     if file.is_dir():
-        raise InputError(f"{file} is a folder.", then="Name a file in it.")
+        raise InputError(f"{file} is a folder.", then="Pass a file.")
     if os.path.lexists(file) and not overwrite:
         raise InputError(f"{file} exists already.", then="Choose another name, or add --overwrite.")
 

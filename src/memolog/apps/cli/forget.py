@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import fields, told
+from memolog.apps.cli.output import fields, styled
 from memolog.domain.codec import encode
 from memolog.domain.errors import InputError, NotFound
 from memolog.domain.observation import MARKS
@@ -20,30 +20,35 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_Line = Annotated[str, typer.Argument(help="A line of the log: g3.2, or its id; `memolog log --sources` names them.")]
+_Line = Annotated[str, typer.Argument(help="Line of the log: g3.2 or its id, from `memolog log --sources`.")]
 
 
 @verb(app, needs="resource", writes=True, example="memolog forget --thread notes --dry-run")
 async def forget(
     call: Call,
     thread: Annotated[
-        str | None, typer.Option("--thread", "-t", help="This conversation; with --message, where the message is.")
+        str | None,
+        typer.Option("--thread", "-t", help="Forget this thread; with --message, the thread of the message."),
     ] = None,
-    message: Annotated[str | None, typer.Option("--message", help="This message, by its id.")] = None,
-    observation: Annotated[str | None, typer.Option("--observation", help="This line of the log, by its id.")] = None,
-    everything: Annotated[bool, typer.Option("--everything", help="All of the resource's memory.")] = False,
+    message: Annotated[str | None, typer.Option("--message", help="Forget this message, by its id.")] = None,
+    observation: Annotated[
+        str | None, typer.Option("--observation", help="Forget this line of the log, by its id.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="Forget everything of the resource.")] = False,
     retention: Annotated[
-        bool, typer.Option("--retention", help="What has become older than the settings under retention allow.")
+        bool, typer.Option("--retention", help="Forget what is older than the retention settings allow.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be forgotten, and change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> Answer:
-    """Forget something for good, with all that was made of it. Shows what that was; exit code 1: there was nothing."""
+    """Forget something for good, with everything derived from it. Exit code 1: nothing to forget."""
     named = [bool(message or observation or thread), everything, retention]
     if sum(named) != 1:
         raise InputError(
-            "It is not clear what is to be forgotten.",
-            then="Name one of --message, --observation, --thread, --everything and --retention.",
+            "Nothing to forget was named, or several things were.",
+            then="Pass exactly one of --message, --observation, --thread, --everything and --retention.",
         )
 
     async def go(*, only_tell: bool) -> "Forgotten":
@@ -63,7 +68,7 @@ async def forget(
 
 
 async def _purge(call: Call) -> None:
-    """Take what was forgotten out of what hooks have written down and nobody has stored yet."""
+    """Remove what was forgotten from hook events that are not stored yet."""
     from memolog.apps.hooks.spool import spool_of
     from memolog.apps.hooks.sweep import purge
 
@@ -73,9 +78,9 @@ async def _purge(call: Call) -> None:
 def _ask(would: "Forgotten") -> None:
     if not sys.stdin.isatty():
         raise InputError(
-            "Forgetting cannot be undone, so it asks first.",
-            why="There is nobody at a terminal to ask.",
-            then="Look with --dry-run, then add --yes.",
+            "Forgetting cannot be undone and needs a confirmation.",
+            why="Standard input is not a terminal.",
+            then="Check with --dry-run, then add --yes.",
         )
     from memolog.apps.cli.output import console
 
@@ -84,23 +89,23 @@ def _ask(would: "Forgotten") -> None:
 
 
 def _counts(gone: "Forgotten") -> dict[str, int]:
-    """Return how much of each went, without what is none; entries of the ledger stay and do not count."""
-    told_: dict[str, Any] = encode(gone)
-    counts = {name: len(value) if isinstance(value, list) else value for name, value in told_.items()}  # pyright: ignore[reportUnknownArgumentType]
+    """Return how many items of each kind went; ledger entries stay and do not count."""
+    data: dict[str, Any] = encode(gone)
+    counts = {name: len(value) if isinstance(value, list) else value for name, value in data.items()}  # pyright: ignore[reportUnknownArgumentType]
     return {name: n for name, n in counts.items() if type(n) is int and n and name not in {"usage", "copies"}}
 
 
 def _show_forgotten(gone: "Forgotten") -> "RenderableType":
     counts = _counts(gone)
     if not counts:
-        return told("There is nothing to forget.", "dim")
+        return styled("Nothing to forget.", "dim")
     head = ("would go" if gone.dry_run else "gone", f"of {gone.resource}'s memory")
     rows = [head, *((name.replace("_", " "), f"{count:,}") for name, count in counts.items())]
     rows += [("copy beside it", copy) for copy in gone.copies]
     if gone.usage:
-        rows.append(("stays", f"{gone.usage:,} entries of the ledger: costs, no text"))
+        rows.append(("stays", f"{gone.usage:,} ledger entries: costs, no text"))
     if not gone.dry_run:
-        rows.append(("file", "written anew: no byte of it is left" if gone.is_clean else "not written anew"))
+        rows.append(("file", "rewritten without the forgotten bytes" if gone.is_clean else "not rewritten"))
     return fields(rows)
 
 
@@ -108,7 +113,7 @@ def _show_forgotten(gone: "Forgotten") -> "RenderableType":
 
 
 async def _id_of(call: Call, name: str, state: str) -> str:
-    """Return the id of the line that a person means: an id, or `g3.2` for line 2 of group g3 of the thread's log."""
+    """Return the id of a line of the log, given as its id or as `g3.2` (line 2 of group g3)."""
     handle, _, number = name.partition(".")
     if not (handle.startswith("g") and number.isdigit()):
         return name
@@ -119,14 +124,14 @@ async def _id_of(call: Call, name: str, state: str) -> str:
     if not found:
         raise NotFound(
             f"There is no {state} line {name} in the log of {call.thread}.",
-            then="`memolog log --sources` names the lines; a retracted one is named by its id, too.",
+            then="`memolog log --sources` shows the lines; a retracted one can also be given by its id.",
         )
     return found[-1]
 
 
-def _told_line(line: "Observation", words: str) -> Answer:
+def _line_answer(line: "Observation", words: str) -> Answer:
     return Answer(
-        data=line, show=lambda: told(f"{words} ", "green").append_text(told(f"{line.id}\n{line.text}", "default"))
+        data=line, show=lambda: styled(f"{words} ", "green").append_text(styled(f"{line.id}\n{line.text}", "default"))
     )
 
 
@@ -134,27 +139,29 @@ def _told_line(line: "Observation", words: str) -> Answer:
 async def correct(
     call: Call,
     observation: _Line,
-    text: Annotated[str, typer.Argument(help="What it should say.")],
-    priority: Annotated[str | None, typer.Option("--priority", "-p", help="high, medium, low or done.")] = None,
+    text: Annotated[str, typer.Argument(help="New text.")],
+    priority: Annotated[
+        str | None, typer.Option("--priority", "-p", help="New priority: high, medium, low or done.")
+    ] = None,
 ) -> Answer:
-    """Correct a line of the log. The old one is kept as retracted; the sources stay."""
+    """Correct a line of the log. The old line is kept as retracted, and the sources stay."""
     wanted: Any = priority
     if priority is not None and priority not in MARKS:
-        raise InputError(f"{priority!r} is no priority.", then=f"Choose among {', '.join(MARKS)}.")
+        raise InputError(f"priority must be one of {', '.join(MARKS)}, got {priority!r}.")
     name = await _id_of(call, observation, "active")
     line = await call.memory.edit_observation(call.resource, name, text, priority=wanted)
-    return _told_line(line, "The line is now")
+    return _line_answer(line, "The line is now")
 
 
 @verb(app, writes=True, example="memolog retract g1.1 --thread notes")
 async def retract(call: Call, observation: _Line) -> Answer:
-    """Take a line out of the log and of search, until it is reinstated."""
+    """Remove a line from the log and from search; `reinstate` restores it."""
     name = await _id_of(call, observation, "active")
-    return _told_line(await call.memory.retract(call.resource, name), "Retracted")
+    return _line_answer(await call.memory.retract(call.resource, name), "Retracted")
 
 
 @verb(app, writes=True, example="memolog reinstate g1.2 --thread notes")
 async def reinstate(call: Call, observation: _Line) -> Answer:
-    """Bring a retracted line back."""
+    """Restore a retracted line."""
     name = await _id_of(call, observation, "retracted")
-    return _told_line(await call.memory.reinstate(call.resource, name), "Reinstated")
+    return _line_answer(await call.memory.reinstate(call.resource, name), "Reinstated")

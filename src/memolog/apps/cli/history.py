@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, moment_in, verb
-from memolog.apps.cli.output import clean, table, told, when
+from memolog.apps.cli.output import show_diff, styled, table, when
 from memolog.apps.cli.status import show_groups
 from memolog.domain.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from memolog.store.snapshot import GroupRow
 
 app = typer.Typer()
@@ -21,7 +19,7 @@ _ALL_ENTRIES = 2**31
 
 @verb(app, example="memolog history")
 async def history(call: Call) -> Answer:
-    """List the generations of the log: when each began, what made it, how much it condensed."""
+    """List the generations of the log: cause, time and token counts."""
     made = await call.memory.history(call.thread, call.resource)
     rows = [
         (
@@ -37,7 +35,7 @@ async def history(call: Call) -> Answer:
     heads = (">generation", "made by!", "at!", ">tokens before", ">tokens after", ">lines dropped")
     return Answer(
         data={"generations": made},
-        show=lambda: table(heads, rows) if rows else told("There is no log yet.", "dim"),
+        show=lambda: table(heads, rows) if rows else styled("There is no log yet.", "dim"),
         code=0 if made else 1,
     )
 
@@ -45,10 +43,10 @@ async def history(call: Call) -> Answer:
 @verb(app, example="memolog diff 0 1")
 async def diff(
     call: Call,
-    old: Annotated[int, typer.Argument(help="The older generation.", min=0)],
-    new: Annotated[int | None, typer.Argument(help="The newer one; the present one if none is named.", min=0)] = None,
+    old: Annotated[int, typer.Argument(help="Older generation.", min=0)],
+    new: Annotated[int | None, typer.Argument(help="Newer generation. Default: the present one.", min=0)] = None,
 ) -> Answer:
-    """Compare two generations of the log, line by line, as `diff -u` does. Exit code 1: they are equal."""
+    """Compare two generations of the log like `diff -u`. Exit code 1: they are equal."""
     snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
     present = snapshot.log.generation
     new = present if new is None else new
@@ -75,22 +73,12 @@ def _count(lines: list[str], sign: str) -> int:
     return sum(line.startswith(sign) and not line.startswith(sign * 3) for line in lines)
 
 
-def show_diff(text: str) -> "RenderableType":
-    """Return a difference in colours."""
-    from rich.text import Text
-
-    if not text.strip():
-        return told("There is no difference.", "dim")
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    return Text("\n").join(told(clean(line), colours.get(line[:1], "")) for line in text.splitlines())
-
-
 @verb(app, example="memolog as-of 2026-03-18")
 async def as_of(
     call: Call,
-    moment: Annotated[str, typer.Argument(help="A date, a time, or an age: 2026-03-14, 2026-03-14T09:30, 3h, 2d.")],
+    moment: Annotated[str, typer.Argument(help="Date, time or age: 2026-03-14, 2026-03-14T09:30, 3h, 2d.")],
 ) -> Answer:
-    """Show the log as it was at a moment. Exit code 1: there was none yet."""
+    """Show the log as it was at a moment. Exit code 1: there was no log yet."""
     at = moment_in(moment, call.memory.clock.now())
     groups = await call.memory.as_of(call.thread, call.resource, at)
     data = {
@@ -108,17 +96,17 @@ async def as_of(
 @verb(app, writes=True, example="memolog revert 1")
 async def revert(
     call: Call,
-    generation: Annotated[int, typer.Argument(help="The generation that is to come back.", min=0)],
+    generation: Annotated[int, typer.Argument(help="Generation to restore.", min=0)],
 ) -> Answer:
-    """Bring an earlier generation of the log back, with all that was observed since, as a new generation."""
+    """Restore an earlier generation of the log, plus all later observations, as a new generation."""
     snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
     _refuse_unknown(generation, snapshot.log.generation)
     made = await call.memory.restore(call.thread, call.resource, generation)
     words = (
-        f"Generation {made.number} is {generation} with what came since: "
+        f"Generation {made.number} is generation {generation} plus later observations: "
         f"{made.tokens_after:,} tokens, before {made.tokens_before:,}."
     )
-    return Answer(data=made, show=lambda: told(words))
+    return Answer(data=made, show=lambda: styled(words))
 
 
 def _refuse_unknown(generation: int, newest: int) -> None:

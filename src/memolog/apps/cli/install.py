@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import console, told
+from memolog.apps.cli.output import console, show_diff, styled
 from memolog.domain.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rich.text import Text
 
     from memolog.apps.hooks.events import Host
     from memolog.apps.hooks.hosts import Change, Place
@@ -20,9 +18,11 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _Agent = Annotated[str, typer.Argument(metavar="AGENT", help="claude-code, codex, cursor or gemini.")]
-_Project = Annotated[bool, typer.Option("--project", help="In this project only; for all of yours if it is not said.")]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+_Project = Annotated[
+    bool, typer.Option("--project", help="Install in this project only. Default: for all projects of the user.")
+]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 
 @verb(app, needs="nothing", writes=True, example="memolog install claude-code --project --yes")
@@ -32,20 +32,21 @@ def install(
     project: _Project = False,
     db: Annotated[
         str | None,
-        typer.Option("--db", help="Where to keep the memory; one database in your own folder if none is named."),
+        typer.Option("--db", help="Database. Default: ~/.memolog/memolog.db for all projects."),
     ] = None,
     resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Whose memory it is; each project's own if nobody is named.")
+        str | None, typer.Option("--resource", "-r", help="Resource. Default: one for each project.")
     ] = None,
     tokens: Annotated[
-        int | None, typer.Option("--tokens", min=200, help="What a session is told at its start.")
+        int | None,
+        typer.Option("--tokens", min=200, help="Maximum number of tokens of memory that a session starts with."),
     ] = None,
-    settings: Annotated[str | None, typer.Option("--settings", help="The settings file that hooks use.")] = None,
-    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Only the hooks, without the tools.")] = False,
+    settings: Annotated[str | None, typer.Option("--settings", help="Settings file for the hooks.")] = None,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Install the hooks without the tools.")] = False,
     yes: _Yes = False,
     dry_run: _DryRun = False,
 ) -> Answer:
-    """Give a coding agent a memory: hooks that keep what is said and done, and the tools. Shows what changes, and asks."""
+    """Add memory to a coding agent: hooks that store its sessions, and the tools. Shows the changes and asks first."""
     from pathlib import Path
 
     from memolog.apps.hooks.hosts import KNOWN, installing, targets
@@ -56,14 +57,14 @@ def install(
         common += ["--resource", resource]
     if settings:
         if not Path(settings).is_file():
-            raise InputError(f"There is no settings file {settings}.", then="Name one, or leave --settings out.")
+            raise InputError(f"There is no settings file {settings}.", then="Check the path, or omit --settings.")
         common += ["--config", str(Path(settings).resolve())]
     run = [sys.executable, "-P", "-m", "memolog.apps.hook"]
-    told_at_start = ["--tokens", str(tokens)] if tokens else []
-    # Cursor starts servers in a folder of its own, and says which project it means.
+    start_tokens = ["--tokens", str(tokens)] if tokens else []
+    # Cursor starts servers in its own folder and passes the project as a variable.
     folder = ["--folder", "${workspaceFolder}"] if host == "cursor" and not resource else []
     server = None if no_mcp else [*run, "mcp", *common, *folder]
-    changes = installing(targets(host, _place(project), [*run, host, *common, *told_at_start], server))
+    changes = installing(targets(host, _place(project), [*run, host, *common, *start_tokens], server))
     data: dict[str, object] = {"agent": host, "database": common[1]}
     done = _perform(call, changes, data, yes=yes, dry_run=dry_run)
     hints = [KNOWN[host].then, *_missing_tools(no_mcp)] if done == "changed" else []
@@ -75,14 +76,14 @@ def install(
 def uninstall(
     call: Call, agent: _Agent, project: _Project = False, yes: _Yes = False, dry_run: _DryRun = False
 ) -> Answer:
-    """Take the memory out of a coding agent's files: they are what they were. What was remembered stays."""
+    """Remove the memory from the settings of a coding agent. The stored memory stays."""
     from memolog.apps.hooks.hosts import KNOWN, targets, uninstalling
 
     host = _host(agent)
     changes = uninstalling(targets(host, _place(project), [""], [""]))
     data: dict[str, object] = {"agent": host}
     done = _perform(call, changes, data, yes=yes, dry_run=dry_run)
-    words = f"{KNOWN[host].title} has nothing of ours in its files."
+    words = f"{KNOWN[host].title} has no entries of Memolog in its settings."
     return _answer(done, words, data, [])
 
 
@@ -92,7 +93,7 @@ def _host(agent: str) -> "Host":
     for host in KNOWN:
         if host == agent.lower():
             return host
-    raise InputError(f"{agent} is no coding agent that is known.", then=f"Known are {', '.join(KNOWN)}.")
+    raise InputError(f"AGENT must be one of {', '.join(KNOWN)}, got {agent!r}.")
 
 
 def _place(project: bool) -> "Place":
@@ -105,7 +106,7 @@ def _place(project: bool) -> "Place":
 
 
 def _project() -> "Path":
-    """Return the checkout that we are in: a worktree has files of its own."""
+    """Return the root of the current checkout; a worktree counts as its own."""
     from pathlib import Path
 
     here = Path.cwd()
@@ -122,11 +123,9 @@ def _address(named: str | None) -> str:
     address = named or default_db(os.environ)
     if has_password(address):
         raise InputError(
-            f"The address {safe_url(address)} holds a password.",
-            why="It would be written into the agent's files, and every program of this machine could read it there or in "
-            "the list of processes.",
-            then="Leave it out of the address, and put it into the variable PGPASSWORD or into the password file of "
-            "PostgreSQL (~/.pgpass, or the file that PGPASSFILE names).",
+            f"The address {safe_url(address)} contains a password.",
+            why="It would be written into the settings of the agent and be visible in the list of processes.",
+            then="Remove it from the address and set PGPASSWORD, or use the password file of PostgreSQL (~/.pgpass).",
         )
     return address if "://" in address else str(Path(address).expanduser().resolve())
 
@@ -143,7 +142,7 @@ def _missing_tools(no_mcp: bool) -> list[str]:
 
 
 def _perform(call: Call, changes: "list[Change]", data: dict[str, object], *, yes: bool, dry_run: bool) -> str:
-    """Show the changes and make them, if that is wanted; returns what came of it."""
+    """Show the changes, ask, and apply them; returns the outcome."""
     from memolog.apps.hooks.hosts import apply, backup_of, diff
 
     todo = [change for change in changes if not change.is_none]
@@ -153,12 +152,15 @@ def _perform(call: Call, changes: "list[Change]", data: dict[str, object], *, ye
         return "nothing"
     if not call.as_json:
         for change in todo:
-            console().print(_coloured(diff(change)), soft_wrap=True)
+            console().print(show_diff(diff(change)), soft_wrap=True)
     if dry_run:
         return "shown"
     if not yes:
         if call.as_json or not sys.stdin.isatty():
-            raise InputError("Nobody can be asked here.", then="Add --yes to change these files, or --dry-run to look.")
+            raise InputError(
+                "Changing files needs a confirmation, and there is no terminal.",
+                then="Add --yes, or --dry-run to only look.",
+            )
         if not typer.confirm("Change these files?", default=True):
             return "left"
     for change in todo:
@@ -169,14 +171,8 @@ def _perform(call: Call, changes: "list[Change]", data: dict[str, object], *, ye
 
 def _answer(done: str, words: str, data: dict[str, object], hints: list[str]) -> Answer:
     data |= {"changed": done == "changed", "next": hints}
-    shown = {"nothing": f"{words} Nothing had to be changed.", "changed": words}.get(done, "Nothing was changed.")
-    kept = [f"Kept as it was: {name}" for name in cast("list[str]", data.get("backups", []))]
-    return Answer(data=data, show=lambda: told("\n".join([shown, *kept, *hints]), "green" if done == "changed" else ""))
-
-
-def _coloured(text: str) -> "Text":
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    shown = told("")
-    for line in text.splitlines(keepends=True):
-        shown.append_text(told(line, styles.get(line[0], "")))
-    return shown
+    shown = {"nothing": f"{words} No change was needed.", "changed": words}.get(done, "Nothing was changed.")
+    kept = [f"Original kept as {name}" for name in cast("list[str]", data.get("backups", []))]
+    return Answer(
+        data=data, show=lambda: styled("\n".join([shown, *kept, *hints]), "green" if done == "changed" else "")
+    )

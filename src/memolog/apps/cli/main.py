@@ -26,37 +26,37 @@ from memolog.apps.cli.output import show_error
 from memolog.domain.errors import InputError
 from memolog.version import __version__
 
-# The parser's own base class of all usage errors is public by no name that every version of typer has.
+# The base class of all usage errors has no public name that every version of typer exports.
 _Misuse: Final = cast("type[Exception]", typer.BadParameter.__bases__[0])
 _ASKED: Final = "memolog.as_json"
 
 
 class Verbs(TyperGroup):
-    """All verbs of the command line; usage errors are an error document where `--json` was given."""
+    """The root command; prints a usage error as a JSON document if `--json` was given."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Return the context of one command line, which remembers whether it asks for JSON."""
+        """Return the context of one command line, with a note whether `--json` was given."""
         as_json = _asks_for_json(args)
-        with _told(as_json=as_json):
+        with _reported(as_json=as_json):
             made = super().make_context(info_name, args, parent, **extra)
         made.meta[_ASKED] = as_json
         return made
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb that was named."""
-        with _told(as_json=ctx.meta.get(_ASKED, False)):
+        with _reported(as_json=ctx.meta.get(_ASKED, False)):
             return super().invoke(ctx)
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
-    """Return whether `--json` is among the options; what follows `--` is none."""
+    """Return whether `--json` is among the options before `--`."""
     options = words[: words.index("--")] if "--" in words else words
     return any(word.partition("=")[0] == "--json" for word in options)
 
 
 @contextmanager
-def _told(*, as_json: bool) -> Generator[None]:
-    """Print a usage error as a document; it goes on its way, so that people and exit codes are told as ever."""
+def _reported(*, as_json: bool) -> Generator[None]:
+    """Print a usage error as a JSON document and raise it again: typer prints it and sets the exit code."""
     try:
         yield
     except _Misuse as error:
@@ -75,7 +75,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 the answer is no, 2 not understood, 3 it cannot be done, 4 not now, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 nothing found, 2 wrong usage, 3 failed, 4 try again later, 130 interrupted.",
 )
 
 
@@ -88,10 +88,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Look into a long memory for AI agents: search it, steer it, move it and mend it."""
+    """Inspect and maintain the long memory of AI agents."""
     del version
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 COLOURS: Final = {"high": "bold red", "medium": "yellow", "low": "dim", "done": "green"}
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 _LONGEST_CELL: Final = 400
-# Control characters, marks that turn the direction of all that follows, and halves of characters.
+# Control characters, bidirectional marks and lone surrogates.
 _UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-# What a terminal obeys or an eye does not see, in JSON: there every character may be written as an escape.
+# Control and invisible characters, which JSON can hold as escapes.
 _UNSEEN: Final = re.compile(
     "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -32,7 +32,7 @@ _PICTURES: Final = {chr(code): chr(0x2400 + code) for code in range(0x20)}
 
 
 def console(*, to_stderr: bool = False) -> "Console":
-    """Return a console: as wide as the terminal, or wide enough for a file."""
+    """Return a console with the width of the terminal, or a fixed width without one."""
     from rich.console import Console
 
     stream = sys.stderr if to_stderr else sys.stdout
@@ -41,19 +41,19 @@ def console(*, to_stderr: bool = False) -> "Console":
 
 
 def show(shown: "RenderableType") -> None:
-    """Print something for people; running text is not broken where there is no terminal to fit it to."""
+    """Print something for people; plain text is not wrapped."""
     from rich.text import Text
 
     console().print(shown, soft_wrap=isinstance(shown, Text))
 
 
 def print_json(data: object) -> None:
-    """Print one JSON document on a line of its own."""
+    """Print one JSON document on one line."""
     print(safe_json(dumps(encode(data))))
 
 
 def safe_json(text: str) -> str:
-    """Return JSON that means the same, with control characters, marks of direction and unseen characters as escapes."""
+    """Return equal JSON with control, bidirectional and invisible characters as escapes."""
     return _UNSEEN.sub(_escape, text)
 
 
@@ -63,7 +63,7 @@ def _escape(hit: re.Match[str]) -> str:
 
 
 class JsonOutput(TextIOBase):
-    """Standard output for JSON lines that somebody else writes: each is made safe on its way."""
+    """A stream to standard output that makes the JSON written to it safe for terminals."""
 
     def write(self, text: str, /) -> int:
         """Print some JSON."""
@@ -72,32 +72,32 @@ class JsonOutput(TextIOBase):
 
 
 def clean(text: str) -> str:
-    """Return a text that a terminal can be trusted with: what was stored may hold escape sequences or half characters."""
+    """Return a text without terminal escape sequences or lone surrogates."""
     return _UNSAFE.sub(lambda hit: _PICTURES.get(hit[0], "�"), text)
 
 
 def one_line(text: str, most: int = _LONGEST_CELL) -> str:
-    """Return a text as one line, cut where it gets long."""
+    """Return a text on one line, cut to `most` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def told(text: str, style: str = "") -> "Text":
-    """Return a text as it is: nothing in it is taken for markup."""
+def styled(text: str, style: str = "") -> "Text":
+    """Return a text with a style and without markup."""
     from rich.text import Text
 
     return Text(clean(text), style=style)
 
 
 def local(moment: datetime, zone: str | None) -> datetime:
-    """Return a moment on the clock of whoever spoke, as the log shows it; in UTC where their zone is not known."""
+    """Return a moment in a zone, as the log shows it; in UTC if the zone is not known."""
     from memolog.context.dates import local as in_zone
 
     return in_zone(moment, zone)
 
 
 def when(moment: datetime | None) -> str:
-    """Return a moment as people write it, with the clock that it is on: UTC, or how far from it."""
+    """Return a moment as text with its UTC offset."""
     if moment is None:
         return "–"
     clock = moment.isoformat()[-6:] if moment.utcoffset() else "UTC"
@@ -110,30 +110,30 @@ def day(moment: datetime | None) -> str:
 
 
 def bar(tokens: int, limit: int, *, width: int = 24) -> "Text":
-    """Return how full something is, as a bar with its numbers."""
+    """Return a bar that shows how much of a limit is used, with the numbers."""
     from rich.text import Text
 
     share = tokens / limit if limit else 0.0
     filled = min(width, round(share * width))
-    colour = "red" if share > 1 else "yellow" if share > 0.8 else "green"  # noqa: PLR2004 - four fifths is when work begins
+    colour = "red" if share > 1 else "yellow" if share > 0.8 else "green"  # noqa: PLR2004 - background work starts at four fifths
     text = Text("█" * filled, style=colour).append("░" * (width - filled), style="dim")
     return text.append(f" {tokens:>7,} of {limit:,} tokens", style="default")
 
 
 def fields(rows: Iterable[tuple[str, "Text | str"]]) -> "Table":
-    """Return names and values, a line each."""
+    """Return names and values, one line each."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(name, told(value) if isinstance(value, str) else value)
+        grid.add_row(name, styled(value) if isinstance(value, str) else value)
     return grid
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence["Text | str"]]) -> "Table":
-    """Return a table; a head that begins with `>` is a column of numbers, one that ends with `!` is never cut."""
+    """Return a table. A head that starts with `>` is right-aligned; one that ends with `!` is not wrapped."""
     from rich import box
     from rich.table import Table
 
@@ -146,19 +146,29 @@ def table(heads: Sequence[str], rows: Iterable[Sequence["Text | str"]]) -> "Tabl
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*(told(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
+        made.add_row(*(styled(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
     return made
 
 
+def show_diff(text: str) -> "RenderableType":
+    """Render a unified diff in colours."""
+    from rich.text import Text
+
+    if not text.strip():
+        return styled("There is no difference.", "dim")
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    return Text("\n").join(styled(line, colours.get(line[:1], "")) for line in text.splitlines())
+
+
 def show_error(error: MemologError, *, as_json: bool) -> None:
-    """Say what went wrong, why, and what to do next; for a program, as its one document."""
+    """Print an error: what, why and what to do next; as JSON if wanted."""
     if as_json:
         kind = type(error).__name__
         words = {"kind": kind, "what": error.what, "why": error.why, "then": error.then, "retryable": error.retryable}
         print_json({"error": words})
         return
     err = console(to_stderr=True)
-    err.print(told("Error: ", "bold red").append_text(told(error.what, "default")), soft_wrap=True)
+    err.print(styled("Error: ", "bold red").append_text(styled(error.what, "default")), soft_wrap=True)
     for label, words in (("Why", error.why), ("Next", error.then)):
         if words:
-            err.print(told(f"{label:>5}: ", "dim").append_text(told(words, "default")), soft_wrap=True)
+            err.print(styled(f"{label:>5}: ", "dim").append_text(styled(words, "default")), soft_wrap=True)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, chosen_resource, refuse_missing, verb
-from memolog.apps.cli.output import console, fields, print_json, told
-from memolog.domain.errors import InputError
+from memolog.apps.cli.command import Answer, Call, chosen_resource, read_text, refuse_missing, verb
+from memolog.apps.cli.output import console, fields, print_json, styled
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,46 +24,46 @@ _HTTP = "Over HTTP"
 
 _Resource = Annotated[
     str | None,
-    typer.Option("--resource", "-r", envvar="MEMOLOG_RESOURCE", help="Whose memory; the only one if there is one."),
+    typer.Option(
+        "--resource", "-r", envvar="MEMOLOG_RESOURCE", help="Resource to serve. Default: the only one in the database."
+    ),
 ]
 _Thread = Annotated[
     str | None,
-    typer.Option("--thread", "-t", envvar="MEMOLOG_THREAD", help="The conversation that the tools work for."),
+    typer.Option("--thread", "-t", envvar="MEMOLOG_THREAD", help="Thread that the tools work for."),
 ]
 _Session = Annotated[
     str | None,
-    typer.Option(
-        "--session", envvar="MEMOLOG_SESSION", help="For whom tasks are claimed; the thread if none is named."
-    ),
+    typer.Option("--session", envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
 ]
-_ReadOnly = Annotated[bool, typer.Option("--read-only", help="Clients may look, and change nothing.")]
-_Tokens = Annotated[int, typer.Option("--tokens", help="How large a context pack may be.", min=200)]
+_ReadOnly = Annotated[bool, typer.Option("--read-only", help="Do not let clients change anything.")]
+_Tokens = Annotated[int, typer.Option("--tokens", help="Maximum number of tokens of a context pack.", min=200)]
 _Every = Annotated[
-    float, typer.Option("--every", help="How often to look for changes by other processes, in seconds.", min=0.05)
+    float, typer.Option("--every", help="Seconds between checks for changes by other processes.", min=0.05)
 ]
-_Describe = Annotated[bool, typer.Option("--describe", help="Show what clients would be given, and end.")]
+_Describe = Annotated[bool, typer.Option("--describe", help="Show what clients would get, and exit.")]
 _Http = Annotated[
     bool, typer.Option("--http", rich_help_panel=_HTTP, help="Serve over HTTP instead of standard input and output.")
 ]
-_Host = Annotated[str, typer.Option("--host", rich_help_panel=_HTTP, help="Where to listen.")]
+_Host = Annotated[str, typer.Option("--host", rich_help_panel=_HTTP, help="Address to listen on.")]
 _Port = Annotated[
-    int, typer.Option("--port", rich_help_panel=_HTTP, help="0 for one that the system chooses.", min=0, max=65535)
+    int, typer.Option("--port", rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
 ]
 _TokenFile = Annotated[
     str | None,
     typer.Option(
         "--token-file",
         rich_help_panel=_HTTP,
-        help="The file with the bearer token; without it, the variable MEMOLOG_MCP_TOKEN.",
+        help="File with the bearer token. Default: the variable MEMOLOG_MCP_TOKEN.",
     ),
 ]
 _NoToken = Annotated[
-    bool, typer.Option("--no-token", rich_help_panel=_HTTP, help="Let every program of this machine in.")
+    bool, typer.Option("--no-token", rich_help_panel=_HTTP, help="Allow every program on this machine without a token.")
 ]
 _AllowHost = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow-host", rich_help_panel=_HTTP, help="A name by which clients may ask for the server; may be repeated."
+        "--allow-host", rich_help_panel=_HTTP, help="Host name that clients may use for the server; repeatable."
     ),
 ]
 
@@ -86,10 +85,10 @@ async def mcp(
     no_token: _NoToken = False,
     allow_host: _AllowHost = None,
 ) -> Answer:
-    """Serve a memory over the Model Context Protocol: three tools, resources, prompts, and word of changes.
+    """Serve a memory over the Model Context Protocol: tools, resources, prompts and change notifications.
 
-    A client starts it by itself and talks over standard input and output; with --http it listens for any number of clients that
-    bring the token. Whose memory it is, is fixed here: no model can choose another.
+    A client starts the server and talks to it over standard input and output; with --http it serves any number of clients that
+    send the token. The resource is fixed here: no model can choose another.
     """
     from memolog.apps.mcp import Served, open_door, read_token, serve_http, serve_stdio
     from memolog.runtime.memory import Memory
@@ -103,42 +102,42 @@ async def mcp(
             return await _described(served, is_read_only=read_only or call.config.read_only)
         if not http:
             if sys.stdin.isatty():
-                words = "A client talks to this over standard input. Ctrl-D ends it; --describe shows what it offers."
-                console(to_stderr=True).print(told(words, "dim"), soft_wrap=True)
-            await _until_told(served, serve_stdio)
+                words = "Waiting for an MCP client on standard input. Ctrl-D ends it; --describe shows what it offers."
+                console(to_stderr=True).print(styled(words, "dim"), soft_wrap=True)
+            await _until_stopped(served, serve_stdio)
             return Answer(data=None, is_printed=True)
         token = read_token(os.environ.get("MEMOLOG_MCP_TOKEN"), token_file)
         door = open_door(host, port, token=token, without_token=no_token, allowed_hosts=allow_host or ())
-        console(to_stderr=True).print(told(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
+        console(to_stderr=True).print(styled(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
         await serve_http(served, door)
     return Answer(data=None, is_printed=True)
 
 
-async def _until_told(served: "Served", serve: "Callable[[Served], Awaitable[None]]") -> None:
-    """Serve until the client goes, or until the program is interrupted or told to end."""
+async def _until_stopped(served: "Served", serve: "Callable[[Served], Awaitable[None]]") -> None:
+    """Serve until the client disconnects, or until SIGINT or SIGTERM."""
     import asyncio
     import signal
     from contextlib import suppress
 
-    told_by: asyncio.Queue[int] = asyncio.Queue()
+    signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    # Where signals cannot be handled, they end the program as they always do.
+    # Without support for handlers, signals end the program as usual.
     with suppress(NotImplementedError):
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, told_by.put_nowait, number)
-    serving, ending = asyncio.ensure_future(serve(served)), asyncio.create_task(told_by.get())
+            loop.add_signal_handler(number, signals.put_nowait, number)
+    serving, ending = asyncio.ensure_future(serve(served)), asyncio.create_task(signals.get())
     await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         ending.cancel()
         await serving
         return
     await served.memory.aclose()
-    # A thread waits for the next line of the client, and nothing wakes it: ending in the usual way would wait for it too.
+    # A thread blocks on standard input and cannot be woken; a normal exit would wait for it.
     os._exit(130 if ending.result() == signal.SIGINT else 0)
 
 
 async def _described(served: "Served", *, is_read_only: bool) -> Answer:
-    """Return what clients would be given, with its size in tokens."""
+    """Return what clients would get, with its size in tokens."""
     import json
 
     from memolog.apps.mcp import prompts, resources
@@ -170,7 +169,7 @@ def _show(data: Mapping[str, Any]) -> "RenderableType":
     return fields(
         [
             ("resource", data["resource"]),
-            ("thread", data["thread"] or "the one that was active last"),
+            ("thread", data["thread"] or "the one with the newest activity"),
             ("may change", "no" if data["read_only"] else "yes"),
             ("tools", f"{names('tools', 'name')}  ·  {data['tool_tokens']:,} tokens"),
             ("resources", names("resources", "uri")),
@@ -179,29 +178,33 @@ def _show(data: Mapping[str, Any]) -> "RenderableType":
     )
 
 
-_ProxyHost = Annotated[str, typer.Option("--host", help="Where to listen; others than this machine need a token.")]
-_ProxyPort = Annotated[int, typer.Option("--port", "-p", help="Which port; 0: any that is free.", min=0, max=65535)]
-_OpenAI = Annotated[str, typer.Option("--openai", help="Where OpenAI-compatible requests go.")]
-_Anthropic = Annotated[str, typer.Option("--anthropic", help="Where Anthropic-compatible requests go.")]
+_ProxyHost = Annotated[str, typer.Option("--host", help="Address to listen on; any other than loopback needs a token.")]
+_ProxyPort = Annotated[
+    int, typer.Option("--port", "-p", help="Port to listen on; 0 for any free one.", min=0, max=65535)
+]
+_OpenAI = Annotated[str, typer.Option("--openai", help="Address of the OpenAI-compatible provider.")]
+_Anthropic = Annotated[str, typer.Option("--anthropic", help="Address of the Anthropic-compatible provider.")]
 _ProxyResource = Annotated[
-    str | None, typer.Option("--resource", "-r", help="Whose memory, if a request names only a thread.")
+    str | None, typer.Option("--resource", "-r", help="Resource of requests that name only a thread.")
 ]
 _ProxyTokenFile = Annotated[
     str | None,
     typer.Option(
         "--token-file",
-        help="The file with the token that clients must show; without it, the variable MEMOLOG_PROXY_TOKEN.",
+        help="File with the token that clients must send. Default: the variable MEMOLOG_PROXY_TOKEN.",
     ),
 ]
 _TokensFile = Annotated[
     str | None,
     typer.Option(
         "--tokens-file",
-        help="Instead of one token for all: a file with a token, a space and the resource that it opens on each line.",
+        help="File with one token per resource: on each line a token, a space and the resource.",
     ),
 ]
-_MaxBody = Annotated[int, typer.Option("--max-body", help="How many bytes a request with memory may have.", min=1)]
-_Seconds = Annotated[float | None, typer.Option("--seconds", help="End after so long; without it, at Ctrl-C.", min=0)]
+_MaxBody = Annotated[int, typer.Option("--max-body", help="Maximum size in bytes of a request with memory.", min=1)]
+_Seconds = Annotated[
+    float | None, typer.Option("--seconds", help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
+]
 
 
 @verb(app, needs="database", writes=True, example="memolog proxy --port 0 --seconds 0")
@@ -217,7 +220,7 @@ async def proxy(
     max_body: _MaxBody = 67_108_864,
     seconds: _Seconds = None,
 ) -> Answer:
-    """Add memory to any OpenAI or Anthropic client: point it here and name a thread in a header. Ends at Ctrl-C."""
+    """Run a gateway that adds memory to any OpenAI or Anthropic client; a header of a request names its thread."""
     import asyncio
 
     from memolog.apps.gateway import GatewaySettings, serve
@@ -228,7 +231,7 @@ async def proxy(
         anthropic=anthropic,
         resource=resource,
         token=_token(token_file),
-        tokens=read_tokens(_text(tokens_file)) if tokens_file is not None else {},
+        tokens=read_tokens(read_text(tokens_file)) if tokens_file is not None else {},
         max_body_bytes=max_body,
     )
     async with serve(call.memory, settings, host=host, port=port) as listening:
@@ -253,30 +256,21 @@ async def proxy(
                 ),
             ]
             console().print(fields(shown), soft_wrap=True)
-        stop = _told_to_stop()
+        stop = _stop_event()
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds)
     return Answer(data=None, is_printed=True)
 
 
 def _token(file: str | None) -> str | None:
-    """Return the token of the file, or else of the environment: as an argument every user of this machine could see it."""
+    """Return the token of the file or of the environment. Arguments are visible to every user of the machine."""
     import os
 
-    return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else _text(file).strip()
+    return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else read_text(file).strip()
 
 
-def _text(file: str) -> str:
-    from pathlib import Path
-
-    try:
-        return Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The file {file} cannot be read: {error}.", then="Check the path.") from error
-
-
-def _told_to_stop() -> "asyncio.Event":
-    """Return what is set when a service manager ends this: what is under way is saved, as at Ctrl-C."""
+def _stop_event() -> "asyncio.Event":
+    """Return an event that SIGTERM sets, so that open requests are saved as at Ctrl-C."""
     import asyncio
     import signal
 

@@ -16,8 +16,8 @@ from memolog.apps.cli.output import (
     local,
     one_line,
     print_json,
+    styled,
     table,
-    told,
     when,
 )
 from memolog.domain.codec import encode
@@ -43,7 +43,7 @@ _MOST_RESOURCES = 200
 
 @verb(app, example="memolog status --thread atlas")
 async def status(call: Call) -> Answer:
-    """Show how a thread's memory is doing: how full the windows are, what waits, what went wrong, what it cost."""
+    """Show the state of a thread: token counts, backlog, health and cost."""
     found = await call.memory.status(call.thread, call.resource)
     thread = await call.store.threads.get(call.resource, call.thread)
     data = {
@@ -57,7 +57,7 @@ async def status(call: Call) -> Answer:
 
 
 def show_status(found: "Status", thread: "Thread | None" = None) -> "RenderableType":
-    """Return a status for people."""
+    """Render a status."""
     colour = {"ok": "green", "behind": "yellow", "failing": "bold red"}[found.health]
     rows: list[tuple[str, Text | str]] = [
         ("thread", f"{found.thread}  ·  resource {found.resource}  ·  scope {found.scope}")
@@ -67,7 +67,7 @@ def show_status(found: "Status", thread: "Thread | None" = None) -> "RenderableT
     if thread is not None and thread.hints.current_task:
         rows.append(("current task", thread.hints.current_task))
     rows += [
-        ("health", told(found.health, colour)),
+        ("health", styled(found.health, colour)),
         ("messages", bar(found.messages.tokens, found.messages.limit)),
         ("observations", bar(found.observations.tokens, found.observations.limit)),
         ("buffered", f"{found.buffered_groups} groups over {found.buffered_tokens:,} tokens; {found.running} running"),
@@ -98,11 +98,11 @@ def show_status(found: "Status", thread: "Thread | None" = None) -> "RenderableT
 async def threads(
     call: Call,
     resource: Annotated[
-        str | None, typer.Option("--resource", "-r", envvar="MEMOLOG_RESOURCE", help="Only theirs.")
+        str | None, typer.Option("--resource", "-r", envvar="MEMOLOG_RESOURCE", help="Only this resource.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="The most that are shown of each resource.", min=1)] = 20,
+    limit: Annotated[int, typer.Option(help="Maximum number of threads per resource.", min=1)] = 20,
 ) -> Answer:
-    """List the conversations, those with the newest activity first, of one resource or of all."""
+    """List threads, newest activity first, of one resource or of all."""
     owners = [resource] if resource else (await call.store.resources())[:_MOST_RESOURCES]
     found = [thread for owner in owners for thread in (await call.store.threads.list(owner, limit=limit)).items]
     rows = [
@@ -112,7 +112,7 @@ async def threads(
     heads = ("resource", "thread!", ">messages", "last activity!", "title")
     return Answer(
         data={"threads": found},
-        show=lambda: table(heads, rows) if rows else told("There is no thread."),
+        show=lambda: table(heads, rows) if rows else styled("There are no threads."),
         code=0 if found else 1,
     )
 
@@ -123,15 +123,13 @@ async def threads(
 @verb(app, example="memolog log --sources --priority high")
 async def log(
     call: Call,
-    sources: Annotated[
-        bool, typer.Option("--sources", "-s", help="Name the messages behind each line; recall takes them.")
-    ] = False,
+    sources: Annotated[bool, typer.Option("--sources", "-s", help="Show the source messages of each line.")] = False,
     priority: Annotated[
-        list[str] | None, typer.Option("--priority", "-p", help="Only high, medium, low or done; may be repeated.")
+        list[str] | None, typer.Option("--priority", "-p", help="Only high, medium, low or done; repeatable.")
     ] = None,
-    last: Annotated[int | None, typer.Option("--last", "-n", help="Only the newest lines.", min=1)] = None,
+    last: Annotated[int | None, typer.Option("--last", "-n", help="Only the newest lines, this many.", min=1)] = None,
 ) -> Answer:
-    """Show the log: the observations, by day, coloured by priority."""
+    """Show the log: observations by day, coloured by priority."""
     from memolog.context.render import reading_order
 
     scope, store = call.config.scope, call.store
@@ -154,7 +152,7 @@ async def log(
 def _priorities(given: Sequence[str] | None) -> frozenset[str]:
     unknown = set(given or ()) - MARKS.keys()
     if unknown:
-        raise typer.BadParameter(f"{min(unknown)!r} is no priority: choose among {', '.join(MARKS)}.")
+        raise typer.BadParameter(f"priority must be one of {', '.join(MARKS)}, got {min(unknown)!r}.")
     return frozenset(given or MARKS)
 
 
@@ -162,7 +160,7 @@ def _show_log(lines: Sequence[Observation], handles: dict[str, str], *, sources:
     from rich.text import Text
 
     if not lines:
-        return told("The log has no such line yet: what was said is still shown word for word.", "dim")
+        return styled("The log has no such line yet.", "dim")
     return Text("\n").join(_log_lines(lines, handles, sources=sources))
 
 
@@ -171,33 +169,33 @@ def _log_lines(lines: Sequence[Observation], handles: dict[str, str], *, sources
     for line in lines:
         said = local(line.said_at, line.zone) if line.said_at else None
         if (today := day(said)) != shown_day or line.group != group:
-            yield told(f"\n{today}  ", "bold").append(handles.get(line.group, ""), style="cyan")
+            yield styled(f"\n{today}  ", "bold").append(handles.get(line.group, ""), style="cyan")
             shown_day, group = today, line.group
         at = f"{said:%H:%M} " if said else ""
         indent = "    " if line.parent is not None else "  "
-        text = told(f"{indent}{MARKS[line.priority]} {at}", "dim").append(
+        text = styled(f"{indent}{MARKS[line.priority]} {at}", "dim").append(
             one_line(line.text, 2_000), style=COLOURS[line.priority]
         )
         if not line.grounded:
             text.append("  (not found in its sources)", style="magenta")
         yield text
         if line.verbatim:
-            yield told(f"{indent}   {clean(line.verbatim)}", "italic")
+            yield styled(f"{indent}   {clean(line.verbatim)}", "italic")
         if sources:
             cited = ", ".join(f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
             name = f"{handles.get(line.group, '')}.{line.ordinal}"
             by = f"  ·  by {line.metadata['observer']}" if "observer" in line.metadata else ""
-            yield told(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {name}  ·  {line.id}{by}", "dim cyan")
+            yield styled(f"{indent}   ← {cited or 'nothing'}  ·  {line.trust}  ·  {name}  ·  {line.id}{by}", "dim cyan")
 
 
 def show_groups(groups: "Sequence[GroupRow]", empty: str) -> "RenderableType":
-    """Return groups of a log as they were rendered."""
+    """Render groups of a log."""
     from rich.text import Text
 
     if not groups:
-        return told(empty, "dim")
+        return styled(empty, "dim")
     return Text("\n\n").join(
-        told(f"{group.handle}  {group.kind}, {group.tokens:,} tokens\n", "cyan").append(
+        styled(f"{group.handle}  {group.kind}, {group.tokens:,} tokens\n", "cyan").append(
             clean(group.text), style="default"
         )
         for group in groups
@@ -211,11 +209,12 @@ def show_groups(groups: "Sequence[GroupRow]", empty: str) -> "RenderableType":
 async def context(
     call: Call,
     number: Annotated[
-        int | None, typer.Option("--number", help="What the model saw then: the number of a prepared context.", min=1)
+        int | None,
+        typer.Option("--number", help="Show an earlier context by its number. Default: the present one.", min=1),
     ] = None,
-    tail: Annotated[int, typer.Option("--tail", help="How many messages of the tail are shown.", min=0)] = 20,
+    tail: Annotated[int, typer.Option("--tail", help="Number of tail messages to show.", min=0)] = 20,
 ) -> Answer:
-    """Show what the model would see now: prefix, tail and edge, with how many tokens each takes."""
+    """Show the context that a model would get now: prefix, tail and edge, with token counts."""
     made = await _context(call) if number is None else await call.memory.seen(call.thread, call.resource, number)
     data = {
         "tokens": {
@@ -264,9 +263,9 @@ def _show_context(made: "Context", tail: int, limit: int | None) -> "RenderableT
     )
     return Group(
         fields(rows),
-        Panel(told(made.system), title="prefix: stable, cacheable", title_align="left", border_style="green"),
-        Panel(told("\n".join(lines)), title="tail: word for word", title_align="left"),
-        Panel(told(made.edge_text), title="edge: now, never stored", title_align="left", border_style="yellow"),
+        Panel(styled(made.system), title="prefix: stable, cacheable", title_align="left", border_style="green"),
+        Panel(styled("\n".join(lines)), title="tail: word for word", title_align="left"),
+        Panel(styled(made.edge_text), title="edge: now, never stored", title_align="left", border_style="yellow"),
     )
 
 
@@ -292,15 +291,15 @@ async def watch(
     call: Call,
     thread: InThread = None,
     last: Annotated[
-        int, typer.Option("--last", "-n", help="How many past events are shown first.", min=0, max=1000)
+        int, typer.Option("--last", "-n", help="Number of past events to show first.", min=0, max=1000)
     ] = 10,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="End after so long; without it, at Ctrl-C.", min=0)
+        float | None, typer.Option("--seconds", help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
     ] = None,
-    every: Annotated[float, typer.Option("--every", help="How often to look, in seconds.", min=0.05)] = 0.5,
-    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only events of this kind; may be repeated.")] = None,
+    every: Annotated[float, typer.Option("--every", help="Polling interval in seconds.", min=0.05)] = 0.5,
+    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only events of this kind; repeatable.")] = None,
 ) -> Answer:
-    """Show events as they happen, of every process that uses the database. With --json one object a line."""
+    """Follow events of every process that uses the database. With --json, one object per line."""
     from asyncio import sleep
 
     journal, out = call.store.journal, console()
@@ -313,7 +312,7 @@ async def watch(
         else:
             out.print(_event(event), soft_wrap=True)
 
-    # One more than is shown: with none to show, the newest still says where to go on.
+    # One more than is shown: the newest event is where following starts, even with --last 0.
     seen = await journal.newest(call.resource, thread=thread, limit=last + 1)
     for event in seen[len(seen) - min(last, len(seen)) :]:
         show(event)
@@ -331,7 +330,7 @@ def _event(event: "StoredEvent") -> "Text":
     words = "  ".join(
         f"{name}={one_line(str(value), 160)}" for name, value in event.data.items() if value not in (None, [], "")
     )
-    text = told(f"{event.at:%m-%d %H:%M:%S} UTC ", "dim").append(f"{event.thread or '–':<12} ", style="dim")
+    text = styled(f"{event.at:%m-%d %H:%M:%S} UTC ", "dim").append(f"{event.thread or '–':<12} ", style="dim")
     return text.append(f"{event.kind:<16} ", style=_COLOURS.get(event.kind, "bold")).append(words)
 
 
@@ -339,12 +338,12 @@ def _event(event: "StoredEvent") -> "Text":
 async def cost(
     call: Call,
     thread: InThread = None,
-    task: Annotated[str | None, typer.Option("--task", help="Only what this task cost.")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Only the cost of this task.")] = None,
     since: Annotated[
-        str | None, typer.Option("--since", help="Only from this date, time or age on: 2026-03-14, 3h, 30d.")
+        str | None, typer.Option("--since", help="Only since this date, time or age: 2026-03-14, 3h, 30d.")
     ] = None,
 ) -> Answer:
-    """Show what was spent, by kind of work and by model, and what is left of the budget."""
+    """Show cost and tokens by kind of work and by model, and the budget."""
     start = moment_in(since, call.memory.clock.now()) if since else None
     named = (await call.memory.tasks(call.resource).get(task)).id if task else None
     lines = await call.store.ledger.lines(call.resource, thread=thread, task=named, since=start)

@@ -20,21 +20,21 @@ from memolog.testing import FakeClock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Killed:
-    """What is known of the process that was killed."""
+    """What is known of the killed process."""
 
     pid: int
     exit_code: int
     saved: tuple[str, ...]
-    """The ids of the messages that it said were stored."""
+    """Ids of the messages that it reported as stored."""
     run: str
     span: tuple[int, int]
-    """The messages that it was observing."""
+    """Messages that it was observing."""
 
 
 async def kill_midway(address: str, number: int) -> Killed:
-    """Let another process play on from an exchange, and kill it as soon as it observes."""
+    """Let another process play from an exchange on, and kill it as soon as it observes."""
     command = (sys.executable, "-m", "memolog.apps.demo.crash", str(number))
-    # The address may hold a password: the arguments of a process are seen by every user of the machine.
+    # The address may contain a password, and arguments are visible to every user of the machine.
     environment = {**os.environ, "MEMOLOG_DB": address}
     process = await asyncio.create_subprocess_exec(*command, env=environment, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     saved: list[str] = []
@@ -52,7 +52,7 @@ async def kill_midway(address: str, number: int) -> Killed:
             process.kill()
             await process.wait()
     raise MemologError(
-        "The process that was to be killed ended by itself.",
+        "The process to be killed ended by itself.",
         why=f"Its exit code is {process.returncode}.",
         then="Run the demo again with a new --db.",
     )
@@ -65,7 +65,7 @@ def _say(**told: object) -> None:
 def _hear(event: Event) -> None:
     if isinstance(event, RunStarted) and event.first_seq is not None:
         _say(run=event.run, first=event.first_seq, last=event.last_seq)
-        # The run is claimed and its work is not done: this is the moment to die.
+        # The run is claimed and not finished: wait here to be killed.
         sys.stdin.read()
 
 

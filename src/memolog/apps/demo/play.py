@@ -40,31 +40,31 @@ from memolog.testing import FakeClock
 
 @dataclass(slots=True)
 class Happened:
-    """What the memory did in all."""
+    """Counts of what the memory did."""
 
     observed: int = 0
-    """How many times it noted messages in the background."""
+    """Number of background observations."""
     lines: int = 0
     activations: int = 0
     reflections: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Of each, the tokens of the log before and after."""
+    """Tokens of the log before and after each reflection."""
     recovered: list[str] = field(default_factory=list[str])
 
 
 @dataclass(slots=True)
 class Narrator:
-    """Listens to a memory and shows what it hears."""
+    """Shows and counts the events of a memory."""
 
     screen: Screen
     happened: Happened = field(default_factory=Happened)
     spans: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """The messages of each run."""
+    """Messages of each run."""
     covered: dict[str, int] = field(default_factory=dict[str, int])
-    """The last message of each thread that its log stands for."""
+    """Last message of each thread that its log covers."""
     levels: dict[str, Level] = field(default_factory=dict[str, Level])
 
     def hear(self, event: Event) -> None:
-        """Show an event, if it is one that a newcomer can use."""
+        """Count an event, and show it if it matters to a newcomer."""
         match event:
             case RunStarted(first_seq=int(first), last_seq=int(last)):
                 self.spans[event.run] = (first, last)
@@ -118,23 +118,23 @@ _ALL = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What was looked at, and what was found."""
+    """Counts that show that nothing was lost."""
 
     said: int
     word_for_word: int
-    """How many messages are stored once, in their order, with the content that was said."""
+    """Number of messages that are stored once, in order, with equal content."""
     in_prompt: int
     behind_log: int
-    """How many messages are inside a span that the log stands for."""
+    """Number of messages that the log covers."""
 
     @property
     def holds(self) -> bool:
-        """Tell whether nothing was lost."""
+        """Return whether nothing was lost."""
         return self.said == self.word_for_word == self.in_prompt + self.behind_log
 
 
 async def prove(memory: Memory, said: Mapping[str, Sequence[NewMessage]]) -> Proof:
-    """Read everything back and compare it with what was said."""
+    """Read everything back and compare it with the script."""
     count = same = in_prompt = behind = 0
     store = (await memory.open()).store
     for thread, messages in said.items():
@@ -152,11 +152,11 @@ async def prove(memory: Memory, said: Mapping[str, Sequence[NewMessage]]) -> Pro
 
 
 async def _behind(store: Store, snapshot: Snapshot) -> int:
-    """Return how many messages the log stands for; none, if its spans leave a gap, overlap or end elsewhere."""
+    """Return how many messages the log covers; 0 if its spans have a gap, overlap or end elsewhere."""
     log = snapshot.log
     spans: set[tuple[int, int]] = set()
     for generation in range(log.generation + 1):
-        # What a reflection covers was in the log of the generation before it.
+        # Groups that a reflection covers are in the log of the generation before it.
         groups = await store.logs.groups_at(snapshot.resource, log.pk, generation, entries=_ALL)
         spans |= {(group.span.first, group.span.last) for group in groups if group.span is not None}
     end = 0
@@ -177,7 +177,7 @@ _FENCE: Final = "```"
 
 @dataclass(slots=True)
 class Shown:
-    """What the scenes proved."""
+    """Results of the scenes."""
 
     task: dict[str, object] = field(default_factory=dict[str, object])
     question: dict[str, object] = field(default_factory=dict[str, object])
@@ -188,7 +188,7 @@ class Shown:
 
 
 async def open_tasks(memory: Memory, screen: Screen) -> None:
-    """Open the two tasks that the conversation speaks of."""
+    """Create the two tasks of the conversation."""
     tasks = memory.tasks(RESOURCE, session="api", thread="api", who="Mira")
     first = await tasks.create("Stop double bookings", type="bug", priority=1)
     second = await tasks.create("Open reservations to all members", type="feature", blocked_by=[first.handle])
@@ -197,14 +197,14 @@ async def open_tasks(memory: Memory, screen: Screen) -> None:
 
 
 async def start_task(memory: Memory, screen: Screen) -> None:
-    """Claim what is most pressing; what is said from now on belongs to it."""
+    """Claim the next task; later messages are linked to it."""
     claimed = await memory.tasks(RESOURCE, session="api", thread="api").claim_next()
     if claimed:
         screen.line(_IN, (f"task {claimed.task.handle} claimed: what is said now is linked to it", "title"))
 
 
 async def close_task(memory: Memory, screen: Screen, shown: Shown, _context: Context, step: Step) -> NewMessage:
-    """Close the task with a summary that is drafted from the log, each line with its source."""
+    """Close the task with a drafted summary that cites its sources."""
     await memory.observe("api", RESOURCE)
     tasks = memory.tasks(RESOURCE, session="api", thread="api")
     held = await tasks.claim("T-1")
@@ -243,7 +243,7 @@ async def close_task(memory: Memory, screen: Screen, shown: Shown, _context: Con
 async def ask(
     memory: Memory, exchange: Exchange, screen: Screen, shown: Shown, context: Context, step: Step
 ) -> NewMessage:
-    """Answer from the log: find its line that shares most words with the question, then the words behind that line."""
+    """Answer from the log: find the line that shares most words with the question, then its source message."""
     recent = " ".join(message.text for message in context.tail[:-1])
     wanted = {word for word in _words(exchange.said) if word not in _COMMON}
     lines = [line.strip(" *") for line in context.system.splitlines() if line.lstrip().startswith("*")]
@@ -295,7 +295,7 @@ def _text(message: NewMessage) -> str:
 
 
 async def fetch_code(memory: Memory, step: Step, said: list[NewMessage], screen: Screen, shown: Shown) -> NewMessage:
-    """Search for the code in the words of a person, and fetch the message in which it was written."""
+    """Search for the code in plain words, and recall the message that contains it."""
     answer = await memory.search(CODE_QUERY, RESOURCE, thread="api", sources=["raw"], limit=5)
     screen.line(_IN, (f"search  “{CODE_QUERY}”: {answer.total} hits", "title"))
     best = next((hit for hit in answer.results if hit.message and _written(hit.message.parts)), None)
@@ -318,7 +318,7 @@ async def fetch_code(memory: Memory, step: Step, said: list[NewMessage], screen:
 
 
 def _written(parts: tuple[object, ...]) -> str:
-    """Return what a call was given to write, if it is one."""
+    """Return the content that a tool call wrote, if any."""
     for part in parts:
         arguments = part.arguments if isinstance(part, ToolCallPart) else None
         if isinstance(arguments, Mapping) and (content := cast("Mapping[str, object]", arguments).get("content")):
@@ -327,7 +327,7 @@ def _written(parts: tuple[object, ...]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as it stands inside JSON."""
+    """Return a text as it is escaped in JSON."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -342,7 +342,7 @@ class Demo:
     shown: Shown = field(default_factory=Shown)
     killed: Killed | None = None
     survived: int = 0
-    """How many of the messages that the killed process had stored were there afterwards."""
+    """How many messages of the killed process were found afterwards."""
     proof: Proof | None = None
     narrator: Narrator = field(init=False)
 
@@ -350,7 +350,7 @@ class Demo:
         self.narrator = Narrator(self.screen)
 
     async def play(self) -> None:
-        """Play everything; what happened is in the fields."""
+        """Play everything; the results are in the fields."""
         exchanges = script()
         crash = next(number for number, exchange in enumerate(exchanges) if exchange.scene == "crash")
         self._introduce(exchanges)
@@ -443,7 +443,7 @@ class Demo:
     # ------------------------------------------------------------ the crash
 
     async def _crash(self, exchanges: tuple[Exchange, ...], number: int) -> tuple[str, ...]:
-        """Let another process play on until it is killed; returns what it had stored."""
+        """Let another process play on until it is killed; returns the ids that it stored."""
         self.screen.day_ends(self.narrator.levels)
         await self._day(exchanges[number])
         killed = self.killed = await kill_midway(self.address, number)
@@ -470,18 +470,18 @@ async def _stored(memory: Memory) -> frozenset[str]:
 
 
 async def _refuse_used(memory: Memory) -> None:
-    """Play on an empty database only: what is there already would be counted as said here."""
+    """Refuse a database that has messages already: they would be counted as part of the demo."""
     store = (await memory.open()).store
     if (await store.threads.list(RESOURCE, limit=1)).items:
         raise InputError(
             f"{safe_url(memory.address)} has conversations of “{RESOURCE}” already.",
-            why="The demo proves that what it said is there, and nothing else.",
-            then="Pass --db with a new file, or leave it out.",
+            why="The demo checks that the database holds exactly its own messages.",
+            then="Pass --db with a new file, or omit it.",
         )
 
 
 def summary(demo: Demo) -> dict[str, object]:
-    """Return what happened, as JSON values."""
+    """Return the results as JSON values."""
     exchanges, happened, tally, proof = script(), demo.narrator.happened, demo.played.tally, demo.proof
     said = demo.played.said
     with_memory, without = tally.with_memory, tally.without
@@ -529,7 +529,7 @@ def summary(demo: Demo) -> dict[str, object]:
 
 
 def went_well(demo: Demo) -> bool:
-    """Tell whether the demo showed what it promises."""
+    """Return whether every scene succeeded and nothing was lost."""
     happened, shown, killed, proof = demo.narrator.happened, demo.shown, demo.killed, demo.proof
     is_recovered = killed is not None and killed.run in happened.recovered and demo.survived == len(killed.saved)
     is_answered = shown.question.get("answered_from_log") and not shown.question.get("in_recent_messages")
@@ -541,7 +541,7 @@ def went_well(demo: Demo) -> bool:
 
 
 def commands(address: str) -> list[str]:
-    """Return what to try next, as it can be typed here; a password is left to whoever types it."""
+    """Return commands to try next, without the password of the address."""
     program, place = _program(), shlex.quote(safe_url(address))
     return [
         f"{program} log --thread api --db {place}",
@@ -551,7 +551,7 @@ def commands(address: str) -> list[str]:
 
 
 def _program() -> str:
-    """Return how the command line is called: by its name, or by its place where the shell does not find it."""
+    """Return the name of the command, or its path if the shell does not find it."""
     beside = Path(sys.executable).parent / "memolog"
     if shutil.which("memolog") or not beside.exists():
         return "memolog"

@@ -28,7 +28,7 @@ RESOURCE: Final = "mira"
 THREADS: Final = ("api", "web", "ops")
 ZONE: Final = "Europe/Berlin"
 _BERLIN: Final = ZoneInfo(ZONE)
-# Longer than the lease of a run, so that the first message after a crash finds it ended.
+# Longer than the lease of a run, so that it has expired at the first message after the crash.
 _BETWEEN: Final = timedelta(seconds=45)
 _GIVEN: Final = "  + "
 _INDENT: Final = "    "
@@ -36,7 +36,7 @@ _INDENT: Final = "    "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One request to the model: what is new for it, and what it answers."""
+    """One request to the model: the new message and the reply."""
 
     given: NewMessage
     reply: NewMessage
@@ -44,7 +44,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """From what the user says to the final answer."""
+    """From a user message to the final answer."""
 
     thread: str
     at: datetime
@@ -55,7 +55,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class _Entry:
-    """One marked line with what belongs to it."""
+    """One marked line of the notes with its continuation lines."""
 
     mark: str
     head: str
@@ -65,7 +65,7 @@ class _Entry:
 
 @cache
 def script() -> tuple[Exchange, ...]:
-    """Return all exchanges of the three threads, in the order of their times."""
+    """Return all exchanges of the three threads in order of time."""
     found = [exchange for thread in THREADS for exchange in _read(thread)]
     return tuple(sorted(found, key=lambda exchange: exchange.at))
 
@@ -130,19 +130,19 @@ def _messages(entry: _Entry, call_id: str) -> Iterator[NewMessage]:
 CONFIG: Final = Config(
     observation=ObservationConfig(message_tokens=1_200, buffer_tokens=0.3, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=2_400, keep_recent=KeepRecent(hours=12, observations=12)),
-    # A night makes the prompt cache cold, and a lunch break does not: so windows fill during the day.
+    # Activate after a night, not after a lunch break: so windows fill during the day.
     activate_after_idle=10 * 3600,
     task_lease=24 * 3600,
 )
 
 
 def open_memory(address: str, clock: FakeClock, name: str) -> Memory:
-    """Return a memory as each process of the demo has it; `name` tells their ids apart."""
+    """Return the memory of one process of the demo; `name` makes its ids unique."""
     return Memory(address, config=CONFIG, clock=clock, chance=_repeatable(name))
 
 
 def _repeatable(name: str) -> Callable[[int], int]:
-    """Return chance that is the same in every run, so that the demo shows the same each time."""
+    """Return a deterministic source of random bits, so that every run shows the same."""
     count = 0
 
     def chance(bits: int) -> int:
@@ -154,16 +154,16 @@ def _repeatable(name: str) -> Callable[[int], int]:
 
 
 PRICE: Final = 3.0
-"""US dollars for a million tokens of input; a sample, as are all prices."""
+"""Sample price in US dollars for a million input tokens."""
 CACHED_PRICE: Final = 0.3
-"""The same for what the provider has in its prompt cache."""
+"""Sample price for cached input tokens."""
 # How long a provider keeps a prompt after its last use.
 _WARM: Final = timedelta(minutes=5)
 
 
 @dataclass(slots=True)
 class Side:
-    """What one way of doing it sends."""
+    """Tokens sent with memory, or without."""
 
     sent: int = 0
     reused: float = 0.0
@@ -177,7 +177,7 @@ class Side:
 
     @property
     def cost(self) -> float:
-        """Return what it costs, in US dollars."""
+        """Return the cost in US dollars."""
         return ((self.sent - self.reused) * PRICE + self.reused * CACHED_PRICE) / 1_000_000
 
 
@@ -199,11 +199,11 @@ class Tally:
     with_memory: Side = field(default_factory=Side)
     without: Side = field(default_factory=Side)
     largest: tuple[int, int] = (0, 0)
-    """The request with the longest history: what it would have been without memory, and what it was."""
+    """Tokens of the largest request: without memory, and with it."""
     _seen: dict[str, _Seen] = field(default_factory=dict[str, _Seen])
 
     def add(self, thread: str, context: Context, history: int, at: datetime) -> None:
-        """Count a request: what memory made of it, beside the whole history of its thread."""
+        """Count a request with memory, and the same with the whole history."""
         text, total = context.render_without_edge(), context.tokens.total
         before = self._seen.get(thread)
         reused = kept = 0.0
@@ -228,15 +228,15 @@ _COUNTER = HeuristicCounter()
 
 @dataclass(slots=True)
 class Played:
-    """What was said, and what it came to."""
+    """The messages played so far, and their token counts."""
 
     said: dict[str, list[NewMessage]] = field(default_factory=dict[str, list[NewMessage]])
     history: dict[str, int] = field(default_factory=dict[str, int])
-    """The tokens of each thread's messages."""
+    """Number of tokens of the messages of each thread."""
     tally: Tally = field(default_factory=Tally)
 
     def add(self, thread: str, message: NewMessage) -> None:
-        """Keep what was said."""
+        """Add a message."""
         self.said.setdefault(thread, []).append(message)
         self.history[thread] = self.history.get(thread, 0) + count_message(message, _COUNTER)
 
@@ -251,9 +251,9 @@ async def play_exchange(
     answer: Callable[[Context, Step], Awaitable[NewMessage]] | None = None,
     saved: Callable[[NewMessage], None] | None = None,
 ) -> None:
-    """Play one exchange; what another process stored of it before it died is not asked for again.
+    """Play one exchange; steps that a killed process has `stored` are skipped.
 
-    `answer` gives the last reply in place of the script, `saved` is told of each message that is stored.
+    `answer` replaces the last reply of the script; `saved` is called for each stored message.
     """
     async with memory.turn(exchange.thread, RESOURCE, zone=ZONE) as turn:
         for number, step in enumerate(exchange.steps, start=1):
@@ -272,7 +272,7 @@ async def play_exchange(
             played.add(exchange.thread, reply)
             if saved:
                 saved(reply)
-            # Background work is let through after each step, so that the demo shows the same every time.
+            # Wait for background work after each step, so that every run shows the same.
             await memory.settled()
     await memory.settled()
 

@@ -49,14 +49,14 @@ _log = logging.getLogger("memolog")
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-# An escape of an escape has no honest use; somebody on the way may still undo a few.
+# Nested escapes are not legitimate, but servers on the way may decode several levels.
 _MOST_ESCAPED: Final = 4
-# How long a request waits for what its thread heard just before, when that one's client has left, to be saved.
+# How long a request waits until an abandoned request of the same thread is saved.
 _LAST_WORDS: Final = 5.0
 
 
 class _Refused(Exception):
-    """What this gateway answers itself."""
+    """An error answer of the gateway itself."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class _Refused(Exception):
 
 
 def gateway_app(memory: Memory, settings: GatewaySettings | None = None) -> Starlette:
-    """Return the application. It closes what it opens; the memory is the caller's."""
+    """Return the application. The caller opens and closes the memory."""
     check_memory(memory)
     gateway = Gateway(memory, settings or GatewaySettings())
     routes = [Route("/{path:path}", gateway.answer, methods=list(_METHODS))]
@@ -72,7 +72,7 @@ def gateway_app(memory: Memory, settings: GatewaySettings | None = None) -> Star
 
 
 class Gateway:
-    """Passes requests on, with memory where a request names a thread."""
+    """Passes requests on, with memory if a request names a thread."""
 
     def __init__(self, memory: Memory, settings: GatewaySettings) -> None:
         self._memory, self._settings = memory, settings
@@ -83,8 +83,8 @@ class Gateway:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Hold the connections to providers open, and end what is under way at the end."""
-        # Nothing is taken from this machine's environment: where requests go is said when the gateway starts.
+        """Keep connections to providers open; cancel open requests at the end."""
+        # No proxy settings from the environment: the gateway settings decide where requests go.
         async with httpx.AsyncClient(limits=_CONNECTIONS, trust_env=False) as self._client:
             try:
                 yield
@@ -97,7 +97,7 @@ class Gateway:
     # ------------------------------------------------------------ one request
 
     async def answer(self, request: Request) -> Response:
-        """Answer one request, whatever happens on the way."""
+        """Answer one request; errors become error answers."""
         headers: Pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
         as_anthropic = is_anthropic(request.url.path, [name for name, _ in headers])
         base = self._settings.anthropic if as_anthropic else self._settings.openai
@@ -114,36 +114,38 @@ class Gateway:
             status, kind, message = 504, "api_error", f"The provider ({base}) did not answer in time."
         except httpx.HTTPError as error:
             told = str(error) or type(error).__name__
-            status, kind, message = 502, "api_error", f"The provider ({base}) could not be asked: {told}."
+            status, kind, message = 502, "api_error", f"The provider ({base}) could not be reached: {told}."
         except ClientDisconnect:
-            # Nobody is there to read it.
+            # The client is gone.
             return Response(status_code=400)
-        except Exception:  # noqa: BLE001 - logged, and the client is told
-            _log.exception("the proxy failed in a way that it never should")
-            status, kind, message = 500, "api_error", "The proxy failed. Its log says where."
+        except Exception:  # noqa: BLE001 - logged and reported to the client
+            _log.exception("the proxy failed unexpectedly")
+            status, kind, message = 500, "api_error", "The proxy failed. See its log."
         return JSONResponse(error_body(message, kind, as_anthropic=as_anthropic), status)
 
     async def _answer(self, request: Request, headers: Pairs, base: str) -> Response:
         whose = self._check_entry(headers)
         framing = {name for name, _ in headers if name in {"content-length", "transfer-encoding"}}
         if len(framing) > 1:
-            # Two readers that believe different ones would not agree where the next request begins.
-            told = "A request has either content-length or transfer-encoding. Leave one of them out."
+            # Both together allow request smuggling.
+            told = "A request cannot have both content-length and transfer-encoding. Omit one of them."
             raise _Refused(400, "invalid_request_error", told)
         url = _url(base, request)
         api = api_of(request.method, request.url.path)
         scope = scope_of(headers, whose or self._settings.resource)
         if scope is not None and whose not in {None, scope.resource}:
-            told = "Your token does not open this resource. Leave x-memolog-resource out: the token says whose memory it is."
+            told = "Your token is for another resource. Omit x-memolog-resource: the token selects the resource."
             raise _Refused(403, "permission_error", told)
         if scope is None or api is None:
             return await self._pass(request.method, url, headers, request.stream() if framing else None)
         if dict(headers).get("content-encoding", "identity") != "identity":
-            raise _Refused(415, "invalid_request_error", "A compressed request cannot have memory. Send it as it is.")
+            raise _Refused(
+                415, "invalid_request_error", "A compressed request cannot have memory. Send it uncompressed."
+            )
         raw = await self._body(request)
         body = check_body(api, _json(raw))
         if body is None:
-            # The provider knows best what is wrong with it.
+            # Let the provider report what is wrong.
             return await self._pass(request.method, url, headers, raw)
         await self._last_words(scope)
         exchange = Exchange(self._memory, self._client, api, scope)
@@ -152,7 +154,7 @@ class Gateway:
         return await self._remember(exchange, task)
 
     async def _body(self, request: Request) -> bytes:
-        """Return the body of a request that has memory; one that is too large is refused as soon as that is known."""
+        """Return the body of a request with memory; refuse one that is too large."""
         most = self._settings.max_body_bytes
         declared = request.headers.get("content-length", "")
         pieces, size = list[bytes](), int(declared) if declared.isdecimal() else 0
@@ -164,25 +166,27 @@ class Gateway:
                 if size > most:
                     break
         if size > most:
-            told = f"The request is larger than the {most:,} bytes that this proxy takes."
-            how = "Send only what is new: the memory has the rest. Or start the proxy with a larger --max-body."
+            told = f"The request is larger than {most:,} bytes."
+            how = "Send only new messages, or start the proxy with a larger --max-body."
             raise _Refused(413, "request_too_large", f"{told} {how}")
         return b"".join(pieces)
 
     def _check_entry(self, headers: Pairs) -> str | None:
-        """Let in who shows a token; without one, who asks from this machine. A browser would ask for any page.
+        """Check the token or, without tokens, that the request comes from this machine and not from a web page.
 
-        Returns the resource that the token opens; None if it opens all.
+        Returns the resource of the token; None if it gives access to all.
         """
         settings = self._settings
         if not settings.has_token:
             if not is_from_here(headers):
-                told = "Without a token this proxy answers only this machine, and no web page from elsewhere."
-                raise _Refused(403, "permission_error", f"{told} Ask for it as 127.0.0.1, or start it with a token.")
+                told = (
+                    "Without a token this proxy answers only requests from this machine, and none of other web pages."
+                )
+                raise _Refused(403, "permission_error", f"{told} Use 127.0.0.1, or start the proxy with a token.")
             return None
         whose = opened_by(headers, settings.tokens)
         if whose is None and not (settings.token is not None and is_let_in(headers, settings.token)):
-            told = "This proxy asks for its own token, beside your key for the provider."
+            told = "This proxy needs its own token, beside your key for the provider."
             how = "Send it as `x-memolog-token: …` or `proxy-authorization: Bearer …`."
             raise _Refused(401, "authentication_error", f"{told} {how}")
         return whose
@@ -190,8 +194,8 @@ class Gateway:
     async def _pass(
         self, method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None
     ) -> Response:
-        """Pass a request through as it is, byte for byte."""
-        # What has a length keeps it; what comes in pieces goes on in pieces.
+        """Pass a request through byte for byte."""
+        # A request with a length keeps it; a chunked one stays chunked.
         sent = passed_on(headers, is_read=False) + [pair for pair in headers if pair[0] == "content-length"]
         answer = await self._client.send(make_request(method, url, sent, content, self._timeout), stream=True)
         told = answer.headers.multi_items()
@@ -199,7 +203,7 @@ class Gateway:
         return Passed(answer, passed_back(told, is_read=False) + length)
 
     async def _remember(self, exchange: Exchange, task: asyncio.Task[None]) -> Response:
-        """Answer with what an exchange brings."""
+        """Return the answer of an exchange."""
         scope = exchange.scope
         self._exchanges.add(task)
         task.add_done_callback(self._exchanges.discard)
@@ -209,10 +213,10 @@ class Gateway:
             return with_headers(Response(head.body, head.status), headers)
         return Streamed(exchange, head.status, headers, lambda: self._leave(scope, task))
 
-    # ------------------------------------------------------------ those who leave
+    # ------------------------------------------------------------ early disconnects
 
     def _leave(self, scope: Scope, task: asyncio.Task[None]) -> None:
-        """Note that a client has left while its exchange was under way."""
+        """Note that a client disconnected during its exchange."""
         if task.done():
             return
         key = (scope.resource, scope.thread)
@@ -227,35 +231,35 @@ class Gateway:
         task.add_done_callback(gone)
 
     async def _last_words(self, scope: Scope) -> None:
-        """Let what this thread heard last be saved first: a client may leave and ask again at once."""
+        """Wait until an abandoned request of this thread is saved: a client may disconnect and retry at once."""
         if tasks := self._leaving.get((scope.resource, scope.thread)):
             await asyncio.wait(set(tasks), timeout=_LAST_WORDS)
 
 
 def _url(base: str, request: Request) -> httpx.URL:
-    """Return where a request goes: path and query as they came, escapes and all."""
+    """Return the URL at the provider, with the raw path and query."""
     raw = cast("bytes", request.scope.get("raw_path") or request.url.path.encode())
     query = cast("bytes", request.scope.get("query_string", b""))
     path = raw.split(b"?", 1)[0]
     target = path + (b"?" + query if query else b"")
     if _climbs(path):
-        raise InputError("The path of the request has `.` or `..` in it.", then="Send the path that is meant.")
+        raise InputError("The path of the request has `.` or `..` in it.", then="Send the normalised path.")
     try:
-        # Anything else than a path could name another host.
+        # Anything but an absolute path could name another host.
         if target.startswith(b"/"):
             return httpx.URL(base + target.decode("ascii"))
     except (httpx.InvalidURL, UnicodeDecodeError):
         pass
-    raise InputError("The address of the request is none.", then="Send a path, with everything else escaped.")
+    raise InputError("The path of the request is invalid.", then="Send an absolute path with percent escapes.")
 
 
 def _climbs(path: bytes) -> bool:
-    """Tell whether a path could lead out of the one that it is put behind, however often somebody on the way unescapes it."""
+    """Return whether a path contains `.` or `..`, also after it is decoded several times."""
     for _ in range(_MOST_ESCAPED):
         path = unquote_to_bytes(path)
     if unquote_to_bytes(path) != path:
         return True
-    # Some servers cut parameters off a piece, and take a backslash for a slash.
+    # Some servers cut parameters off a segment, and treat a backslash as a slash.
     pieces = path.replace(b"\\", b"/").split(b"/")
     return any(piece.split(b";", 1)[0].strip() in {b".", b".."} for piece in pieces)
 
@@ -270,39 +274,39 @@ def _json(raw: bytes) -> object:
 HOST: Final = "127.0.0.1"
 PORT: Final = 8484
 GRACE: Final = 10
-# Longer than clients keep an idle connection: who hangs up first must not be the one who is about to be asked.
+# Longer than clients keep idle connections: the server must not close one that is about to be used.
 _IDLE: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Where a gateway listens."""
+    """Address of a running gateway."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        """Return the address for clients; those of OpenAI want `/v1` after it."""
+        """Return the URL for clients; OpenAI clients need `/v1` appended."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it listens, and leaves signals to whoever runs it."""
+    """A server that signals when it listens, and handles no signals."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, and set `is_ready`."""
         await super().startup(sockets)
         self.is_ready.set()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Capture none."""
+        """Do not handle signals."""
         yield
 
 
@@ -310,9 +314,9 @@ class _Server(uvicorn.Server):
 async def serve(
     memory: Memory, settings: GatewaySettings | None = None, *, host: str = HOST, port: int = PORT, grace: int = GRACE
 ) -> AsyncGenerator[Listening]:
-    """Listen while the block lasts: `async with` yields where. Port 0 lets the system choose.
+    """Run the gateway while the block runs; yields its address. Port 0 is any free port.
 
-    At its end requests under way have `grace` seconds; then they are broken off, and what was said by then is kept.
+    At the end open requests have `grace` seconds; then they are cancelled and saved as far as they came.
     """
     settings = settings or GatewaySettings()
     check_listening(host, has_token=settings.has_token)
@@ -331,7 +335,7 @@ async def serve(
 
 @asynccontextmanager
 async def listening(config: uvicorn.Config, host: str, port: int) -> AsyncGenerator[Listening]:
-    """Run any application as a server of this loop; nothing of it is left after the block."""
+    """Run an application as a server of this event loop while the block runs."""
     listener = _listen(host, port)
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -357,7 +361,7 @@ def _listen(host: str, port: int) -> socket.socket:
         is_taken = error.errno == errno.EADDRINUSE
         why = f"port {port} is taken by another program" if is_taken else error.strerror or str(error)
         raise StoreUnavailable(
-            f"The gateway cannot listen on {host}:{port}: {why}.",
-            then=f"Choose another {'--port' if is_taken else '--host or --port'}; 0 is any port that is free.",
+            f"Cannot listen on {host}:{port}: {why}.",
+            then=f"Choose another {'--port' if is_taken else '--host or --port'}; 0 is any free port.",
         ) from error
     return listener

@@ -27,12 +27,12 @@ _APIS: Final[tuple[Api, ...]] = (ChatApi(), ResponsesApi(), MessagesApi())
 
 
 def api_of(method: str, path: str) -> Api | None:
-    """Return the API that a request speaks; None for every other path."""
+    """Return the API of a request; None for every other path."""
     return next((api for api in _APIS if path.endswith(api.path)), None) if method == "POST" else None
 
 
 def check_body(api: Api, body: object) -> dict[str, Any] | None:
-    """Return a request that says something; None for one that no provider would take. Raises where memory cannot follow."""
+    """Return a request body with messages; None if it is malformed. Raises if memory cannot support it."""
     if not isinstance(body, dict):
         return None
     request = cast("dict[str, Any]", body)
@@ -40,8 +40,8 @@ def check_body(api: Api, body: object) -> dict[str, Any] | None:
     if is_responses and request.get("background"):
         raise InputError(
             "A request with background cannot have memory.",
-            why="Its answer is fetched later, and this proxy would not see it.",
-            then="Leave background out, or leave x-memolog-thread out.",
+            why="Its answer is fetched later and does not pass this proxy.",
+            then="Omit background, or omit x-memolog-thread.",
         )
     said: object = request.get("input" if is_responses else "messages")
     if is_responses and isinstance(said, str):
@@ -52,14 +52,14 @@ def check_body(api: Api, body: object) -> dict[str, Any] | None:
 
 
 def is_anthropic(path: str, header_names: Sequence[str]) -> bool:
-    """Tell which provider a request is for: by its path, and where both have one like it, by the headers of its client."""
+    """Return whether a request is for Anthropic: by its path or, if both providers have it, by its headers."""
     if path.startswith(("/v1/messages", "/v1/complete")):
         return True
     return "anthropic-version" in header_names
 
 
 def error_body(message: str, kind: str, *, as_anthropic: bool) -> dict[str, Any]:
-    """Return an error of ours in the words of the API, so that its client can read it."""
+    """Return an error in the format of the API."""
     if as_anthropic:
         return {"type": "error", "error": {"type": kind, "message": message}}
     return {"error": {"message": message, "type": kind, "param": None, "code": "memolog"}}
@@ -67,14 +67,14 @@ def error_body(message: str, kind: str, *, as_anthropic: bool) -> dict[str, Any]
 
 _log = logging.getLogger("memolog")
 
-# A client that reads slowly slows the provider down, instead of filling this machine.
+# Limits memory use: a slow client slows the provider down.
 _CHUNKS: Final = 64
 _ERROR: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """How an answer begins: its status and headers, and its body if that is known already."""
+    """Status and headers of an answer, and its body unless it is streamed."""
 
     status: int
     headers: Pairs
@@ -82,7 +82,7 @@ class Head:
 
 
 class Exchange:
-    """A request of a thread on its way to the provider and back."""
+    """One request with memory, and its answer."""
 
     def __init__(self, memory: Memory, client: httpx.AsyncClient, api: Api, scope: Scope) -> None:
         self._memory, self._client, self._api, self.scope = memory, client, api, scope
@@ -94,16 +94,16 @@ class Exchange:
     # ------------------------------------------------------------ the client's side
 
     def begin(self, make: Callable[[bytes], httpx.Request], body: dict[str, Any]) -> asyncio.Task[None]:
-        """Start the exchange as a task of its own: how a request is made of its body, and the body to be changed."""
+        """Start the exchange as a task; `make` builds the request from its final body."""
         self._task = asyncio.create_task(self._run(make, body))
         return self._task
 
     async def head(self) -> Head:
-        """Wait for the beginning of the answer."""
+        """Wait for the status and headers of the answer."""
         return await self._head
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the answer as it comes."""
+        """Yield the answer in pieces."""
         while (chunk := await self._chunks.get()) is not None:
             if isinstance(chunk, Exception):
                 raise chunk
@@ -111,7 +111,7 @@ class Exchange:
         self._is_passed = True
 
     def leave(self) -> None:
-        """End the exchange if its client has left before the end; what was said by then is saved."""
+        """Cancel the exchange if its client disconnected early; the messages so far are saved."""
         if self._task is not None and not self._is_passed:
             self._task.cancel()
 
@@ -122,7 +122,7 @@ class Exchange:
         model = name if isinstance(name, str) else None
         try:
             async with self._memory.turn(scope.thread, scope.resource, model=model, zone=scope.zone) as turn:
-                # The turn is ours, since what the provider refuses is taken back.
+                # We own the turn, because a refused request is taken back.
                 bound = Bound(memory=self._memory, apis=(self._api,), turn=turn)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
                 sent = make(dumps(await remembered.begin()).encode())
@@ -131,7 +131,7 @@ class Exchange:
                     await self._answer(turn, remembered, response)
                 finally:
                     await response.aclose()
-        except Exception as error:  # noqa: BLE001 - told to the client, who waits for it
+        except Exception as error:  # noqa: BLE001 - passed to the waiting client
             await self._fail(error)
         except asyncio.CancelledError:
             self._head.cancel()
@@ -161,7 +161,7 @@ class Exchange:
         self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
 
     async def _stream(self, turn: Turn, remembered: Remembered, response: httpx.Response, head: Head) -> None:
-        """Pass the stream on as it comes. What ends it is held back until all is saved: the next request may follow at once."""
+        """Pass the stream on. The last event is held back until the answer is saved: the next request may follow at once."""
         self._head.set_result(head)
         try:
             async for chunk in response.aiter_bytes():
@@ -172,7 +172,7 @@ class Exchange:
             await self._record(turn, remembered)
 
     async def _record(self, turn: Turn, remembered: Remembered) -> None:
-        """Save the answer as far as it came, once; what was refused within a stream is taken back."""
+        """Save the answer so far, once; take the turn back if the provider refused it within the stream."""
         if self._is_recorded:
             return
         self._is_recorded = True
@@ -182,7 +182,7 @@ class Exchange:
             await remembered.end()
         except MemologError:
             raise
-        except Exception:  # noqa: BLE001 - the client has what the provider said, whatever that is
+        except Exception:  # noqa: BLE001 - the client gets the answer of the provider in any case
             _log.exception("an answer could not be understood, and is not remembered")
 
 
@@ -190,19 +190,19 @@ def make_request(
     method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None, timeout: httpx.Timeout
 ) -> httpx.Request:
     """Return a request with these headers and no others, but for those that every request must have."""
-    # The client would add its own name and what it likes to be answered.
+    # `httpx.AsyncClient` would add headers of its own.
     return httpx.Request(method, url, headers=headers, content=content, extensions={"timeout": timeout.as_dict()})
 
 
 def with_headers(response: Response, headers: Pairs) -> Response:
-    """Return the response with these headers instead of its own, but for its length."""
+    """Replace the headers of a response, except its length."""
     own = [pair for pair in response.raw_headers if pair[0] == b"content-length"]
     response.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers] + own
     return response
 
 
 class Passed(StreamingResponse):
-    """An answer that is passed on as its bytes come, however they are encoded."""
+    """An answer that is passed on byte for byte."""
 
     def __init__(self, answer: httpx.Response, headers: Pairs) -> None:
         super().__init__(answer.aiter_raw(), answer.status_code)
@@ -210,7 +210,7 @@ class Passed(StreamingResponse):
         with_headers(self, headers)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """Pass it on, and let go of the provider whatever happens."""
+        """Send the answer, and close the connection to the provider in any case."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -218,7 +218,7 @@ class Passed(StreamingResponse):
 
 
 class Streamed(StreamingResponse):
-    """The answer of an exchange with memory, as it comes."""
+    """The streamed answer of an exchange with memory."""
 
     def __init__(self, exchange: Exchange, status: int, headers: Pairs, on_leaving: Callable[[], None]) -> None:
         super().__init__(exchange.chunks(), status)
@@ -226,7 +226,7 @@ class Streamed(StreamingResponse):
         with_headers(self, headers)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """Pass it on; a client that left before the first piece has left too."""
+        """Send the answer, and end the exchange if the client disconnects, also before the first piece."""
         try:
             await super().__call__(scope, receive, send)
         finally:

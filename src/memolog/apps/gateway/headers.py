@@ -1,7 +1,6 @@
-"""Headers: which thread a request means, what is passed on, and who may come in.
+"""Read our own headers (thread, resource, zone, token) and choose which other headers are passed on.
 
-Knows our own headers, which never leave this machine, and which headers belong to one connection only. Keys of clients are passed
-on with all the rest: nothing here looks at them.
+Keys of clients are passed on unread; our headers are not passed on.
 """
 
 import hmac
@@ -20,11 +19,11 @@ Pairs = list[tuple[str, str]]
 _OURS: Final = "x-memolog-"
 _THREAD, _RESOURCE, _ZONE, _TOKEN = (f"{_OURS}{name}" for name in ("thread", "resource", "zone", "token"))
 _KNOWN: Final = (_THREAD, _RESOURCE, _ZONE, _TOKEN)
-# An escape that is none, or that stands for a character that is never escaped.
+# An invalid escape, or the escape of a character that needs none.
 _ODD_ESCAPE: Final = re.compile(
     r"%(?![0-9A-Fa-f]{2})|%(?:2[DEde]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9AaEe])"
 )
-# Between two neighbours only; and what the next request or answer counts anew.
+# Hop-by-hop headers, and those that are computed anew for each message.
 _HOPS: Final = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
@@ -35,7 +34,7 @@ _HOPS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which conversation a request belongs to, and whose it is."""
+    """Thread and resource of a request."""
 
     thread: str
     resource: str
@@ -43,29 +42,29 @@ class Scope:
 
 
 def scope_of(headers: Iterable[tuple[str, str]], default_resource: str | None) -> Scope | None:
-    """Return the conversation that a request means; None if it means none. Raises InputError where that is not clear."""
+    """Return the scope of a request; None without our headers. Raises InputError if they are inconsistent."""
     found: dict[str, str] = {}
     for name, value in headers:
         if not name.startswith(_OURS):
             continue
         if name not in _KNOWN:
             raise InputError(f"There is no header {name}.", then=f"There are {', '.join(_KNOWN)}.")
-        # Whose token it is, is settled before.
+        # The token was checked before.
         text = value if name == _TOKEN else _text(name, value)
         if found.setdefault(name, text) != text:
-            raise InputError(f"The header {name} is there twice.", then="Send it once.")
+            raise InputError(f"The header {name} was sent twice with different values.", then="Send it once.")
     if _THREAD not in found:
         if _RESOURCE in found or _ZONE in found:
             raise InputError(
                 f"The request names no thread, but has {_RESOURCE if _RESOURCE in found else _ZONE}.",
                 why="Memory belongs to a thread of a resource.",
-                then=f"Add {_THREAD}, or leave all of them out to pass the request on as it is.",
+                then=f"Add {_THREAD}, or omit all of them to pass the request on without memory.",
             )
         return None
     resource = found.get(_RESOURCE, default_resource)
     if resource is None:
         raise InputError(
-            "The request names a thread, and not whose it is.",
+            "The request names a thread but no resource.",
             then=f"Add {_RESOURCE} (a user, a project, a tenant), or start the proxy with --resource.",
         )
     thread = check_id("thread", found[_THREAD])
@@ -73,35 +72,37 @@ def scope_of(headers: Iterable[tuple[str, str]], default_resource: str | None) -
 
 
 def _text(name: str, value: str) -> str:
-    """Return the text of a header: what is not plain letters is sent escaped, as in addresses, or as UTF-8.
+    """Decode a header: UTF-8, or percent escapes as in URLs.
 
-    Two spellings must not mean one name: somebody in front of the gateway may compare them as they are.
+    Each name has exactly one spelling, because a proxy in front of the gateway may compare the raw text.
     """
     try:
         text = urllib.parse.unquote(value.encode("latin-1").decode("utf-8"), errors="strict")
     except UnicodeDecodeError:
-        raise InputError(f"The header {name} is not UTF-8.", then="Encode it so, or use plain letters.") from None
+        raise InputError(
+            f"The header {name} is not UTF-8.", then="Encode it as UTF-8 or with percent escapes."
+        ) from None
     if _ODD_ESCAPE.search(value):
         raise InputError(
-            f"The header {name} escapes what needs no escape, or has a % that begins none.",
+            f"The header {name} has an invalid or unneeded percent escape.",
             then="Send letters, digits and - . _ ~ as they are, and % as %25.",
         )
     if text != text.strip():
-        raise InputError(f"The header {name} begins or ends with a space.", then="Leave it out.")
+        raise InputError(f"The header {name} starts or ends with a space.", then="Remove the space.")
     return text
 
 
 def is_let_in(headers: Iterable[tuple[str, str]], token: str) -> bool:
-    """Tell whether a request shows the token, in our header or in that for proxies."""
+    """Return whether a request has the token, in our header or in `proxy-authorization`."""
     return opened_by(headers, {token: ""}) is not None
 
 
 def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str]) -> str | None:
-    """Return the resource that a request's token opens; None if it shows none that is known, or two that differ."""
+    """Return the resource of the token of a request; None without a known token, or with two different ones."""
     shown = dict(headers)
     scheme, _, given = shown.get("proxy-authorization", "").partition(" ")
     offers = (shown.get(_TOKEN, ""), given.strip() if scheme.lower() == "bearer" else "")
-    # Compared in a time that does not depend on how much of it is right.
+    # Compare in constant time.
     opened = [
         resource
         for token, resource in tokens.items()
@@ -112,7 +113,7 @@ def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str]) -> 
 
 
 def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:
-    """Tell whether a request was made on this machine, and not by a web page from elsewhere in a browser on it."""
+    """Return whether host and origin of a request are this machine, not a web page from elsewhere."""
     named = [value if name == "origin" else f"//{value}" for name, value in headers if name in {"host", "origin"}]
     return all(_is_loopback(value) for value in named)
 
@@ -126,9 +127,9 @@ def _is_loopback(address: str) -> bool:
 
 
 def passed_on(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
-    """Return what the provider gets of a request's headers: all but ours and those of the connection.
+    """Return the headers for the provider: all but ours and hop-by-hop headers.
 
-    What we read ourselves (`is_read`) is asked for without compression.
+    With `is_read` we parse the answer, so it is requested without compression.
     """
     named = _named_by_connection(headers := list(headers))
     dropped = _HOPS | named | frozenset({"accept-encoding"} if is_read else ())
@@ -137,9 +138,9 @@ def passed_on(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
 
 
 def passed_back(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
-    """Return what the client gets of an answer's headers."""
+    """Return the headers for the client."""
     named = _named_by_connection(headers := list(headers))
-    # The server dates its answers itself; what we have read is no longer compressed.
+    # The server sets its own date; an answer that we read is no longer compressed.
     dropped = _HOPS | named | {"date", "server"} | frozenset({"content-encoding"} if is_read else ())
     return [(name, value) for name, value in headers if name.lower() not in dropped]
 

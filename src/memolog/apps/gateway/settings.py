@@ -12,28 +12,28 @@ from memolog.store.scope import check_id
 OPENAI: Final = "https://api.openai.com"
 ANTHROPIC: Final = "https://api.anthropic.com"
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""More than the providers take: OpenAI and Anthropic refuse what is larger than 32 to 50 MB."""
+"""More than OpenAI and Anthropic accept (32 to 50 MB)."""
 _LEAST_TOKEN: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """How a gateway behaves."""
+    """Settings of a gateway."""
 
     openai: str = OPENAI
-    """Where OpenAI-compatible requests go; a `/v1` at its end is understood."""
+    """Address of the OpenAI-compatible provider, with or without `/v1`."""
     anthropic: str = ANTHROPIC
     resource: str | None = None
-    """Whose memory is meant by a request that names a thread and no resource."""
+    """Resource of requests that name a thread only."""
     token: str | None = field(default=None, repr=False)
-    """What a client must show to be let in, beside its own key for the provider. It opens the memory of every resource."""
+    """Token that clients must send, beside their key for the provider. It gives access to every resource."""
     tokens: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Instead of `token`: tokens that open the memory of one resource each, and no other."""
+    """Instead of `token`: tokens that each give access to one resource."""
     max_body_bytes: int = MAX_BODY_BYTES
-    """How large a request with memory may be; it is held as a whole. One that is only passed on is not held."""
+    """Maximum size of a request with memory, which is held as a whole; other requests are streamed."""
     connect_seconds: float = 10.0
     read_seconds: float = 600.0
-    """How long a provider may be silent: models think for minutes."""
+    """Read timeout: models may take minutes."""
 
     def __post_init__(self) -> None:
         for name in ("openai", "anthropic"):
@@ -45,18 +45,16 @@ class GatewaySettings:
             check_id("resource", resource)
         if self.tokens and (self.token is not None or self.resource is not None):
             raise ConfigError(
-                "Tokens that open one resource each cannot be used with a token or a resource for all.",
-                why="Whose memory a request means is said by its token alone.",
-                then="Leave the token (MEMOLOG_PROXY_TOKEN, --token-file) and the resource (--resource) out.",
+                "`tokens` cannot be used together with `token` or `resource`.",
+                why="With `tokens`, the token of a request alone selects the resource.",
+                then="Omit the token (MEMOLOG_PROXY_TOKEN, --token-file) and the resource (--resource).",
             )
         if self.max_body_bytes < 1:
-            raise ConfigError(
-                f"A request cannot have {self.max_body_bytes} bytes (--max-body).", then="Allow at least one."
-            )
+            raise ConfigError(f"`max_body_bytes` (--max-body) must be 1 or more, got {self.max_body_bytes}.")
 
     @property
     def has_token(self) -> bool:
-        """Tell whether clients must show a token."""
+        """Return whether clients must send a token."""
         return self.token is not None or bool(self.tokens)
 
 
@@ -77,50 +75,49 @@ def _address(name: str, url: str) -> str:
         is_good, parts = False, None
     if not is_good or parts is None:
         raise ConfigError(
-            f"{url!r} is no address of a provider (--{name}).", then=f"Write it like {OPENAI}, with its scheme."
+            f"--{name} must be an http or https address without a query, got {url!r}.", then=f"Write it like {OPENAI}."
         )
     if parts.username or parts.password:
         raise ConfigError(
-            f"The address of a provider (--{name}) holds a name or a password.",
-            why="Keys are the client's, and are passed on from its requests.",
-            then="Leave them out.",
+            f"The address of a provider (--{name}) contains a user name or a password.",
+            why="Clients send their own keys, which are passed on.",
+            then="Remove them.",
         )
     return url.rstrip("/").removesuffix("/v1")
 
 
 def read_tokens(text: str) -> dict[str, str]:
-    """Return the tokens of a file with the resource that each opens: a token, a space and a resource a line."""
+    """Parse a token file: on each line a token, a space and a resource."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         token, _, resource = line.strip().partition(" ")
-        # What stands there may be a token, so it is not repeated.
+        # The line may be a token, so the error does not show it.
         if not resource.strip() or token in found:
-            what = "names no resource" if not resource.strip() else "has a token that an earlier line has too"
+            what = "has no resource" if not resource.strip() else "repeats a token of an earlier line"
             raise ConfigError(
-                f"Line {number} of the file with the tokens {what}.",
-                then="Write a token, a space and the resource that it opens, each token once.",
+                f"Line {number} of the tokens file {what}.",
+                then="Write a token, a space and its resource, each token once.",
             )
         found[token] = resource.strip()
     if not found:
         raise ConfigError(
-            "The file with the tokens holds none.",
-            why="Without a token every resource is open to whoever reaches the gateway.",
-            then="Write a token, a space and the resource that it opens on each line.",
+            "The tokens file is empty.",
+            why="Without a token every client could read every resource.",
+            then="Write a token, a space and its resource on each line.",
         )
     return found
 
 
 def check_listening(host: str, *, has_token: bool) -> None:
-    """Refuse to let the network in without a token."""
+    """Refuse to listen on the network without a token."""
     try:
         is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         is_local = False
     if not is_local and not has_token:
         raise ConfigError(
-            f"Anyone who reaches {host} could read every memory in this database.",
-            why="Whose memory it is, a request says itself.",
+            f"Without a token, every client that reaches {host} could read every memory in this database.",
             then="Listen on 127.0.0.1, or set a token (MEMOLOG_PROXY_TOKEN, or --tokens-file for one a resource).",
         )

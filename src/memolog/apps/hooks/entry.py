@@ -21,11 +21,11 @@ from memolog.apps.hooks.events import HOSTS, Host, record_of
 from memolog.apps.hooks.spool import Spool, default_db, note, spool_of
 
 DEFAULT_TOKENS: Final = 2_300
-"""What a pack may hold: hosts cut what is longer than ten thousand characters or so."""
+"""Maximum size of a context pack; hosts cut text above about 10,000 characters."""
 
 
 class Options:
-    """What a hook was told on its command line."""
+    """Command line options of a hook."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.verb = arguments[0] if arguments else ""
@@ -41,17 +41,17 @@ class Options:
 
     @property
     def spool(self) -> Spool:
-        """Return where events are written down."""
+        """Return the spool of the database."""
         return spool_of(self.db, os.environ)
 
 
 LONGEST = 512
-"""The longest name that a resource may have."""
+"""Maximum length of the name of a resource."""
 _HOST_FOLDERS = ("CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR")
 
 
 def started_in(folder: str | None, environment: Mapping[str, str]) -> str:
-    """Return the folder that a session belongs to: what the host calls its project, or where it works now."""
+    """Return the folder of a session: the project that the host names, or the working folder."""
     for name in _HOST_FOLDERS:
         if environment.get(name):
             return environment[name]
@@ -59,13 +59,13 @@ def started_in(folder: str | None, environment: Mapping[str, str]) -> str:
 
 
 def resource_of(folder: str) -> str:
-    """Return the name of the memory of a folder: the path of its project."""
+    """Return the resource of a folder: the path of its project."""
     name = "".join(char if char.isprintable() else "?" for char in root_of(folder))
     return name[-LONGEST:]
 
 
 def root_of(folder: str) -> str:
-    """Return the main checkout that a folder is in, also from one of its worktrees; without git, the folder itself."""
+    """Return the main checkout of a folder, also for a worktree; without git, the folder itself."""
     start = os.path.realpath(folder)
     at = start
     while True:
@@ -81,7 +81,7 @@ def root_of(folder: str) -> str:
 
 
 def _main_checkout(mark: str) -> str | None:
-    """Return the checkout that a worktree was made from; None for a submodule, which is a project of its own."""
+    """Return the main checkout of a worktree; None for a submodule, which is its own project."""
     try:
         with open(mark, encoding="utf-8") as file:
             head = file.read(4096)
@@ -97,10 +97,10 @@ _WAKES: Final = ("stop", "compact", "end")
 
 
 def main() -> None:
-    """Take in the event on standard input; ends well whatever happens."""
+    """Handle the event on standard input; the exit code is always 0."""
     options = Options(sys.argv[1:], os.environ)
     if options.verb == "mcp":
-        # A server is no hook: its host is told how it ended.
+        # A server is not a hook: its errors are reported to the host.
         _serve_tools(options)
         return
     try:
@@ -112,17 +112,17 @@ def main() -> None:
             said = handle(options, sys.stdin.buffer.read(), at=time.time())
             sys.stdout.write(said)
             sys.stdout.flush()
-    except BaseException as error:  # noqa: BLE001 - a host is never told that its memory failed
+    except BaseException as error:  # noqa: BLE001 - a failing memory must not break the host
         note(options.spool, os.environ, time.time(), f"{options.verb}: {type(error).__name__}: {error}")
-    # What is left to do on the way out, a process that lives this long need not do.
+    # Skip interpreter shutdown: it takes time and there is nothing to clean up.
     os._exit(0)
 
 
 def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options], None] | None = None) -> str:
-    """Write one event down, see to what it leads to, and return what the host is told."""
+    """Write one event to the spool, start a sweep if it is due, and return the answer for the host."""
     wake = wake or sweep_apart
     if options.verb not in HOSTS:
-        raise ValueError(f"{options.verb!r} is no host; known are {', '.join(HOSTS)}")
+        raise ValueError(f"host must be one of {', '.join(HOSTS)}, got {options.verb!r}")
     host = options.verb
     data = json.loads(raw.decode("utf-8", "replace"))
     record = record_of(host, cast("dict[str, Any]", data), at=at) if isinstance(data, dict) else None
@@ -135,7 +135,7 @@ def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options],
         from memolog.apps.hooks.session_start import greeting
 
         spool.append(name, record)
-        # First, so that nothing else goes on in this process when it makes another; it takes its time anyway.
+        # Fork before the pack is built: that starts a thread.
         wake(options)
         return greeting(record, db=options.db, config_file=options.config, tokens=options.tokens)
     spool.append(name, record)
@@ -145,17 +145,17 @@ def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options],
 
 
 def _nothing(host: Host) -> str:
-    """Return the answer that changes nothing: some hosts want one, the others none."""
+    """Return the empty answer in the form of the host."""
     return '{"continue": true}\n' if host == "cursor" else ""
 
 
 def sweep_apart(options: Options) -> None:
-    """Let a process of its own store what was written down; nobody waits for it."""
+    """Start a detached process that stores the spooled events."""
     arguments = [sys.executable, "-P", "-m", "memolog.apps.hook", "sweep"]
     if options.config:
         arguments += ["--config", options.config]
-    # What observes may itself be a host with hooks: it would tell us of our own work. The address may hold a password, and
-    # the arguments of a process are seen by every user of the machine.
+    # The observer may itself run in a host with hooks; its own events must not be stored. The address may contain a password,
+    # and arguments are visible to every user of the machine.
     environment = {**os.environ, "MEMOLOG_HOOKS": "off", "MEMOLOG_DB": options.db}
     if not hasattr(os, "fork"):
         import subprocess
@@ -169,7 +169,7 @@ def sweep_apart(options: Options) -> None:
     if os.fork():
         return
     try:
-        # A session of its own: it goes on when the host's terminal closes, and holds none of the host's pipes open.
+        # Detach from the terminal and the pipes of the host.
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):

@@ -5,19 +5,19 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
-# What we hand to a host comes back in its transcript: memory does not remember itself.
+# A context pack that we give to a host comes back in its transcript and must not be stored.
 _TAG: Final = re.compile(r"<\s*+(/?)\s*+(?:private|memory-pack)(?=[\s/>]|$)[^<>]*+>?", re.IGNORECASE)
 
 
-class Curtain:
-    """Lets through what is public of one text after the other: what one opens, a later one may close."""
+class PrivateFilter:
+    """Removes private text from a sequence of texts: a tag that one text opens, a later one may close."""
 
     def __init__(self) -> None:
         self.depth = 0
-        """How many tags are open."""
+        """Number of open tags."""
 
-    def through(self, text: str) -> str:
-        """Return what of a text may be kept. An unclosed tag hides all that follows; a closing one alone hides only itself."""
+    def public(self, text: str) -> str:
+        """Return the public part of a text. An unclosed tag hides the rest; a lone closing tag hides only itself."""
         if not self.depth and not _might_hold(text):
             return text
         kept: list[str] = []
@@ -36,18 +36,18 @@ class Curtain:
 
 
 def _might_hold(text: str) -> bool:
-    """Tell whether a closer look is worth it: outputs are long, and hardly any holds a tag."""
+    """Return whether a text may contain a tag: a quick check, because outputs are long."""
     low = text.lower()
     return "private" in low or "memory-pack" in low
 
 
 def public_text(text: str) -> str:
-    """Return what of one text may be kept."""
-    return Curtain().through(text)
+    """Return the public part of one text."""
+    return PrivateFilter().public(text)
 
 
 def public(value: Any) -> Any:
-    """Return a JSON value without what is private in any text in it, also in a text that is JSON itself."""
+    """Return a JSON value without private text, also in texts that are JSON themselves."""
     if isinstance(value, str):
         return _public_json(value) if value.lstrip()[:1] in {"{", "["} else public_text(value)
     if isinstance(value, dict):
@@ -59,7 +59,7 @@ def public(value: Any) -> Any:
 
 
 def _public_json(text: str) -> str:
-    """Return a text that may be JSON: escaped tags in it are tags too, and what is left is JSON again."""
+    """Return the public part of a text that may be JSON: escaped tags count, and the result is JSON again."""
     if not _might_hold(text) and "\\u" not in text:
         return text
     try:
@@ -106,14 +106,14 @@ HOSTS: Final[dict[Host, dict[str, Kind]]] = {
         "SessionEnd": "end",
     },
 }
-"""The events that each host tells of, and what they are."""
+"""The events of each host and their kinds."""
 
-# Which of a host's own ids tells one event from another that says the same; the first that is there.
+# Ids of hosts that distinguish events with equal text; the first that is present is used.
 _TURN: Final = ("prompt_id", "turn_id", "generation_id", "timestamp")
 
 
 def record_of(host: Host, data: Data, *, at: float) -> dict[str, Any] | None:
-    """Return an event in our form, without what is private; None if it is none that matters."""
+    """Return an event as a record without private text; None for events that are not stored."""
     kind = HOSTS[host].get(_text(data, "hook_event_name"))
     session = _text(data, "session_id", "conversation_id", "sessionId")
     if kind is None or not session:
@@ -158,7 +158,7 @@ def _tool(data: Data) -> dict[str, Any]:
 
 
 def _server(data: Data) -> str:
-    """Return the server of a tool where the host names it beside the tool, and not in its name."""
+    """Return the MCP server of a tool, if the host reports it separately from the name of the tool."""
     context = data.get("mcp_context")
     return _text(cast("Data", context), "server_name") if isinstance(context, dict) else ""
 
@@ -170,7 +170,7 @@ def _folder(data: Data) -> str:
 
 
 def _text(data: Data, *names: str) -> str:
-    """Return the first of these fields that is a text."""
+    """Return the first of these fields that is a non-empty text."""
     for name in names:
         value = data.get(name)
         if isinstance(value, str) and value:

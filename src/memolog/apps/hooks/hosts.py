@@ -30,12 +30,12 @@ from memolog.apps.hooks.text_edit import (
 from memolog.domain.errors import InputError
 
 MARK: Final = "memolog.apps.hook"
-"""What every command of ours has in it, and no other."""
+"""Text that all our commands contain, and no others."""
 NAME: Final = "memolog"
-"""What our server is called in a host's configuration."""
+"""Name of our MCP server in the settings of a host."""
 
 Shape: TypeAlias = Callable[[str, int], dict[str, Any]]
-"""Makes a hook's entry from its command and the seconds that it may take."""
+"""Builds the entry of a hook from its command and timeout in seconds."""
 
 
 def _nested(command: str, seconds: int) -> dict[str, Any]:
@@ -50,36 +50,36 @@ def _flat(command: str, seconds: int) -> dict[str, Any]:
     return {"command": command, "timeout": seconds}
 
 
-# A start is answered, so it may take longer; at the end a host is in a hurry, and some allow no more.
+# A start is answered and may take longer; at the end some hosts allow only a short time.
 _SECONDS: Final[dict[str, int]] = {"start": 10, "end": 3}
 _USUAL_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What a host's configuration looks like."""
+    """Layout of the settings of a host."""
 
     title: str
     shape: Shape
     hooks: tuple[str, str]
-    """The file with the hooks: in the user's folder of the host, and in a project."""
+    """File with the hooks: in the host folder of the user, and in a project."""
     servers: tuple[str, str]
-    """The file with the servers, likewise."""
+    """File with the MCP servers, likewise."""
     home: str
-    """The user's folder of the host, in the user's own."""
+    """Folder of the host in the home folder of the user."""
     home_variable: str | None = None
-    """What names another folder instead."""
+    """Environment variable that names another folder."""
     server: Mapping[str, Any]
-    """What a server's entry has beside its command."""
+    """Further fields of a server entry."""
     then: str
-    """What the user does next."""
+    """What the user has to do next."""
 
 
 KNOWN: Final[dict[Host, Form]] = {
     "claude-code": Form(
         title="Claude Code",
         shape=_nested,
-        # What is ours names paths of this machine: the project's own file for that is not shared.
+        # Our entries contain paths of this machine, so they go into the file that is not shared.
         hooks=("settings.json", ".claude/settings.local.json"),
         servers=("../.claude.json", ".mcp.json"),
         home=".claude",
@@ -127,35 +127,35 @@ class Place:
     environment: Mapping[str, str]
 
     def file(self, form: Form, names: tuple[str, str]) -> Path:
-        """Return one of a host's files."""
+        """Return a settings file of a host."""
         if self.project is not None:
             return self.project / names[1]
         named = self.environment.get(form.home_variable or "")
         if named:
-            # A folder of its own holds everything, also what is beside the usual one.
+            # A folder set by the variable also holds files that are beside the default folder.
             return Path(named).expanduser() / names[0].removeprefix("../")
         return Path(os.path.normpath(self.home / form.home / names[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One file, and what of ours belongs in it."""
+    """One settings file, and our entries in it."""
 
     path: Path
     format: Literal["json", "toml"]
     hooks: Mapping[str, dict[str, Any]]
-    """The entry for each event; empty where hooks are elsewhere."""
+    """Entry for each event; empty if the hooks are in another file."""
     server: Mapping[str, Any] | None
-    """The entry of our server; None where servers are elsewhere, or none is wanted."""
+    """Entry of our server; None if servers are in another file or not wanted."""
     holds_hooks: bool
     holds_servers: bool
     is_cursor: bool = False
     project: Path | None = None
-    """The project that the file must lie in, wherever links lead; None for the user's own files."""
+    """Project that must contain the file after links are resolved; None for files of the user."""
 
 
 def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Target]:
-    """Return the files of a host with what belongs in each: the hook's command for every event, and our server's."""
+    """Return the settings files of a host with our entries: a hook for every event, and the server."""
     form = KNOWN[host]
     line = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
     hooks = {event: form.shape(line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
@@ -178,7 +178,7 @@ def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str]
     ]
 
 
-_REMARK: Final = "`memolog uninstall codex` takes it out"
+_REMARK: Final = "`memolog uninstall codex` removes it"
 _MARKS: Final = "\ufeff"
 _HAS_FOLDERS: Final = {os.open, os.mkdir, os.unlink, os.chmod} <= os.supports_dir_fd
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
@@ -187,24 +187,24 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one file is now and what it becomes; None where there is none."""
+    """Content of one file before and after; None if the file does not exist."""
 
     path: Path
     before: str | None
     after: str | None
     keeps: bool = False
-    """Whether the file is kept as it was, beside itself."""
+    """Whether the original is kept beside the file."""
     project: Path | None = None
-    """The project that the file must lie in, wherever links lead; None for the user's own files."""
+    """Project that must contain the file after links are resolved; None for files of the user."""
 
     @property
     def is_none(self) -> bool:
-        """Tell whether there is nothing to do."""
+        """Return whether nothing changes."""
         return self.before == self.after
 
 
 def backup_of(path: Path) -> Path:
-    """Return where a file is kept as it was before."""
+    """Return the path of the kept original of a file."""
     return path.with_name(f"{path.name}.memolog-backup")
 
 
@@ -212,7 +212,7 @@ def backup_of(path: Path) -> Path:
 
 
 def installing(targets: Sequence[Target]) -> list[Change]:
-    """Return what to change so that our entries are in, each once, and nothing else differs."""
+    """Return the changes that add our entries, each once."""
     changes = list[Change]()
     for target in targets:
         before = _present(target)
@@ -224,7 +224,7 @@ def installing(targets: Sequence[Target]) -> list[Change]:
 
 
 def uninstalling(targets: Sequence[Target]) -> list[Change]:
-    """Return what to change so that none of our entries is in; what was there before is there again, byte for byte."""
+    """Return the changes that remove our entries and restore the original bytes."""
     changes = list[Change]()
     for target in targets:
         before = _present(target)
@@ -241,7 +241,7 @@ def uninstalling(targets: Sequence[Target]) -> list[Change]:
         if kept is not None and _tokens(kept) == _tokens(after or ""):
             after = kept
         elif kept is None and _is_bare(after or ""):
-            # Nobody else has put anything into it: we made it.
+            # The file holds nothing else: we created it.
             after = None
         changes.append(Change(path=target.path, before=before, after=after, project=target.project))
     return changes
@@ -290,7 +290,7 @@ def _without_hooks(text: str, *, but: frozenset[str]) -> str:
 
 
 def _at(text: str, *path: str) -> dict[str, Any]:
-    """Return the object at a path; an empty one if there is none."""
+    """Return the object at a path, or an empty one."""
     found: Any = value(parse(text)) if text.strip() else {}
     for key in path:
         found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
@@ -302,14 +302,14 @@ def _is_ours(entry: object) -> bool:
 
 
 def _is_our_hook(_: str | None, entry: Any) -> bool:
-    """Tell whether a hook is ours; a group that others have joined is not."""
+    """Return whether a hook is ours; a group that contains other hooks is not."""
     inner: Any = cast("dict[str, Any]", entry).get("hooks") if isinstance(entry, dict) else None
     hooks = cast("list[object]", inner if isinstance(inner, list) else [])
     return all(map(_is_ours, hooks or [cast("object", entry)]))
 
 
 def _naming(path: Path, work: Any, target: Target, text: str) -> str:
-    """Do something with a file's text; an error says which file it is about."""
+    """Run an edit on the text of a file; errors name the file."""
     try:
         return str(work(target, text))
     except InputError as error:
@@ -326,7 +326,7 @@ def _is_bare(text: str) -> bool:
 
 
 def _tokens(text: str) -> str:
-    """Return a text without white space: what two of them differ in by more, somebody changed."""
+    """Return a text without white space, to compare content."""
     return "".join(text.split())
 
 
@@ -334,40 +334,40 @@ def _tokens(text: str) -> str:
 
 
 def _present(target: Target) -> str | None:
-    """Return what a file holds; None if there is none. Raises where links lead out of the project it belongs to."""
+    """Return the content of a file, or None. Raises if a link leads out of its project."""
     for path in (target.path, backup_of(target.path)):
         _real(path, target.project)
     return _read(target.path)
 
 
 def _real(path: Path, project: Path | None) -> Path:
-    """Return what a path leads to; raises if that is not in the project."""
+    """Resolve a path; raises if the result is not in the project."""
     real = Path(os.path.realpath(path))
     if project is not None:
         top = Path(os.path.realpath(project))
         if not real.is_relative_to(top) or ".git" in real.relative_to(top).parts:
             raise InputError(
-                f"{path} leads to {real}, out of this project.",
-                why="A link that came with the repository would let it change any file of yours.",
-                then="Look where the link comes from, and replace it by a file of its own.",
+                f"{path} is a link to {real}, out of this project.",
+                why="Such a link in a repository could change any file of the user.",
+                then="Check where the link comes from, and replace it by a file.",
             )
     return real
 
 
 def _read(path: Path) -> str | None:
     if path.exists() and not path.is_file():
-        # A pipe would be waited for without end.
-        raise InputError(f"{path} is no ordinary file.", then="Look what it is, and replace it by a file.")
+        # Reading a pipe would block.
+        raise InputError(f"{path} is not a regular file.", then="Replace it by a file.")
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no UTF-8 text.", then="Mend it first.") from error
+        raise InputError(f"{path} is not UTF-8 text.", then="Correct the file first.") from error
 
 
 def _plain(text: str) -> tuple[str, str]:
-    """Return a text with plain line ends and without a mark in front, and what it had instead."""
+    """Return a text with plain line ends and without a byte order mark, and the original mark and line end."""
     mark = _MARKS if text.startswith(_MARKS) else ""
     ending = "\r\n" if "\r\n" in text else "\n"
     return text.removeprefix(mark).replace("\r\n", "\n"), mark + ending
@@ -379,15 +379,15 @@ def _as_it_was(text: str, ending: str) -> str:
 
 
 def diff(change: Change) -> str:
-    """Return a change as people read it."""
+    """Return a change as a unified diff."""
     before, after = ((one or "").splitlines(keepends=True) for one in (change.before, change.after))
     lines = difflib.unified_diff(before, after, str(change.path), str(change.path))
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
 def apply(change: Change) -> None:
-    """Make a change, in one step. What the file was is kept if it had nothing of ours; a backup that was restored is gone."""
-    # A file may be a link into a folder that somebody keeps in order: what it points to is changed.
+    """Apply a change in one step. Keep the original if it has none of our entries; remove it once restored."""
+    # A settings file may be a link, for example into a dotfiles folder: change its target.
     path, backup = _real(change.path, change.project), backup_of(change.path)
     kept = _real(backup.parent, change.project) / backup.name
     if change.keeps and change.before is not None:
@@ -423,7 +423,7 @@ def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
 
 
 def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
-    """Make an empty file beside a file; what lies there already is left alone."""
+    """Create an empty file beside a file, under a name that is not taken."""
     for number in count():
         beside = path.with_name(f".{path.name}.memolog-{number}")
         name = str(beside) if folder is None else beside.name
@@ -434,10 +434,10 @@ def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
 
 @contextmanager
 def _folder_of(path: Path, project: Path | None) -> Generator[tuple[int | None, str]]:
-    """Open the folder of a file, made if it is missing; yields it with the name of the file in it.
+    """Open the folder of a file, creating it if needed; yields its descriptor and the name of the file.
 
-    From the project on no part of the way may be a link, also if one is put there only now. Where the system cannot hold a
-    folder open, the whole path is the name.
+    Below the project no part of the path may be a link, also if it is replaced meanwhile. On systems without folder
+    descriptors, yields None and the whole path.
     """
     if not _HAS_FOLDERS:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from memolog.apps.hooks.events import Curtain, public, public_text
+from memolog.apps.hooks.events import PrivateFilter, public, public_text
 from memolog.domain.errors import InputError
 from memolog.domain.message import (
     FilePart,
@@ -26,16 +26,16 @@ from memolog.transfer.values import stable_id
 
 Record = dict[str, Any]
 SOURCE: Final = "hook"
-"""What the metadata of a message says that no transcript had."""
+"""Value of `source` in the metadata of a message that comes from an event, not from a transcript."""
 
 _READ: Final = ("claude-code", "codex")
 SAME: Final = timedelta(seconds=5)
-"""Two events that say the same so shortly after each other are one that was told twice."""
+"""Two equal events within this time are one event that was reported twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """One thing that was said or done, as an event told it."""
+    """One message, as an event reported it."""
 
     thread: str
     at: datetime
@@ -44,13 +44,13 @@ class Heard:
 
 
 def thread_of(record: Record) -> str:
-    """Return the thread of an event: the session, or what a sub-agent does in it."""
+    """Return the thread of an event: the session, or the session and its sub-agent."""
     session = str(record["session"])
     return f"{session}-{record['agent']}" if record.get("agent") else session
 
 
 def hook_id(thread: str, *names: object) -> str:
-    """Return the id of a message that an event told of."""
+    """Return the id of a message from an event."""
     return stable_id("hook", thread, *names)
 
 
@@ -58,13 +58,13 @@ def hook_id(thread: str, *names: object) -> str:
 
 
 def heard_of(records: Sequence[Record]) -> list[Heard]:
-    """Return what events say, each once however often it was told, in the order of their times."""
+    """Return the messages of events, without repeated reports, in order of time."""
     found: dict[str, Heard] = {}
     spoken: dict[tuple[str, str, str], datetime] = {}
     for record in sorted(records, key=lambda one: float(one.get("at") or 0)):
         for one in _messages(record, spoken):
             found.setdefault(str(one.message.id), one)
-    # Each has one part, so none is taken apart here.
+    # Each message has one part, so `with_own_apart` splits none.
     messages = with_own_apart((one.message for one in found.values()), set())
     return [replace(one, message=message) for one, message in zip(found.values(), messages, strict=True)]
 
@@ -94,7 +94,7 @@ def _messages(record: Record, spoken: dict[tuple[str, str, str], datetime]) -> I
 def _tool(record: Record, thread: str, at: datetime) -> Iterator[Heard]:
     name, server = str(record.get("tool") or ""), str(record.get("server") or "")
     if server and own_tool(f"{server}__{name}") is None and own_tool(name) is not None:
-        # The tool of another server that is called like one of ours.
+        # A tool of another server with the name of one of ours.
         name = f"mcp__{server}__{name}"
     call = str(record.get("call") or "")
     if not call:
@@ -117,7 +117,7 @@ def _heard(record: Record, thread: str, at: datetime, role: Any, part: Part, id_
 
 
 def transcript_of(host: str, path: str) -> tuple[Conversation, ...] | None:
-    """Return the conversations of a transcript; None where there is none that can be read."""
+    """Return the conversations of a transcript; None if it cannot be read."""
     file = Path(path).expanduser()
     if host not in _READ or not file.is_file():
         return None
@@ -133,43 +133,43 @@ def transcript_of(host: str, path: str) -> tuple[Conversation, ...] | None:
 
 def _public(messages: Iterable[NewMessage]) -> Iterator[NewMessage]:
     for message in messages:
-        curtain = Curtain()
-        parts = tuple(part for part in (_public_part(part, curtain) for part in message.parts) if part is not None)
+        private = PrivateFilter()
+        parts = tuple(part for part in (_public_part(part, private) for part in message.parts) if part is not None)
         if parts:
             yield message if parts == message.parts else replace(message, parts=parts)
 
 
-def _public_part(part: Part, curtain: Curtain) -> Part | None:
-    """Return what of a part may be kept; what stands between two texts of which one opens and one closes is private too."""
+def _public_part(part: Part, private: PrivateFilter) -> Part | None:
+    """Return the public part of a message part; parts between an opening and a closing tag are private too."""
     match part:
         case TextPart():
-            text = curtain.through(part.text)
+            text = private.public(part.text)
             return part if text == part.text else replace(part, text=text) if text.strip() else None
         case ToolCallPart():
             return replace(part, arguments=public(part.arguments))
         case ToolResultPart():
-            return replace(part, content=public(part.content), files=() if curtain.depth else part.files)
+            return replace(part, content=public(part.content), files=() if private.depth else part.files)
         case ReasoningPart():
             return replace(part, text=public_text(part.text))
         case FilePart():
-            return None if curtain.depth else part
+            return None if private.depth else part
         case UnknownPart():
-            return None if curtain.depth else replace(part, data=public(part.data))
+            return None if private.depth else replace(part, data=public(part.data))
 
 
-# A prompt is told when it is sent, and its line is written then; an answer is told when it has ended.
+# A prompt is reported when its line is written; an answer is reported when it has ended.
 _NEAR_PROMPT: Final = timedelta(minutes=2)
 _NEAR_ANSWER: Final = timedelta(minutes=10)
-# A transcript that has gone on for so long after an event will not come back to it.
+# A transcript that is this far past an event will not add a line for it.
 _PAST: Final = timedelta(minutes=1)
-# Words enough that nobody says them by chance inside others.
+# A text of this length inside another is not a coincidence.
 _LONG: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What is to be saved in one thread, in order, and the events that wait for their line."""
+class Reconciled:
+    """Messages to save in one thread, in order, and events that wait for a line of the transcript."""
 
     thread: str
     messages: tuple[NewMessage, ...] = ()
@@ -178,7 +178,7 @@ class Told:
 
 @dataclass(slots=True, kw_only=True)
 class _Known:
-    """What was said already, whoever told it."""
+    """Messages that are known already, from the store or the transcript."""
 
     ids: set[str] = field(default_factory=set[str])
     calls: set[str] = field(default_factory=set[str])
@@ -187,7 +187,7 @@ class _Known:
     by_events: dict[tuple[str, str], list[datetime]] = field(default_factory=dict[tuple[str, str], list[datetime]])
 
     def add(self, role: str, at: datetime | None, parts: Iterable[Part], *, by_event: bool = False) -> None:
-        """Note what a message says."""
+        """Add a message."""
         said = list[str]()
         for part in parts:
             match part:
@@ -208,7 +208,7 @@ class _Known:
             self.texts.append((role, text, at or _EPOCH))
 
     def has(self, heard: Heard) -> bool:
-        """Tell whether something that an event tells of is known."""
+        """Return whether the message of an event is known."""
         (part,) = heard.message.parts
         match part:
             case ToolCallPart():
@@ -222,7 +222,7 @@ class _Known:
                 return False
 
     def _was_told(self, heard: Heard, role: str, text: str) -> bool:
-        """Tell whether an earlier event told it: by the host's own id, or, where it gives none, by the moment."""
+        """Return whether an earlier event reported it: by the id of the host or, without one, by time."""
         if heard.record.get("turn"):
             return heard.message.id in self.ids
         return any(abs(heard.at - then) <= SAME for then in self.by_events.get((role, text), ()))
@@ -230,7 +230,7 @@ class _Known:
     def _was_said(self, role: str, text: str, at: datetime) -> bool:
         near = _near(role)
         said = [one for by, one, then in self.texts if by == role and abs(at - then) <= near]
-        # An answer may have come in several pieces.
+        # An answer may consist of several lines.
         return any(_holds(one, text) for one in said) or (role == "assistant" and text in " ".join(said))
 
 
@@ -239,12 +239,12 @@ def _near(role: str) -> timedelta:
 
 
 def _holds(line: str, told: str) -> bool:
-    """Tell whether a line says what an event told: a host may write what it added itself before or around it."""
+    """Return whether a line contains the text of an event: a host may add text of its own before or around it."""
     return line == told or line.endswith(f" {told}") or (len(told) >= _LONG and told in line)
 
 
 def squeezed(text: str) -> str:
-    """Return a text as it is compared: spaces do not count, and a command of the host is what was typed."""
+    """Return a text in the form used for comparison: white space collapsed, a host command as it was typed."""
     command = _inside(text, "command-name")
     if command is not None:
         text = f"/{command.strip().lstrip('/')} {_inside(text, 'command-args') or ''}"
@@ -252,7 +252,7 @@ def squeezed(text: str) -> str:
 
 
 def _inside(text: str, tag: str) -> str | None:
-    """Return what stands in the first element of this tag; None without one."""
+    """Return the content of the first element with this tag, or None."""
     _, opened, rest = text.partition(f"<{tag}>")
     inside, closed, _ = rest.partition(f"</{tag}>")
     return inside if opened and closed else None
@@ -265,10 +265,10 @@ def reconcile(
     heard: Sequence[Heard],
     *,
     is_over: bool,
-) -> Told:
-    """Return what to save of a thread now.
+) -> Reconciled:
+    """Decide what to save of a thread now.
 
-    `stored` is every row of it, tombstones too. `is_over` says that no line will come any more.
+    `stored` holds every row, also tombstones. `is_over` means that the transcript will not grow any more.
     """
     written = _new_lines(thread, stored, transcript.messages if transcript else ())
     known = _Known(ids={row.id for row in stored})
@@ -283,13 +283,13 @@ def reconcile(
         if one.message.id in known.ids or known.has(one):
             continue
         (spoken if is_over or one.at < until else waiting).append(one)
-    return Told(thread=thread, messages=_in_order(written, spoken), waiting=tuple(waiting))
+    return Reconciled(thread=thread, messages=_in_order(written, spoken), waiting=tuple(waiting))
 
 
 def _new_lines(thread: str, stored: Sequence[Message], lines: Sequence[NewMessage]) -> list[NewMessage]:
-    """Return the lines that are not stored, without what an event has told already."""
+    """Return the lines that are not stored, without parts that are stored from an event."""
     ids = {row.id for row in stored}
-    told = _Told(row for row in stored if row.metadata.get("source") == SOURCE)
+    told = _StoredFromEvents(row for row in stored if row.metadata.get("source") == SOURCE)
     new = list[NewMessage]()
     for line in lines:
         if line.id in ids:
@@ -300,8 +300,8 @@ def _new_lines(thread: str, stored: Sequence[Message], lines: Sequence[NewMessag
     return new
 
 
-class _Told:
-    """What is stored because an event told it; each text answers for one line."""
+class _StoredFromEvents:
+    """Texts that are stored from events; each matches one line."""
 
     def __init__(self, rows: Iterable[Message]) -> None:
         self.texts: list[tuple[str, str, datetime]] = []
@@ -311,7 +311,7 @@ class _Told:
             ]
 
     def takes(self, line: NewMessage, part: Part) -> bool:
-        """Tell whether a part of a line is stored already."""
+        """Return whether a part of a line is stored already."""
         if not isinstance(part, TextPart):
             return False
         text, at = squeezed(part.text), line.created_at or _EPOCH
@@ -322,13 +322,13 @@ class _Told:
                 del self.texts[index]
                 return True
             if text and role == "assistant" and text in said:
-                # One of several pieces of an answer.
+                # One of several lines of an answer.
                 return True
         return False
 
 
 def _is_removed(thread: str, part: Part, ids: set[str]) -> bool:
-    """Tell whether an event told of this call or result: also one that was forgotten since, whose words are gone."""
+    """Return whether an event reported this call or result, also one that was forgotten since."""
     match part:
         case ToolCallPart():
             return hook_id(thread, "call", part.id) in ids
@@ -339,7 +339,7 @@ def _is_removed(thread: str, part: Part, ids: set[str]) -> bool:
 
 
 def _in_order(written: Sequence[NewMessage], spoken: Sequence[Heard]) -> tuple[NewMessage, ...]:
-    """Return lines in their order, with what only events told put between them by its time."""
+    """Return lines in order, with messages that only events reported inserted by time."""
     rest = list(spoken)
     merged = list[NewMessage]()
     for line in written:

@@ -26,18 +26,18 @@ _LONGEST_WAIT: Final = 3.0
 
 
 def greeting(record: dict[str, Any], *, db: str, config_file: str | None, tokens: int) -> str:
-    """Return what the host is told at the start of a session, in its own form; nothing where there is nothing to tell."""
+    """Return the answer to the start of a session in the form of the host; empty if there is nothing to say."""
     text, error = _in_time(record, db, config_file, tokens)
     if error is None:
         return _said(record["host"], text, "")
     note(spool_of(db, os.environ), os.environ, SystemClock().now().timestamp(), f"start: {error}")
-    # The host may show it to its model: what is wrong in detail is in the file that `note` writes.
+    # The host may show this to its model; details are only in the file that `note` writes.
     plain = error.for_outside if isinstance(error, MemologError) else "Its database cannot be read."
     return _said(record["host"], text, f"{plain} The errors.log of its hooks says more.")
 
 
 def _in_time(record: dict[str, Any], db: str, config_file: str | None, tokens: int) -> tuple[str, Exception | None]:
-    """Return the pack, or what is wrong. A database that hangs is left behind: the process ends without it."""
+    """Return the pack, or the error. A database that hangs is abandoned: the process exits without waiting for it."""
     if "://" not in db and not Path(db).exists():
         return "", None
     found: list[tuple[str, Exception | None]] = []
@@ -63,14 +63,14 @@ async def _pack(record: dict[str, Any], db: str, config_file: str | None, tokens
 
 
 class _Reading:
-    """As much of a memory as a pack is made from: a host waits, and the whole of one takes twice as long to load."""
+    """The part of a memory that a context pack needs; loading all of it would take twice as long."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self.store, self.config = store, config
         self.clock, self.counter = SystemClock(), HeuristicCounter()
 
     async def open(self) -> Self:
-        """Return what holds the store."""
+        """Return the holder of the store."""
         return self
 
 

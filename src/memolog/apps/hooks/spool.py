@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
-# Without pathlib, which alone would cost a hook a fifth of its time.
+# No pathlib: importing it would take a fifth of the time of a hook.
 # ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH110, PTH111, PTH116, PTH118, PTH123
 
 
@@ -24,23 +24,23 @@ Record = dict[str, Any]
 
 
 def home(environment: Mapping[str, str]) -> str:
-    """Return the folder for what belongs to no project: `MEMOLOG_HOME`, or `.memolog` in the user's own."""
+    """Return the folder for files of no project: `MEMOLOG_HOME`, or `~/.memolog`."""
     return environment.get("MEMOLOG_HOME") or os.path.join(os.path.expanduser("~"), ".memolog")
 
 
 def default_db(environment: Mapping[str, str]) -> str:
-    """Return the database that hooks use unless told otherwise: one for all projects of a user."""
+    """Return the default database of hooks: one for all projects of a user."""
     return environment.get("MEMOLOG_DB") or os.path.join(home(environment), "memolog.db")
 
 
 def make_private(folder: str) -> None:
-    """Make a folder that only its owner reads, and so the one around it where that is missing: the database is there."""
+    """Create a folder and, if missing, its parent (the folder of the database), readable only by the owner."""
     for path in (os.path.split(folder)[0] or ".", folder):
         os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def spool_of(address: str, environment: Mapping[str, str]) -> "Spool":
-    """Return the spool of a database: beside a file, or in the user's folder for a server."""
+    """Return the spool of a database: beside a file, or in `home` for a server."""
     path = address.removeprefix("sqlite:///").removeprefix("sqlite://")
     if "://" in path:
         return Spool(os.path.join(home(environment), f"hooks-{crc32(address.encode()):08x}"))
@@ -48,7 +48,7 @@ def spool_of(address: str, environment: Mapping[str, str]) -> "Spool":
 
 
 class Spool:
-    """The events of a database's sessions that wait to be stored."""
+    """Events of a database that are not stored yet, by session."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -59,11 +59,11 @@ class Spool:
     # ------------------------------------------------------------ writing
 
     def append(self, name: str, *records: Record) -> int:
-        """Write events down, wholly or, if the machine stops in the middle, as lines that are known to be broken.
+        """Append events. After a crash in the middle, the broken line is recognised and ignored.
 
-        Returns how many bytes that took.
+        Returns the number of bytes written.
         """
-        # A line begins a line, whatever an interrupted writer left before it. Escaped, any half of a character can be written.
+        # Start on a new line: an interrupted writer may have left half of one. JSON escapes lone surrogates.
         line = b"".join(b"\n" + json.dumps(record).encode() + b"\n" for record in records)
         path = self._path(safe_name(name))
         for attempt in range(_TRIES):
@@ -80,7 +80,7 @@ class Spool:
                     rest = rest[os.write(file, rest) :]
                 if _is(path, file):
                     break
-                # The file was taken away in between: whether this line was still read is not known, so it is written again.
+                # The file was taken meanwhile, perhaps without this line: write it again.
             finally:
                 os.close(file)
         return len(line)
@@ -88,7 +88,7 @@ class Spool:
     # ------------------------------------------------------------ reading
 
     def sizes(self) -> dict[str, int]:
-        """Return the sessions that have events, with how much is written of each."""
+        """Return the sessions that have events, with their sizes in bytes."""
         sizes: dict[str, int] = {}
         with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
             for entry in entries:
@@ -102,9 +102,9 @@ class Spool:
         return _records(self._path(name, _ENDING + _TAKEN)) + _records(self._path(name))
 
     def take(self, name: str) -> list[Record]:
-        """Take a session's events away from those who write, in the order they came; what comes now goes into a new file.
+        """Take the events of a session in order; later events go into a new file.
 
-        They stay until `drop`: what a process took that was stopped is what the next one takes.
+        They are kept until `drop`: after a crash the next process takes them again.
         """
         taken = self._path(name, _ENDING + _TAKEN)
         if not os.path.exists(taken):
@@ -115,13 +115,13 @@ class Spool:
         return _records(taken)
 
     def drop(self, name: str) -> None:
-        """Remove what was taken away: it is stored, or written again."""
+        """Remove the taken events after they were stored or written back."""
         with suppress(FileNotFoundError):
             os.unlink(self._path(name, _ENDING + _TAKEN))
 
 
 def _records(path: str) -> list[Record]:
-    """Return the events of a file; a line that an interrupted writer left is none."""
+    """Return the events of a file, without broken lines."""
     try:
         with open(path, "rb") as file:
             lines = file.read().split(b"\n")
@@ -137,7 +137,7 @@ def _records(path: str) -> list[Record]:
 
 
 def safe_name(name: str) -> str:
-    """Return a name that can be a file's: two that become equal share a file, which harms nobody."""
+    """Return a safe file name; sessions whose names become equal share a file, which is harmless."""
     return "".join(char if char.isalnum() or char in "._-" else "_" for char in name)[:_LONGEST_NAME].lstrip(".") or "_"
 
 
@@ -149,7 +149,7 @@ def _is(path: str, file: int) -> bool:
 
 
 def note(spool: Spool, environment: Mapping[str, str], at: float, words: str) -> None:
-    """Write an error down where somebody may look for it; a disk that takes nothing is no reason to fail."""
+    """Append an error to `errors.log`; ignore a disk that cannot be written."""
     line = f"{at:.0f} {' '.join(words.split())[:2000]}\n"
     for folder in (spool.folder, home(environment)):
         path = os.path.join(folder, "errors.log")

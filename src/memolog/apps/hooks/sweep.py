@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from memolog.apps.hooks.reconcile import Heard, Record, Told, heard_of, reconcile, thread_of, transcript_of
+from memolog.apps.hooks.reconcile import Heard, Reconciled, Record, heard_of, reconcile, thread_of, transcript_of
 from memolog.apps.hooks.spool import Spool, make_private, note, spool_of
 from memolog.config import Config
 from memolog.domain.clock import Clock
@@ -27,12 +27,12 @@ from memolog.store import Store
 from memolog.transfer import Conversation
 
 IDLE: Final = timedelta(minutes=30)
-"""After so long without an event a session is taken to be over: not every host says so."""
+"""A session without events for this long is over; not every host reports the end."""
 _LAST: Final = 2**62
 
 
 def sweep(address: str, config_file: str | None = None) -> None:
-    """Store and observe what hooks wrote down for a database, unless another process is at it."""
+    """Store and observe the spooled events of a database, unless another process does."""
     spool = spool_of(address, os.environ)
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)
@@ -42,7 +42,7 @@ def sweep(address: str, config_file: str | None = None) -> None:
 
 @contextlib.contextmanager
 def only_one(path: str) -> Generator[bool]:
-    """Hold a lock file for a while; tells whether it is ours. The system lets go of it when the process ends, however it does."""
+    """Hold a lock file; yields whether the lock was acquired. The system releases it when the process ends."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield _locked(file)
@@ -71,7 +71,7 @@ def _locked(file: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
-    """The events of one session, and what follows from all of them."""
+    """The events of one session, and what follows from them."""
 
     records: tuple[Record, ...]
     resource: str
@@ -79,7 +79,7 @@ class _Session:
     last: datetime
     is_over: bool
     wants_log: bool
-    """Whether all of it is to be observed now: it is over, or its host is about to forget it."""
+    """Whether to observe everything now: the session is over, or the host is about to compact it."""
 
     @property
     def transcripts(self) -> tuple[str, ...]:
@@ -87,16 +87,16 @@ class _Session:
 
 
 class Sweep:
-    """One process that stores what hooks of a database wrote down."""
+    """One process that stores the spooled events of a database."""
 
     def __init__(self, spool: Spool, address: str, config: Config, clock: Clock | None = None) -> None:
         self.spool, self.address, self.config, self.clock = spool, address, config, clock or SystemClock()
 
     async def run(self) -> None:
-        """Go on until nothing has come that is not stored; whoever comes meanwhile need not wait."""
+        """Store events until none are left, also those that arrive meanwhile."""
         make_private(self.spool.folder)
         seen: dict[str, int] = {}
-        # What is written while the lock is held, its writer's own sweep leaves to this one: so look again once it is free.
+        # A sweep that finds the lock held exits and leaves its events to this one, so check again after releasing it.
         while (sizes := self.spool.sizes()) != seen:
             with only_one(f"{self.spool.folder}/sweep.lock") as is_ours:
                 if not is_ours:
@@ -104,7 +104,7 @@ class Sweep:
                 seen = await self._all(sizes)
 
     async def _all(self, sizes: dict[str, int]) -> dict[str, int]:
-        """Store what there is; returns how large each file is if nothing has come since."""
+        """Store all sessions; returns the expected size of each file."""
         seen = dict(sizes)
         todo = [name for name in sizes if self._has_work(self.spool.peek(name))]
         if not todo:
@@ -118,11 +118,11 @@ class Sweep:
         return {name: size for name, size in seen.items() if size}
 
     def _has_work(self, records: Sequence[Record]) -> bool:
-        """Tell whether a session has more than the note that it was seen, or has been silent for long."""
+        """Return whether a session has new events or is over."""
         return any(one.get("kind") != "seen" for one in records) or _session(records, self.clock.now()).is_over
 
     async def _session(self, memory: Memory, name: str) -> int:
-        """Store one session; returns how much was written back."""
+        """Store one session; returns the number of bytes written back."""
         records = self.spool.take(name)
         if not records:
             self.spool.drop(name)
@@ -138,8 +138,8 @@ class Sweep:
         self.spool.drop(name)
         return size
 
-    async def _told(self, store: Store, session: _Session) -> list[Told]:
-        """Return what is to be saved of each thread of a session."""
+    async def _told(self, store: Store, session: _Session) -> list[Reconciled]:
+        """Return what to save of each thread of a session."""
         heard = await _not_forgotten(store, session.resource, heard_of(session.records))
         written = dict[str, Conversation]()
         is_missing = False
@@ -152,7 +152,7 @@ class Sweep:
                 written[one.thread] = Conversation(
                     thread=one.thread, messages=both, title=one.title, metadata=one.metadata
                 )
-        # Who has no transcript that can be read has nothing to wait for.
+        # Without a readable transcript there is nothing to wait for.
         has_source = bool(written) or (is_missing and session.host in {"claude-code", "codex"})
         threads = dict.fromkeys([*written, *(thread_of(one) for one in session.records)])
         return [
@@ -166,7 +166,7 @@ class Sweep:
             for thread in threads
         ]
 
-    async def _save(self, store: Store, session: _Session, told: Sequence[Told]) -> None:
+    async def _save(self, store: Store, session: _Session, told: Sequence[Reconciled]) -> None:
         for one in told:
             if not one.messages:
                 continue
@@ -177,7 +177,7 @@ class Sweep:
                 note(self.spool, os.environ, self.clock.now().timestamp(), f"{skipped.where}: {skipped.why}")
 
     async def _observe(self, memory: Memory, session: _Session, threads: Sequence[str]) -> None:
-        """Observe all that is left of a session that ends; of one that goes on, what is due by the rules."""
+        """Observe the rest of a session that ends; for others, only what is due."""
         kit = await memory.open()
         for thread in threads:
             with contextlib.suppress(ThreadNotFound):
@@ -198,7 +198,7 @@ def _session(records: Sequence[Record], now: datetime) -> _Session:
     is_over = now - last >= IDLE
     return _Session(
         records=tuple(ordered),
-        # A session may wander through folders: it belongs to where it began.
+        # A session may change folders: it belongs to the one it started in.
         resource=str(next((one["resource"] for one in ordered if one.get("resource")), "")),
         host=str(next((one["host"] for one in ordered if one.get("host")), "")),
         last=last,
@@ -208,7 +208,7 @@ def _session(records: Sequence[Record], now: datetime) -> _Session:
 
 
 def _seen(session: _Session) -> Record:
-    """Return the note that a session was seen: whose it is, and where its transcripts are, if more of it comes."""
+    """Return a record that keeps the resource and transcript of a session for later events."""
     first = session.records[0]
     note_ = {key: first[key] for key in ("session", "host") if key in first}
     seen: Record = {"kind": "seen", "at": session.last.timestamp(), "resource": session.resource, **note_}
@@ -220,7 +220,7 @@ def _once(records: Sequence[Record]) -> list[Record]:
 
 
 async def _not_forgotten(store: Store, resource: str, heard: Sequence[Heard]) -> list[Heard]:
-    """Return what was heard without what has been forgotten since: it waits for nothing any more."""
+    """Return the messages that were not forgotten since."""
     left: list[Heard] = []
     for thread in dict.fromkeys(one.thread for one in heard):
         some = [one for one in heard if one.thread == thread]
@@ -230,15 +230,15 @@ async def _not_forgotten(store: Store, resource: str, heard: Sequence[Heard]) ->
 
 
 async def purge(store: Store, spool: Spool, resource: str) -> int:
-    """Take out of a spool what was forgotten of a resource; returns how many events went.
+    """Remove forgotten messages of a resource from a spool; returns the number of removed events.
 
-    Of a session that a sweep is just storing nothing is taken: that one leaves out the same.
+    If a sweep is running, nothing is removed: the sweep skips forgotten messages itself.
     """
     went = 0
     if not spool.sizes():
         return went
     with only_one(f"{spool.folder}/sweep.lock") as is_ours:
-        # Twice: what a sweep that was stopped had taken is taken first.
+        # Twice: the first `take` may return what an interrupted sweep had taken.
         for name in [*spool.sizes(), *spool.sizes()] if is_ours else ():
             records = spool.take(name)
             session = _session(records, SystemClock().now())
@@ -256,7 +256,7 @@ async def purge(store: Store, spool: Spool, resource: str) -> int:
 
 
 async def _own_lines(store: Store, resource: str, written: Conversation | None) -> Conversation | None:
-    """Return a transcript without what it was begun with: a session that goes on from another may repeat all of it."""
+    """Return a transcript without messages that it repeats from the session it continues."""
     first = next(iter(written.messages), None) if written else None
     if written is None or first is None or first.id is None:
         return written
@@ -271,7 +271,7 @@ async def _own_lines(store: Store, resource: str, written: Conversation | None) 
 
 
 async def _rows(store: Store, resource: str, thread: str) -> tuple[Message, ...]:
-    """Return every row of a thread, tombstones too."""
+    """Return every row of a thread, also tombstones."""
     try:
         return await store.messages.span(resource, thread, Span(first=1, last=_LAST))
     except ThreadNotFound:

@@ -20,21 +20,21 @@ Path = Sequence[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Json:
-    """A value and where it stands; of a container, what is in it."""
+    """A JSON value with its position, and for a container its content."""
 
     start: int
     end: int
     scalar: Any = None
     kind: str = "scalar"
     keys: tuple[str, ...] = ()
-    """The names of an object's members."""
+    """Names of the members of an object."""
     places: tuple[int, ...] = ()
-    """Where each member or item begins: a member with its name."""
+    """Start of each member (with its name) or item."""
     items: tuple["Json", ...] = field(default=())
 
 
 def parse(text: str) -> Json:
-    """Return the value of a text with all its places; raises InputError where it is none."""
+    """Parse a text into a value with positions; raises InputError."""
     reader = _Reader(text)
     found = reader.value(reader.skip(0))
     if reader.skip(found.end) != len(text):
@@ -43,7 +43,7 @@ def parse(text: str) -> Json:
 
 
 def value(node: Json) -> Any:
-    """Return the value without places."""
+    """Return the plain value of a node."""
     match node.kind:
         case "object":
             return {key: value(item) for key, item in zip(node.keys, node.items, strict=True)}
@@ -55,7 +55,9 @@ def value(node: Json) -> Any:
 
 def _broken(text: str, at: int) -> InputError:
     line = text.count("\n", 0, at) + 1
-    return InputError(f"Line {line} is no JSON.", why=f"It reads {text[at : at + 30]!r} there.", then="Mend it first.")
+    return InputError(
+        f"Line {line} is not valid JSON.", why=f"Found {text[at : at + 30]!r}.", then="Correct the file first."
+    )
 
 
 class _Reader:
@@ -109,7 +111,7 @@ class _Reader:
 
 
 def set_member(text: str, path: Path, key: str, new: Any) -> str:
-    """Return the text with a member set in the object at a path; what is missing on the way is made."""
+    """Set a member of the object at a path; missing objects are created."""
     text, node = _reach(text, path, "object")
     if key not in node.keys:
         return _insert(text, node, f"{json.dumps(key, ensure_ascii=False)}: ", new)
@@ -118,13 +120,13 @@ def set_member(text: str, path: Path, key: str, new: Any) -> str:
 
 
 def add_item(text: str, path: Path, new: Any) -> str:
-    """Return the text with an item added to the end of the array at a path; what is missing on the way is made."""
+    """Append an item to the array at a path; missing containers are created."""
     text, node = _reach(text, path, "array")
     return _insert(text, node, "", new)
 
 
 def _reach(text: str, path: Path, kind: str) -> tuple[str, Json]:
-    """Return the container at a path, made if it is missing, and the text that has it."""
+    """Return the text with the container at a path, created if missing, and the container."""
     text = text if text.strip() else "{}\n"
     node = parse(text)
     for depth, key in enumerate(path):
@@ -140,15 +142,17 @@ def _reach(text: str, path: Path, kind: str) -> tuple[str, Json]:
 def _expect(node: Json, kind: str, path: Path) -> None:
     if node.kind != kind:
         name = ".".join(path) or "the file"
-        raise InputError(f"{name} is no {kind}.", why="Our entries would belong there.", then="Mend it first.")
+        raise InputError(
+            f"{name} is not an {kind}.", why="Our entries have to go there.", then="Correct the file first."
+        )
 
 
 def _insert(text: str, node: Json, name: str, new: Any) -> str:
-    """Put a member or an item last."""
+    """Insert a member or an item at the end."""
     if not node.items:
         outer = _margin(text, node.start)
         inner = outer + _unit(text)
-        # What stands between the brackets, a comment perhaps, stays.
+        # Keep comments between the brackets.
         kept = text[node.start + 1 : node.end - 1].rstrip()
         body = f"{kept}\n{inner}{name}{_dumped(text, inner, new)}\n{outer}"
         return text[: node.start + 1] + body + text[node.end - 1 :]
@@ -156,12 +160,12 @@ def _insert(text: str, node: Json, name: str, new: Any) -> str:
     is_one_line = "\n" not in text[node.start : node.end]
     after = _Reader(text).skip(last.end)
     has_comma = text[after] == ","
-    # Whoever puts a comma after the last one finds one there again, and when ours is gone.
+    # Keep the style: a trailing comma stays, also after our entry is removed.
     comma, own_comma = ("", ",") if has_comma else (",", "")
     behind = after + 1 if has_comma else last.end
     if is_one_line:
         return f"{text[:behind]}{comma} {name}{json.dumps(new, ensure_ascii=False)}{own_comma}{text[behind:]}"
-    # A comment at the end of the last line belongs to what stands before it.
+    # A comment at the end of the last line belongs to the entry before it.
     remark = _SAME_LINE.match(text, last.end)
     at = max(remark.end() if remark else 0, behind)
     margin = _margin(text, node.places[-1])
@@ -179,13 +183,13 @@ def _dumped(text: str, margin: str, new: Any) -> str:
 
 
 def _margin(text: str, at: int) -> str:
-    """Return the white space at the beginning of the line of a place."""
+    """Return the indentation of the line at a position."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
 
 
 def _unit(text: str) -> str:
-    """Return by how much this text indents."""
+    """Return one level of indentation of this text."""
     found = _INDENT.search(text)
     return found[1] if found else "  "
 
@@ -194,7 +198,7 @@ def _unit(text: str) -> str:
 
 
 def remove(text: str, path: Path, is_ours: Callable[[str | None, Any], bool]) -> str:
-    """Return the text without the members or items at a path that are ours; containers that are empty then go too."""
+    """Remove our members or items at a path, and containers that become empty."""
     if not text.strip():
         return text
     node, parents = parse(text), list[tuple[Json, int]]()
@@ -224,7 +228,7 @@ def _again(text: str, path: Path) -> Json:
 
 
 def _cut(text: str, node: Json, index: int) -> str:
-    """Take one member or item out, with its comma; comments of others stay."""
+    """Remove one member or item with its comma; other comments stay."""
     start, end = node.places[index], node.items[index].end
     if len(node.items) == 1:
         after = _Reader(text).skip(end)
@@ -251,12 +255,12 @@ _LAST: Final = re.compile(rf"^{_END}[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 def has_block(text: str) -> bool:
-    """Tell whether our block is in a text."""
+    """Return whether a text contains our block."""
     return _block(text) is not None
 
 
 def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], remark: str) -> str:
-    """Return the text with our block at its end: one table. A table of that name that is not ours is left alone."""
+    """Append our block with one table; an existing table of that name is left alone."""
     bare = without_block(text)
     present: Any = _read(bare)
     for name in table:
@@ -272,13 +276,13 @@ def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], rem
         raise InputError(
             f"A table [{'.'.join(table)}] cannot be added to this file.",
             why=error.why,
-            then="Write that part of it as a table of its own, or add ours by hand.",
+            then="Write that part of the file as a separate table, or add our table by hand.",
         ) from error
     return made
 
 
 def without_block(text: str) -> str:
-    """Return the text without our block."""
+    """Remove our block."""
     found = _block(text)
     if found is None:
         return text
@@ -287,7 +291,7 @@ def without_block(text: str) -> str:
 
 
 def _block(text: str) -> range | None:
-    """Return where our block stands, with the blank lines before it."""
+    """Return the range of our block, with the blank lines before it."""
     first = _FIRST.search(text)
     last = _LAST.search(text, first.end()) if first else None
     return range(first.start(), last.end()) if first and last else None
@@ -297,4 +301,4 @@ def _read(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError("The file is no TOML.", why=str(error), then="Mend it first.") from error
+        raise InputError("The file is not valid TOML.", why=str(error), then="Correct the file first.") from error

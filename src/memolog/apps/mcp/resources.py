@@ -24,50 +24,47 @@ _LEAST_TOKENS: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A memory as the clients of one server see it."""
+    """A memory and its scope, as served to the clients of one server."""
 
     memory: Memory
     resource: str
     thread: str | None = None
-    """The conversation that the tools work for; without one, that which was active last is shown."""
+    """Thread that the tools work for; None shows the one with the newest activity."""
     session: str | None = None
-    """For whom tasks are claimed; without one, for the thread, or else for this server alone."""
+    """Session that claims tasks. Default: the thread, or else this server."""
     tokens: int = PACK_TOKENS
-    """How large a context pack may be."""
+    """Maximum number of tokens of a context pack."""
     every: float = 2.0
-    """How often to look for changes that other processes made, in seconds, while a client wants to know."""
+    """Seconds between checks for changes by other processes, while a client watches."""
     tools: Tools = field(init=False)
 
     def __post_init__(self) -> None:
         check_memory(self.memory)
         if self.tokens < _LEAST_TOKENS:
-            raise InputError(
-                f"A context pack cannot tell anything in {self.tokens} tokens.",
-                then=f"Allow at least {_LEAST_TOKENS}.",
-            )
+            raise InputError(f"tokens must be {_LEAST_TOKENS} or more, got {self.tokens}.")
         object.__setattr__(self, "tools", self.tools_of(self.session))
 
     @property
     def is_read_only(self) -> bool:
-        """Tell whether clients may only look."""
+        """Return whether clients may only read."""
         return self.memory.config.read_only
 
     def tools_of(self, session: str | None) -> Tools:
-        """Return the tools, claiming for a session."""
+        """Return the tools for a session."""
         return self.memory.tools(self.resource, thread=self.thread, session=session)
 
     def definitions(self) -> list[dict[str, Any]]:
-        """Return the definitions that clients are given."""
+        """Return the tool definitions for clients."""
         return tool_definitions(self.tools, is_read_only=self.is_read_only)
 
 
 def tool_definitions(tools: Tools, *, is_read_only: bool) -> list[dict[str, Any]]:
-    """Return the tools' own definitions: without those that change anything where nothing may be changed."""
+    """Return the tool definitions; with `is_read_only`, only those of tools that change nothing."""
     return [one for one in tools.definitions("mcp") if not is_read_only or one["annotations"]["readOnlyHint"]]
 
 
 def wire_text(text: str) -> str:
-    """Return a text that can be sent: halves of surrogate pairs, which UTF-8 does not have, are joined or replaced."""
+    """Return a text that UTF-8 can encode: surrogates are joined or replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -76,7 +73,7 @@ def wire_text(text: str) -> str:
 
 
 def wire_json(value: object) -> str:
-    """Return a value as JSON that can be sent."""
+    """Return a value as JSON that UTF-8 can encode."""
     return wire_text(json.dumps(value, ensure_ascii=False))
 
 
@@ -92,32 +89,32 @@ _LONGEST_ADDRESS: Final = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a resource holds."""
+    """Content of a resource."""
 
     text: str
     media_type: str
 
 
 def task_uri(handle: str) -> str:
-    """Return the address of a task."""
+    """Return the URI of a task."""
     return f"{TASK}{quote(handle, safe='')}"
 
 
 async def listed(served: Served) -> list[types.Resource]:
-    """Return the resources: the three that are always there, then what is being worked on and what is ready."""
+    """Return the three fixed resources, then tasks that are in progress or ready."""
     fixed = [
         types.Resource(
             uri=PACK,
             name="context-pack",
             title="Context pack",
-            description=f"What matters most of the memory, in at most {served.tokens:,} tokens: begin a session with it.",
+            description=f"The most relevant memory in at most {served.tokens:,} tokens: read it at the start of a session.",
             mime_type=_MARKDOWN,
         ),
         types.Resource(
             uri=LOG,
             name="log",
             title="Log",
-            description="The dated observations of what was said and done, all of them.",
+            description="All dated observations of what was said and done.",
             mime_type=_MARKDOWN,
         ),
         types.Resource(
@@ -141,20 +138,20 @@ async def listed(served: Served) -> list[types.Resource]:
 
 
 def templates() -> list[types.ResourceTemplate]:
-    """Return the addresses with a place to fill in."""
+    """Return the URI templates."""
     return [
         types.ResourceTemplate(
             uri_template=f"{TASK}{{id}}",
             name="task",
             title="Task",
-            description="One task with all that hangs on it, by handle (T-12) or id.",
+            description="One task with everything linked to it, by handle (T-12) or id.",
             mime_type=_JSON,
         )
     ]
 
 
 async def matching_tasks(served: Served, text: str) -> list[str]:
-    """Return the handles of open tasks that somebody may be about to name."""
+    """Return the handles of open tasks that match a text, for completion."""
     wanted = text.strip().lower()
     return [
         task.handle
@@ -167,7 +164,7 @@ async def _open_tasks(served: Served) -> Sequence[Task]:
     tasks = served.memory.tasks(served.resource, session=served.session, thread=served.thread)
     under_way = (await tasks.list(status="in_progress", limit=_MOST_TASKS)).items
     ready = (await tasks.ready(limit=_MOST_TASKS)).items
-    # A task whose lease has ended is in progress and ready at once.
+    # A task whose lease has ended is both in progress and ready.
     found = {task.id: task for task in (*under_way, *(item.task for item in ready))}
     return list(found.values())[:_MOST_TASKS]
 
@@ -176,8 +173,8 @@ async def _open_tasks(served: Served) -> Sequence[Task]:
 
 
 async def read(served: Served, uri: str) -> Content:
-    """Return what a resource holds; raises NotFound."""
-    # Some clients add a stroke to an address that ends with its host.
+    """Return the content of a resource; raises NotFound."""
+    # Some clients append a slash to a URI without a path.
     uri = uri.removesuffix("/")
     if uri == LOG:
         return await _log(served)
@@ -195,7 +192,7 @@ async def read(served: Served, uri: str) -> Content:
 
 
 async def _log(served: Served) -> Content:
-    """Return the log of the thread, of the one that was active last, or the one that all share."""
+    """Return the log of the thread; without one, of the thread with the newest activity."""
     kit = await served.memory.open()
     store, thread = kit.store, served.thread
     if thread is None:

@@ -32,20 +32,20 @@ _log = logging.getLogger("memolog")
 
 _MOST_WATCHED: Final = 200
 _MOST_STREAMS: Final = 100
-# A client that does not read what it is sent must not keep the others from being told.
+# A client that does not read must not block notifications to the others.
 _PATIENCE: Final = 5.0
 _LIST: Final = ""
-"""Stands for the list of resources among the addresses that are watched."""
+"""Stands for the list of resources among the watched URIs."""
 
 
 class Changes:
-    """Who watches, and what they were told last."""
+    """The watched resources, their watchers and their last known content."""
 
     def __init__(self, served: Served) -> None:
         self.bus = InMemorySubscriptionBus()
         self._served = served
         self._streams: Counter[str] = Counter()
-        # Clients of the older protocol are told on their connection, for as long as it lives.
+        # Clients of the older protocol are notified on their connection.
         self._connections: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
         self._known: dict[str, str] = {}
         self._pulse: tuple[int, ...] | None = None
@@ -55,7 +55,7 @@ class Changes:
 
     @asynccontextmanager
     async def watching(self, uris: Sequence[str], *, with_list: bool) -> AsyncGenerator[None]:
-        """Watch these resources for as long as the block lasts."""
+        """Watch these resources while the block runs."""
         watched = [*dict.fromkeys(uris), *([_LIST] if with_list else [])]
         await self._begin(watched)
         self._streams.update(watched)
@@ -67,7 +67,7 @@ class Changes:
             self._forget()
 
     async def subscribe(self, context: ServerRequestContext[Any, Any], uri: str | None) -> None:
-        """Tell the client of this connection when a resource changes, or (None) the list of them."""
+        """Notify the client of this connection of changes of a resource or, for None, of the list."""
         connection = _connection(context)
         if connection is not None:
             await self._begin([_LIST if uri is None else uri])
@@ -76,7 +76,7 @@ class Changes:
             self._connections.setdefault(connection, set()).add(_LIST if uri is None else uri)
 
     def unsubscribe(self, context: ServerRequestContext[Any, Any], uri: str) -> None:
-        """Tell the client of this connection no more."""
+        """Stop notifying the client of this connection."""
         connection = _connection(context)
         if connection is not None:
             self._connections.get(connection, set()).discard(uri)
@@ -88,13 +88,13 @@ class Changes:
 
     @property
     def watched(self) -> frozenset[str]:
-        """Return all that somebody watches."""
+        """Return all watched URIs."""
         return frozenset(self._streams).union(*self._connections.values())
 
     async def _begin(self, uris: Sequence[str]) -> None:
         if len(self.watched.union(uris)) > _MOST_WATCHED:
             raise InputError(
-                f"More than {_MOST_WATCHED} resources would be watched.", then="Watch fewer, or read them when needed."
+                f"At most {_MOST_WATCHED} resources can be watched.", then="Watch fewer, or read them when needed."
             )
         if self._pulse is None:
             self._pulse = await self._look()
@@ -112,11 +112,11 @@ class Changes:
     # ------------------------------------------------------------ looking
 
     def hurry(self) -> None:
-        """Look at once: this server has just changed something."""
+        """Check now: this server has just changed something."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Look for changes until cancelled; a database that is away is looked for again."""
+        """Check for changes until cancelled; errors of the database are retried."""
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._served.every if self.watched else None)
@@ -124,12 +124,12 @@ class Changes:
             try:
                 await self.check()
             except MemologError as error:
-                _log.warning("looking for changes failed, and is tried again: %s", error)
-            except Exception:  # noqa: BLE001 - who watches is told of the next change, whatever became of this one
-                _log.exception("looking for changes failed in a way that it never should")
+                _log.warning("checking for changes failed and will be retried: %s", error)
+            except Exception:  # noqa: BLE001 - one failed check must not stop later notifications
+                _log.exception("checking for changes failed unexpectedly")
 
     async def check(self) -> None:
-        """Tell who watches of what has changed since the last time."""
+        """Notify watchers of changes since the last check."""
         if not self.watched:
             return
         pulse = await self._look()
@@ -153,7 +153,7 @@ class Changes:
             try:
                 text = (await resources.read(self._served, uri)).text
             except MemologError as error:
-                # What is gone has changed, and what never was may still come to be.
+                # A missing resource has changed, too, and may be created later.
                 text = str(error)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -170,7 +170,7 @@ class Changes:
 
 
 class Listening(ListenHandler):
-    """Serves streams of changes, and watches for as long as each lasts what its client asked for."""
+    """Serves notification streams, and watches the requested resources while a stream is open."""
 
     def __init__(self, changes: Changes) -> None:
         super().__init__(changes.bus, max_subscriptions=_MOST_STREAMS, max_buffered_events=_MOST_WATCHED)
@@ -191,5 +191,5 @@ def _sending(connection: Connection, uri: str) -> Callable[[], Any]:
 
 
 def _connection(context: ServerRequestContext[Any, Any]) -> Connection | None:
-    """Return the connection behind a request, which outlives it; the library names it nowhere else."""
+    """Return the connection of a request. It outlives the request; the library has no public name for it."""
     return cast("Connection | None", getattr(context.session, "_connection", None))
