@@ -296,7 +296,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     with inside(tmp_path):
         done = run("install", "claude-code", "--project", "--yes")
     assert done.code == 2
-    assert "is no ordinary file" in " ".join(done.err.split())
+    assert "is not a regular file" in " ".join(done.err.split())
 
 
 def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> None:
