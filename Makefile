@@ -49,7 +49,7 @@ $(STAMP): $(CORE) constraints.txt
 	@touch $(STAMP)
 
 demo: $(CORE)
-	@$(BIN)/python -m memolog.apps.demo
+	@$(BIN)/python -m memolog demo
 
 test: check
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)

@@ -37,7 +37,7 @@ from memolog import (
     ToolResultPart,
     UserMessage,
 )
-from memolog.apps.hook.private import public
+from memolog.apps.hooks.events import public
 from memolog.transfer.mastra import sections
 from table import table
 

@@ -29,7 +29,7 @@ from time import perf_counter
 from typing import Any
 
 from memolog import Memory, UserMessage
-from memolog.apps.hook.sweep import only_one
+from memolog.apps.hooks.sweep import only_one
 from table import median, percentile, table
 
 HOOK = ["-P", "-m", "memolog.apps.hook", "claude-code", "--db"]

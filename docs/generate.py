@@ -12,8 +12,8 @@ from typing import Any
 import typer.main
 from api_page import api_page
 
+from memolog.apps.cli.command import EXIT_CODES
 from memolog.apps.cli.main import app
-from memolog.apps.cli.verb import EXIT_CODES
 from memolog.config import settings
 from memolog.decide import RULES
 

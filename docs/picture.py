@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from memolog.apps.demo.play import Demo
+from memolog.apps.demo.play import Demo, show
 from memolog.apps.demo.screen import Level, Piece, Screen, level_rows
-from memolog.apps.demo.summary import show
 
 __all__ = ["Recorder", "draw", "picture"]
 

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from memolog import Memory
-from memolog.apps.proxy import ProxySettings, serve
-from memolog.apps.proxy.serving import listening
+from memolog.apps.gateway import GatewaySettings, serve
+from memolog.apps.gateway.app import listening
 
 
 async def complete(request: Request) -> JSONResponse:
@@ -39,7 +39,7 @@ async def main() -> None:
     async with (
         listening(uvicorn.Config(provider, log_config=None), "127.0.0.1", 0) as there,
         Memory(":memory:") as memory,
-        serve(memory, ProxySettings(openai=there.url), port=0) as here,
+        serve(memory, GatewaySettings(openai=there.url), port=0) as here,
         AsyncOpenAI(base_url=f"{here.url}/v1", api_key="the client's own") as client,
     ):
         headers = {"x-memolog-thread": "atlas", "x-memolog-resource": "alice"}

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from memolog import Memory
-from memolog.apps.demo.play import Demo
+from memolog.apps.demo.play import Demo, show, summary
 from memolog.apps.demo.screen import Level, LiveScreen, PlainScreen, open_screen, plain
-from memolog.apps.demo.script import RESOURCE, THREADS, script
-from memolog.apps.demo.settings import CONFIG
-from memolog.apps.demo.summary import show, summary
+from memolog.apps.demo.script import CONFIG, RESOURCE, THREADS, script
 
 ROOT = Path(__file__).parents[2]
 LEVEL = Level(messages=600, messages_limit=1_200, log=500, log_limit=2_000)
-DEMO = [sys.executable, "-m", "memolog.apps.demo"]
+DEMO = [sys.executable, "-m", "memolog", "demo"]
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +130,7 @@ def test_it_does_not_play_into_a_database_that_is_in_use(told: dict[str, Any], d
     """A second run on the same file is refused in one line."""
     assert told["nothing_lost"]
     done = subprocess.run([*DEMO, "--db", str(database)], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "already" in done.stderr
     assert "Traceback" not in done.stderr
 

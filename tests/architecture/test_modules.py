@@ -65,13 +65,13 @@ def test_modules_open_with_a_docstring() -> None:
 
 
 def test_modules_say_what_they_offer() -> None:
-    """Every module has an `__all__`, in order, without repetition, and all of it exists."""
+    """A module's `__all__` is in order and without repetition; modules of `apps` may have none."""
     wrong: list[str] = []
     for module in filter(needs_exports, modules()):
         names = exports(module)
-        if names is None:
+        if names is None and not module.place.startswith("apps/"):
             wrong.append(f"{module.place}: no __all__")
-        elif names != sorted_names(sorted(set(names))):
+        elif names is not None and names != sorted_names(sorted(set(names))):
             wrong.append(f"{module.place}: __all__ is not sorted: {names}")
     assert wrong == []
 

@@ -104,9 +104,9 @@ ALLOWED = {
     # Measures how long one caller has kept the event loop, to let others run; no value depends on it.
     ("store/sqlite.py", "time.perf_counter"),
     # Measures how long calls take, which is all that this verb is for.
-    ("apps/cli/measuring.py", "time.perf_counter"),
+    ("apps/cli/bench.py", "time.perf_counter"),
     # A hook has no time to load the runtime: it labels what a host tells with the moment it was told.
-    ("apps/hook/entry.py", "time.time"),
+    ("apps/hooks/entry.py", "time.time"),
     # Spreads the retries of transactions that met, so that they do not meet again; no value depends on it.
     ("store/postgres.py", "random.random"),
 }
@@ -156,14 +156,14 @@ WRAPPED_BY: dict[str, str | tuple[str, ...] | None] = {
     "agents": "adapters/openai_agents",
     "anthropic": "adapters/anthropic",
     "asyncpg": "store/postgres",
-    "httpx": "apps/proxy",
+    "httpx": "apps/gateway",
     "mcp": "apps/mcp",
     "openai": "adapters/openai",
     "pydantic": "tools",
     "pydantic_ai": "adapters/pydantic_ai",
     "splintr": None,
-    "starlette": ("apps/http", "apps/mcp", "apps/proxy"),
-    "uvicorn": ("apps/http", "apps/mcp", "apps/proxy"),
+    "starlette": ("apps/http", "apps/mcp", "apps/gateway"),
+    "uvicorn": ("apps/http", "apps/mcp", "apps/gateway"),
 }
 
 

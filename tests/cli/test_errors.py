@@ -12,10 +12,9 @@ import pytest
 
 from cli.commands import examples
 from cli.world import run
-from memolog.apps.cli.verb import EXIT_CODES, Call, exit_code
+from memolog.apps.cli.command import EXIT_CODES, Call, exit_code
 from memolog.apps.demo.crash import kill_midway
-from memolog.apps.hook.entry import sweep_apart
-from memolog.apps.hook.options import Options
+from memolog.apps.hooks.entry import Options, sweep_apart
 from memolog.config import Config
 from memolog.domain.errors import (
     ConfigError,
@@ -40,22 +39,22 @@ MISTAKES = [
     # What was asked cannot be understood or taken.
     pytest.param(2, "diff 0 99", "There is no generation 99", id="unknown generation"),
     pytest.param(2, "revert 99", "There is no generation 99", id="revert to an unknown generation"),
-    pytest.param(2, "uncompact", "not clear what is to be undone", id="no batch"),
-    pytest.param(2, "uncompact 1-4 --all", "not clear what is to be undone", id="one batch and all"),
+    pytest.param(2, "uncompact", "Neither a batch nor --all", id="no batch"),
+    pytest.param(2, "uncompact 1-4 --all", "Neither a batch nor --all", id="one batch and all"),
     pytest.param(1, "uncompact 7-9", "There is no batch 7-9", id="unknown batch"),
     pytest.param(2, "export x.jsonl --thread notes", "--markdown", id="a thread exported by itself"),
     pytest.param(2, "export backup.db --markdown", "backup.db exists already", id="Markdown over a file"),
-    pytest.param(2, "as-of yesterday-ish", "'yesterday-ish' is no moment", id="no moment"),
-    pytest.param(2, "log --priority urgent", "no priority", id="no priority"),
+    pytest.param(2, "as-of yesterday-ish", "'yesterday-ish' is not a date", id="no moment"),
+    pytest.param(2, "log --priority urgent", "priority must be one of", id="no priority"),
     pytest.param(2, "search x --source rumour", "rumour", id="no source"),
     pytest.param(2, "config observation.mesage_tokens", "observation.message_tokens", id="misspelt setting"),
     pytest.param(2, "tasks close T-1", "--summary", id="no summary"),
-    pytest.param(2, "tasks edit T-1", "Nothing was given", id="nothing to change"),
+    pytest.param(2, "tasks edit T-1", "No change was given", id="nothing to change"),
     pytest.param(2, "tasks link T-2 T-1", "closes the circle", id="a circle"),
     pytest.param(2, "tasks link T-1 T-2 --kind likes", "likes", id="no such link"),
-    pytest.param(2, "tasks attach T-1 9-3", "9-3 is no span", id="no span"),
-    pytest.param(2, "tasks create x --due soonish", "'soonish' is no moment", id="no date"),
-    pytest.param(2, "wm merge [] --thread notes", "no JSON object", id="no object"),
+    pytest.param(2, "tasks attach T-1 9-3", "9-3 is not a span", id="no span"),
+    pytest.param(2, "tasks create x --due soonish", "'soonish' is not a date", id="no date"),
+    pytest.param(2, "wm merge [] --thread notes", "not a JSON object", id="no object"),
     pytest.param(2, "wm merge {} ", "Only a JSON", id="Markdown cannot be merged"),
     pytest.param(2, "wm edit Decisions", "There is no text", id="no text"),
     pytest.param(2, "wm edit", "There is no terminal", id="no terminal"),
@@ -162,7 +161,7 @@ def test_an_empty_database_says_so(folder: Path) -> None:
     assert run("init", "--db", "new.db").code == 0
     done = run("status", "--db", "new.db")
     assert done.code == 1
-    assert "Nobody's memory" in done.err
+    assert "The database is empty" in done.err
 
 
 def test_variables_stand_for_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

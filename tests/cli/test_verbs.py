@@ -17,14 +17,22 @@ import pytest
 from cli import world
 from cli.world import RESOURCE, run
 from conftest import FakeClock
-from memolog.apps.cli.opening import moment_in
-from memolog.apps.cli.telling import clean, local, safe_json, when
+from memolog.apps.cli.command import moment_in
+from memolog.apps.cli.output import clean, local, safe_json, when
 from memolog.config import Config
 from memolog.domain.errors import InputError
 from memolog.domain.message import UserMessage
 from memolog.runtime.memory import Memory
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
+
+
+async def _say(
+    address: str, text: str, *, thread: str = "notes", speaker: str | None = None, clock: FakeClock | None = None
+) -> None:
+    """Save a user message."""
+    async with Memory(address, clock=clock) as memory, memory.turn(thread, RESOURCE) as turn:
+        await turn.prepare(UserMessage(text, speaker=speaker))
 
 
 def test_the_log_is_shown_by_priority(folder: Path) -> None:
@@ -108,24 +116,11 @@ def test_who_only_looks_changes_nothing(folder: Path) -> None:
         return hashlib.sha256((folder / "memolog.db").read_bytes()).hexdigest()
 
     before = bytes_of()
-    for line in (
-        "status",
-        "threads",
-        "log",
-        "context",
-        "recall g1 -t atlas",
-        "history",
-        "diff 0",
-        "as-of 2026-03-18",
-        "watch --seconds 0",
-        "cost",
-        "tasks list",
-        "tasks ready",
-        "tasks show T-1",
-        "tasks about T-1",
-        "wm show",
-        "wm versions",
-    ):
+    lines = (
+        "status;threads;log;context;recall g1 -t atlas;history;diff 0;as-of 2026-03-18;watch --seconds 0;cost;"
+        "tasks list;tasks ready;tasks show T-1;tasks about T-1;wm show;wm versions"
+    )
+    for line in lines.split(";"):
         assert run(*line.split()).code == 0, line
     wal = folder / "memolog.db-wal"
     assert bytes_of() == before
@@ -160,9 +155,9 @@ def test_recall_looks_everywhere_unless_a_thread_is_named(folder: Path) -> None:
     assert run("recall", old["id"], "--json").document["items"][0] == old
     latest = run("recall", "1-2", "--json").document["items"]
     assert {item["thread"] for item in latest} == {"atlas"}
-    assert "atlas was active last" in run("recall", "1-2").out
-    assert "was active last" not in run("recall", "1-2", "--thread", "atlas").out
-    assert "was active last" not in run("recall", "notes 1-2").out
+    assert "Thread atlas;" in run("recall", "1-2").out
+    assert "choose another" not in run("recall", "1-2", "--thread", "atlas").out
+    assert "choose another" not in run("recall", "notes 1-2").out
 
 
 def test_recall_asks_for_the_thread_where_several_have_the_name(folder: Path) -> None:
@@ -201,30 +196,20 @@ def test_a_result_shows_what_recall_takes_and_who_spoke(folder: Path) -> None:
     assert run("recall", found["id"]).code == 0
     beside = run("search", "argon2id", "--context", "2", "--limit", "1").out
     assert re.search(r"tool \d+: edit_file server/auth/hash.ts: export const", beside), beside
-
-    async def speak() -> None:
-        async with Memory("memolog.db") as memory, memory.turn("notes", RESOURCE) as turn:
-            await turn.prepare(UserMessage("Zeppelins leave at noon", speaker="Marta"))
-
-    asyncio.run(speak())
+    asyncio.run(_say("memolog.db", "Zeppelins leave at noon", speaker="Marta"))
     assert "user Marta · notes" in run("search", "zeppelins").out
 
 
 def test_a_read_only_search_says_that_the_index_is_behind(folder: Path) -> None:
     """Who may not write cannot bring the index up to date, and must know that something is not looked through."""
     assert run("search", "argon2id").code == 0
-
-    async def speak() -> None:
-        async with Memory("memolog.db") as memory, memory.turn("notes", RESOURCE) as turn:
-            await turn.prepare(UserMessage("Zeppelins leave at noon"))
-
-    asyncio.run(speak())
+    asyncio.run(_say("memolog.db", "Zeppelins leave at noon"))
     (folder / "memolog.toml").write_text("read_only = true\n")
     for words, code in (("zeppelins", 1), ("argon2id", 0)):
         said = run("search", words)
-        assert (said.code, "1 thread has messages that were not looked through" in said.out) == (code, True)
+        assert (said.code, "1 thread has messages that were not searched" in said.out) == (code, True)
     (folder / "memolog.toml").unlink()
-    assert "not looked through" not in run("search", "zeppelins").out
+    assert "not searched" not in run("search", "zeppelins").out
 
 
 def test_search_answers_no_where_nothing_fits(folder: Path) -> None:
@@ -234,7 +219,7 @@ def test_search_answers_no_where_nothing_fits(folder: Path) -> None:
     assert "LoginSchema" in found.document["results"][0]["content"]
     none = run("search", "xylophone-quartet", "--json")
     assert (none.code, none.document["results"]) == (1, [])
-    assert "Nothing fits" in run("search", "xylophone-quartet").out
+    assert "Nothing found" in run("search", "xylophone-quartet").out
 
 
 def test_tasks_from_creation_to_close(folder: Path) -> None:
@@ -286,19 +271,8 @@ def test_working_memory_from_standard_input_and_files(folder: Path) -> None:
 
 def test_watching_sees_what_other_processes_do(folder: Path) -> None:
     """Events are read from the journal, so those of another process show while one watches."""
-    command = [
-        sys.executable,
-        "-m",
-        "memolog",
-        "watch",
-        "--json",
-        "--last",
-        "0",
-        "--every",
-        "0.05",
-        "--kind",
-        "RunEnded",
-    ]
+    words = "watch --json --last 0 --every 0.05 --kind RunEnded"
+    command = [sys.executable, "-m", "memolog", *words.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
         assert watcher.stdout is not None
         try:
@@ -412,30 +386,24 @@ def test_moments(text: str, moment: str) -> None:
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "5y", "-3h", "999999w"])
 def test_what_is_no_moment(text: str) -> None:
     """Anything else is refused with what could be written."""
-    with pytest.raises(InputError, match="is no moment"):
+    with pytest.raises(InputError, match="is not a date"):
         moment_in(text, NOW)
 
 
 def test_threads_that_were_active_at_once_need_a_name(folder: Path) -> None:
     """Which of two is the latest is not guessed."""
-    asyncio.run(_two_at_once(folder / "two.db"))
+    for thread in ("one", "two"):
+        asyncio.run(_say("two.db", "Hello", thread=thread, clock=FakeClock()))
     done = run("status", "--db", "two.db")
     assert done.code == 2
     assert "at the same moment" in done.err
-
-
-async def _two_at_once(path: Path) -> None:
-    async with Memory(path, clock=FakeClock()) as memory:
-        for name in ("one", "two"):
-            async with memory.turn(name, RESOURCE) as turn:
-                await turn.prepare(UserMessage("Hello"))
 
 
 def test_the_same_verbs_on_postgres(folder: Path, postgres_url: str) -> None:
     """Only the address differs."""
     assert run("init", "--db", postgres_url).code == 0
     assert run("status", "--db", postgres_url).code == 1
-    asyncio.run(_fill(postgres_url))
+    asyncio.run(_say(postgres_url, "We prefer argon2id over bcrypt.", thread="main"))
     assert run("status", "--db", postgres_url, "--json").document["thread"] == "main"
     assert run("search", "argon2id", "--db", postgres_url).code == 0
     assert run("observe", "--db", postgres_url).code == 0
@@ -444,11 +412,6 @@ def test_the_same_verbs_on_postgres(folder: Path, postgres_url: str) -> None:
     assert run("tasks", "create", "Do it", "--db", postgres_url).code == 0
     wrong = run("status", "--db", "postgresql://nobody@127.0.0.1:1/none")
     assert wrong.code == 3
-
-
-async def _fill(address: str) -> None:
-    async with Memory(address) as memory, memory.turn("main", RESOURCE) as turn:
-        await turn.prepare(UserMessage("We prefer argon2id over bcrypt."))
 
 
 def test_a_shared_log_is_shown_and_kept_without_being_told(folder: Path) -> None:

@@ -11,14 +11,8 @@ from hooks.world import Desk
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing of the machine's user is read or written."""
-    for name in (
-        "MEMOLOG_DB",
-        "MEMOLOG_RESOURCE",
-        "MEMOLOG_HOOKS",
-        "CLAUDE_PROJECT_DIR",
-        "CLAUDE_CONFIG_DIR",
-        "CODEX_HOME",
-    ):
+    names = "MEMOLOG_DB MEMOLOG_RESOURCE MEMOLOG_HOOKS CLAUDE_PROJECT_DIR CLAUDE_CONFIG_DIR CODEX_HOME"
+    for name in names.split():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MEMOLOG_HOME", str(tmp_path / "home"))
 

@@ -14,8 +14,8 @@ import pytest
 import memolog
 from hooks.world import Desk, Session, brief
 from memolog import Memory
-from memolog.apps.hook.project import resource_of, root_of, started_in
-from memolog.apps.hook.spool import spool_of
+from memolog.apps.hooks.entry import resource_of, root_of, started_in
+from memolog.apps.hooks.spool import spool_of
 
 
 def run_hook(*arguments: str, event: Any = None, raw: bytes | None = None, **environment: str) -> Any:
@@ -167,20 +167,20 @@ def test_hooks_can_be_turned_off(tmp_path: Path) -> None:
 def test_a_hook_loads_next_to_nothing() -> None:
     """The way in imports no library, no asyncio, no database, and not even pathlib."""
     program = (
-        "import sys; before = set(sys.modules); import memolog.apps.hook.entry; "
+        "import sys; before = set(sys.modules); import memolog.apps.hooks.entry; "
         "print(*sorted(set(sys.modules) - before))"
     )
     source = {"PYTHONPATH": str(Path(memolog.__file__).parent.parent)}
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=source)
     loaded = set(done.stdout.split())
     heavy = {"asyncio", "sqlite3", "dataclasses", "pathlib", "subprocess", "logging", "hashlib", "datetime", "inspect"}
-    assert "memolog.apps.hook.entry" in loaded
+    assert "memolog.apps.hooks.entry" in loaded
     assert loaded & heavy == set()
     assert {name for name in loaded if name.startswith("memolog.")} == {
         "memolog.version",
         "memolog.apps",
-        "memolog.apps.hook",
-        *(f"memolog.apps.hook.{name}" for name in ("entry", "events", "options", "private", "project", "spool")),
+        "memolog.apps.hooks",
+        *(f"memolog.apps.hooks.{name}" for name in ("entry", "events", "spool")),
     }
 
 

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.world import inside, run
-from memolog.apps.hosts.changes import Change, apply, backup_of, installing, uninstalling
-from memolog.apps.hosts.jsontext import add_item, parse, remove, set_member, value
-from memolog.apps.hosts.known import KNOWN, Place, targets
-from memolog.apps.hosts.tomltext import with_block, without_block
+from memolog.apps.hooks.hosts import KNOWN, Change, Place, apply, backup_of, installing, targets, uninstalling
+from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
 from memolog.domain.errors import InputError
 
 HOSTS = list(KNOWN)
@@ -110,7 +108,7 @@ def test_commas_too_many_stay(text: str) -> None:
 @pytest.mark.parametrize("text", ["{", "[1 2]", '{"a" 1}', "{'a': 1}", "nothing", '{"a": 01x}', "{} {}", '{"a": "b'])
 def test_what_is_no_json_is_refused(text: str) -> None:
     """Nothing is guessed about a file that is broken."""
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="not valid JSON"):
         parse(text)
 
 
@@ -298,7 +296,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     with inside(tmp_path):
         done = run("install", "claude-code", "--project", "--yes")
     assert done.code == 2
-    assert "is no ordinary file" in " ".join(done.err.split())
+    assert "is not a regular file" in " ".join(done.err.split())
 
 
 def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> None:

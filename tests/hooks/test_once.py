@@ -14,7 +14,7 @@ import pytest
 from conftest import counts
 from hooks.world import Desk, Session, Step, brief, minutes
 from memolog import Memory, UserMessage
-from memolog.apps.hook.sweep import purge
+from memolog.apps.hooks.sweep import purge
 
 OBSERVER = """
 import asyncio, sys

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.world import Desk, Session, brief
-from memolog.apps.hook.private import Curtain, public, public_text
+from memolog.apps.hooks.events import PrivateFilter, public, public_text
 
 SECRET = "swordfish-4711"
 
@@ -56,8 +56,8 @@ def test_public_text_is_not_touched(text: str) -> None:
 
 def test_a_tag_may_be_closed_in_a_later_text() -> None:
     """What one part of a message opens, another closes."""
-    curtain = Curtain()
-    assert [curtain.through(text) for text in ("a <private>x", SECRET, "y</private> b")] == ["a ", "", " b"]
+    private = PrivateFilter()
+    assert [private.public(text) for text in ("a <private>x", SECRET, "y</private> b")] == ["a ", "", " b"]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from memolog.apps.hook.spool import Spool, note, safe_name, spool_of
+from memolog.apps.hooks.spool import Spool, note, safe_name, spool_of
 
 WRITER = """
 import sys
-from memolog.apps.hook.spool import Spool
+from memolog.apps.hooks.spool import Spool
 spool = Spool(sys.argv[1])
 for number in range(int(sys.argv[3])):
     spool.append("s", {"id": f"{sys.argv[2]}-{number}", "filler": "x" * (number % 7 * 400)})

@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 
 from cli.world import inside, run
 from hooks.world import Desk
-from memolog.apps.hook.project import resource_of
+from memolog.apps.hooks.entry import resource_of
 
 
 def entry(folder: Path, db: Path) -> Any:

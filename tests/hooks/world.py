@@ -11,9 +11,8 @@ from uuid import UUID
 
 from conftest import FakeClock
 from memolog import Config, Memory, Message, ObservationConfig, ReflectionConfig
-from memolog.apps.hook.entry import handle
-from memolog.apps.hook.options import Options
-from memolog.apps.hook.sweep import Sweep
+from memolog.apps.hooks.entry import Options, handle
+from memolog.apps.hooks.sweep import Sweep
 from memolog.domain.message import TextPart, ToolCallPart, ToolResultPart
 
 SMALL = Config(

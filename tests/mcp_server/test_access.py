@@ -18,7 +18,7 @@ from cli.world import inside, run
 from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
 from memolog import Memory, SyncMemory, UserMessage
 from memolog.apps.mcp import Served, build_server, open_door, read_token
-from memolog.apps.mcp.web import is_loopback
+from memolog.apps.mcp.server import is_loopback
 from memolog.domain.errors import ConfigError, InputError, MemologError, StoreUnavailable
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -323,7 +323,7 @@ def test_what_is_no_memory_is_not_served(tmp_path: Path) -> None:
     wrong: Any = "memolog.db"
     with pytest.raises(InputError, match="A str was handed in"):
         Served(memory=wrong, resource=RESOURCE)
-    with pytest.raises(InputError, match="where a Served belongs"):
+    with pytest.raises(InputError, match="must be a Served"):
         build_server(wrong)
     with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="SyncMemory cannot be used"):
         Served(memory=wrong, resource=RESOURCE)

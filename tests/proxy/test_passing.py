@@ -16,8 +16,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from memolog import Config, ConfigError, InputError, Memory
 from memolog.adapters.openai import at
-from memolog.apps.proxy import ProxySettings, serve
-from memolog.apps.proxy.settings import read_tokens
+from memolog.apps.gateway import GatewaySettings, serve
+from memolog.apps.gateway.settings import read_tokens
 from memolog.domain.errors import StoreUnavailable
 from memolog.runtime import away
 from proxy.test_memory import echo, said_in
@@ -205,7 +205,7 @@ async def test_a_gateway_that_ends_in_the_middle(tmp_path: Path) -> None:
         world.upstream.pause = asyncio.Event()
         before = asyncio.all_tasks()
         sent = {**BODIES["chat"], "stream": True}
-        async with serve(memory, ProxySettings(openai=world.upstream_url), port=0, grace=0) as at:
+        async with serve(memory, GatewaySettings(openai=world.upstream_url), port=0, grace=0) as at:
             request = world.http.build_request("POST", at.url + PATHS["chat"], json=sent, headers=THREAD)
             got = await world.http.send(request, stream=True)
             await anext(got.aiter_bytes())
@@ -371,13 +371,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x-memolog-thread": b"\xff", "x-memolog-resource": "alice"}, "UTF-8"),
     ({**THREAD, "x-memolog-zone": "Mars/North"}, "Mars/North"),
     ({**THREAD, "content-encoding": "gzip"}, "compressed"),
-    ({"x-memolog-thread": "t1", "x-memolog-resource": "b%6fb"}, "needs no escape"),
-    ({"x-memolog-thread": "%741", "x-memolog-resource": "bob"}, "needs no escape"),
-    ({"x-memolog-thread": "t1", "x-memolog-resource": "b%6Fb"}, "needs no escape"),
-    ({"x-memolog-thread": "t1", "x-memolog-resource": "a%2db"}, "needs no escape"),
-    ({"x-memolog-thread": "t1", "x-memolog-resource": "100%"}, "begins none"),
-    ({"x-memolog-thread": "t1", "x-memolog-resource": "%20bob%20"}, "begins or ends with a space"),
-    ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%C2%A0"}, "begins or ends with a space"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "b%6fb"}, "unneeded percent escape"),
+    ({"x-memolog-thread": "%741", "x-memolog-resource": "bob"}, "unneeded percent escape"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "b%6Fb"}, "unneeded percent escape"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "a%2db"}, "unneeded percent escape"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "100%"}, "unneeded percent escape"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "%20bob%20"}, "starts or ends with a space"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%C2%A0"}, "starts or ends with a space"),
     ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%00"}, "control characters"),
 ]
 
@@ -507,8 +507,8 @@ def test_tokens_that_cannot_be() -> None:
     ]
     for given in wrong:
         with pytest.raises((ConfigError, InputError)):
-            ProxySettings(**given)
-    assert ALICE not in repr(ProxySettings(tokens={ALICE: "alice"}))
+            GatewaySettings(**given)
+    assert ALICE not in repr(GatewaySettings(tokens={ALICE: "alice"}))
 
 
 ELSEWHERE = [
@@ -555,11 +555,11 @@ def test_settings_that_cannot_be() -> None:
     """Addresses without a scheme, with a key inside, and empty tokens are refused with what to do."""
     for wrong in ("api.openai.com", "ftp://x", "http://", "https://user:key@host", "http://[::1"):
         with pytest.raises(ConfigError, match="--openai"):
-            ProxySettings(openai=wrong)
+            GatewaySettings(openai=wrong)
     with pytest.raises(ConfigError, match="token"):
-        ProxySettings(token="short")
-    assert ProxySettings(openai="http://127.0.0.1:1234/v1/").openai == "http://127.0.0.1:1234"
-    assert "hidden" not in repr(ProxySettings(token="hidden" * 4))
+        GatewaySettings(token="short")
+    assert GatewaySettings(openai="http://127.0.0.1:1234/v1/").openai == "http://127.0.0.1:1234"
+    assert "hidden" not in repr(GatewaySettings(token="hidden" * 4))
 
 
 async def test_the_network_is_let_in_only_with_a_token() -> None:
@@ -570,9 +570,9 @@ async def test_the_network_is_let_in_only_with_a_token() -> None:
             with pytest.raises(ConfigError, match="MEMOLOG_PROXY_TOKEN"):
                 async with serve(memory, host=host, port=0):
                     pass
-        async with serve(memory, ProxySettings(token="t" * 20), host=everywhere, port=0) as at:
+        async with serve(memory, GatewaySettings(token="t" * 20), host=everywhere, port=0) as at:
             assert at.port > 0
-        async with serve(memory, ProxySettings(tokens={"t" * 20: "alice"}), host=everywhere, port=0) as at:
+        async with serve(memory, GatewaySettings(tokens={"t" * 20: "alice"}), host=everywhere, port=0) as at:
             assert at.port > 0
         async with serve(memory, port=0) as at:
             assert at.host == "127.0.0.1"
@@ -606,7 +606,7 @@ async def test_requests_are_answered_without_a_database(tmp_path: Path, monkeypa
 
     async with opened(":memory:", echo) as world:
         absent = Memory("postgresql://nobody@127.0.0.1:9/none")
-        async with serve(absent, ProxySettings(openai=world.upstream_url), port=0) as at:
+        async with serve(absent, GatewaySettings(openai=world.upstream_url), port=0) as at:
             client = world.openai.with_options(base_url=f"{at.url}/v1")
             other = World(absent, world.upstream, at.url, client, world.anthropic, world.http)
             assert await ask(other, "One.") == "You said: One."
@@ -620,6 +620,6 @@ async def test_requests_are_answered_without_a_database(tmp_path: Path, monkeypa
                 "assistant: You said: Two.",
             ]
         strict = Memory("postgresql://nobody@127.0.0.1:9/none", config=Config(strict=True))
-        async with serve(strict, ProxySettings(openai=world.upstream_url), port=0) as at:
+        async with serve(strict, GatewaySettings(openai=world.upstream_url), port=0) as at:
             got = await world.http.post(at.url + PATHS["chat"], json=BODIES["chat"], headers=THREAD)
             assert got.status_code == 503

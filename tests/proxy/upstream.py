@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from memolog.apps.proxy.serving import listening
+from memolog.apps.gateway.app import listening
 
 __all__ = ["Call", "Seen", "Upstream", "running"]
 

@@ -12,7 +12,7 @@ import openai
 
 from adapters.kit import brief, stored
 from memolog import Config, Memory
-from memolog.apps.proxy import ProxySettings, serve
+from memolog.apps.gateway import GatewaySettings, serve
 from proxy.upstream import Call, Script, Upstream, running
 
 __all__ = ["APIS", "Conversation", "World", "opened"]
@@ -53,7 +53,7 @@ async def opened(
         provider = await stack.enter_async_context(running(upstream))
         memory = await stack.enter_async_context(Memory(address, config=config or Config()))
         given: dict[str, Any] = {"openai": f"{provider}/v1", "anthropic": provider, **settings}
-        known = ProxySettings(**given)
+        known = GatewaySettings(**given)
         at = await stack.enter_async_context(serve(memory, known, port=0))
         first = openai.AsyncOpenAI(base_url=f"{at.url}/v1", api_key=KEY, max_retries=retries)
         second = anthropic.AsyncAnthropic(base_url=at.url, api_key=KEY, max_retries=retries)

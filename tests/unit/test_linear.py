@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from memolog import AssistantMessage, Memory, ToolCallPart, UserMessage
-from memolog.apps.hook.private import public
-from memolog.apps.hook.reconcile import squeezed
+from memolog.apps.hooks.events import public
+from memolog.apps.hooks.reconcile import squeezed
 from memolog.domain import checking
 from memolog.domain.message import LONGEST_SPEAKER, NewMessage, TextPart, ToolResultPart
 from memolog.domain.pairs import OpenCalls, Place

@@ -1,45 +1,81 @@
-"""The `memolog` command: all verbs put together.
+"""Assemble the `memolog` command from its verbs, and report usage errors as JSON where `--json` was given."""
 
-Knows which groups of verbs there are. Knows not what they do.
-"""
-
-from typing import Annotated
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, cast
 
 import typer
+from typer.core import TyperGroup
 
 from memolog.apps.cli import (
-    compacting,
-    finding,
-    forgetting,
-    gateway,
-    installing,
-    looking,
-    measuring,
-    mending,
-    misuse,
-    moving,
-    past,
-    serving,
-    setting_up,
-    steering,
-    task_changes,
+    bench,
+    config,
+    doctor,
+    export,
+    forget,
+    history,
+    install,
+    observe,
+    search,
+    serve,
+    status,
     tasks,
-    watching,
     working_memory,
 )
+from memolog.apps.cli.output import show_error
+from memolog.domain.errors import InputError
 from memolog.version import __version__
 
-__all__ = ["app", "main"]
+# The base class of all usage errors has no public name that every version of typer exports.
+_Misuse: Final = cast("type[Exception]", typer.BadParameter.__bases__[0])
+_ASKED: Final = "memolog.as_json"
+
+
+class Verbs(TyperGroup):
+    """The root command; prints a usage error as a JSON document if `--json` was given."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return the context of one command line, with a note whether `--json` was given."""
+        as_json = _asks_for_json(args)
+        with _reported(as_json=as_json):
+            made = super().make_context(info_name, args, parent, **extra)
+        made.meta[_ASKED] = as_json
+        return made
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb that was named."""
+        with _reported(as_json=ctx.meta.get(_ASKED, False)):
+            return super().invoke(ctx)
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Return whether `--json` is among the options before `--`."""
+    options = words[: words.index("--")] if "--" in words else words
+    return any(word.partition("=")[0] == "--json" for word in options)
+
+
+@contextmanager
+def _reported(*, as_json: bool) -> Generator[None]:
+    """Print a usage error as a JSON document and raise it again: typer prints it and sets the exit code."""
+    try:
+        yield
+    except _Misuse as error:
+        if as_json:
+            context = getattr(error, "ctx", None)
+            path = context.command_path if context is not None else "memolog"
+            what: str = cast("Any", error).format_message()
+            show_error(InputError(what, then=f"See `{path} --help`."), as_json=True)
+        raise
 
 
 app = typer.Typer(
     name="memolog",
-    cls=misuse.Verbs,
+    cls=Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 the answer is no, 2 not understood, 3 it cannot be done, 4 not now, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 nothing found, 2 wrong usage, 3 failed, 4 try again later, 130 interrupted.",
 )
 
 
@@ -52,34 +88,16 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Look into a long memory for AI agents: search it, steer it, move it and mend it."""
+    """Inspect and maintain the long memory of AI agents."""
     del version
 
 
-_tasks = typer.Typer(no_args_is_help=True, help="Task memory: what is to be done, what blocks what, who works on it.")
-for group in (tasks, task_changes):
-    _tasks.add_typer(group.app)
-for group in (
-    setting_up,
-    installing,
-    looking,
-    finding,
-    steering,
-    compacting,
-    past,
-    watching,
-    moving,
-    forgetting,
-    mending,
-    measuring,
-    serving,
-    gateway,
-):
-    app.add_typer(group.app)
-app.add_typer(_tasks, name="tasks")
+for family in (config, install, status, search, observe, history, export, forget, doctor, bench, serve):
+    app.add_typer(family.app)
+app.add_typer(tasks.app, name="tasks")
 app.add_typer(working_memory.app, name="wm")
 
 

@@ -1,7 +1,4 @@
-"""Verbs about working memory: show, start, set, edit, merge, versions, diff, restore.
-
-Knows where a new text comes from: the command, a file, standard input or an editor. What a change means is the library's.
-"""
+"""Read and change the working memory: all verbs of `memolog wm`."""
 
 import json
 import os
@@ -12,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from memolog.apps.cli.opening import acting_user
-from memolog.apps.cli.past import show_diff
-from memolog.apps.cli.telling import one_line, table, told, when
-from memolog.apps.cli.verb import Answer, Call, verb
+from memolog.apps.cli.command import Answer, Call, acting_user, read_text, verb
+from memolog.apps.cli.output import one_line, show_diff, styled, table, when
 from memolog.domain.errors import DocumentNotFound, InputError
 
 if TYPE_CHECKING:
@@ -24,16 +19,16 @@ if TYPE_CHECKING:
     from memolog.domain.working_memory import Document
     from memolog.runtime.working_memory import WorkingMemory
 
-__all__ = ["app"]
-
-app = typer.Typer(no_args_is_help=True, help="Working memory: a small document of lasting facts, every version kept.")
+app = typer.Typer(
+    no_args_is_help=True, help="Manage the working memory: a small document of lasting facts, with all its versions."
+)
 
 _Thread = Annotated[
-    str | None, typer.Option("--thread", "-t", help="That of a thread; without it, that of the resource.")
+    str | None, typer.Option("--thread", "-t", help="Working memory of this thread. Default: that of the resource.")
 ]
 _Version = Annotated[
     int | None,
-    typer.Option("--version", help="The version that was read: what others changed since is not undone.", min=0),
+    typer.Option("--version", help="Version that was read; fails if it has changed since.", min=0),
 ]
 
 
@@ -44,10 +39,10 @@ def _of(call: Call, thread: str | None) -> "WorkingMemory":
 def _show_document(document: "Document") -> "RenderableType":
     now = document.current
     head = f"{document.thread or document.resource}, version {now.number}, {document.format}, by {now.by} at {when(now.at)}\n"
-    return told(head, "dim").append_text(told(now.text, "default"))
+    return styled(head, "dim").append_text(styled(now.text, "default"))
 
 
-def _told(document: "Document") -> Answer:
+def _answer(document: "Document") -> Answer:
     return Answer(data=document, show=lambda: _show_document(document))
 
 
@@ -57,48 +52,50 @@ async def show(call: Call, thread: _Thread = None) -> Answer:
     document = await _of(call, thread).read()
     if document is None:
         return Answer(
-            data=None, show=lambda: told("There is no working memory yet; see `memolog wm start`.", "dim"), code=1
+            data=None,
+            show=lambda: styled("There is no working memory yet; create one with `memolog wm start`.", "dim"),
+            code=1,
         )
-    return _told(document)
+    return _answer(document)
 
 
 @verb(app, needs="resource", writes=True, example="memolog wm start coding --thread atlas")
 async def start(
     call: Call,
-    template: Annotated[str, typer.Argument(help="coding or personal.")] = "personal",
+    template: Annotated[str, typer.Argument(help="Template: coding or personal.")] = "personal",
     thread: _Thread = None,
-    schema: Annotated[Path | None, typer.Option(help="A file with a JSON schema: the document is then JSON.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="File with a JSON schema; the document is then JSON.")] = None,
 ) -> Answer:
-    """Begin a working memory from a template. Where there is one already, it is refused and stays."""
-    rules = None if schema is None else _json_object(str(schema), _read(schema))
-    return _told(await _of(call, thread).start(template, who=acting_user(), schema=rules))
+    """Create a working memory from a template; fails if there is one."""
+    rules = None if schema is None else _json_object(str(schema), read_text(schema))
+    return _answer(await _of(call, thread).start(template, who=acting_user(), schema=rules))
 
 
 @verb(app, needs="resource", writes=True, name="set", example='memolog wm set "# Facts"')
 async def set_(
     call: Call,
-    text: Annotated[str, typer.Argument(help="The whole document, or - for standard input.")] = "-",
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Take it from a file.")] = None,
+    text: Annotated[str, typer.Argument(help="New document, or - for standard input.")] = "-",
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the document from a file.")] = None,
     thread: _Thread = None,
     version: _Version = None,
 ) -> Answer:
-    """Write the whole document anew."""
+    """Replace the whole document."""
     memory = _of(call, thread)
     given = _text(text, file)
     present = await memory.read()
     content: Any = _json_object("The text", given) if present is not None and present.format == "json" else given
-    return _told(await memory.replace(content, who=acting_user(), version=version))
+    return _answer(await memory.replace(content, who=acting_user(), version=version))
 
 
 @verb(app, needs="resource", writes=True, example='memolog wm merge \'{"city": "Lisbon"}\' --thread notes')
 async def merge(
     call: Call,
-    patch: Annotated[str, typer.Argument(help="A JSON object, or - for standard input; null removes a field.")],
+    patch: Annotated[str, typer.Argument(help="JSON object, or - for standard input; null removes a field.")],
     thread: _Thread = None,
     version: _Version = None,
 ) -> Answer:
-    """Change fields of a working memory that is JSON."""
-    return _told(
+    """Change fields of a JSON working memory."""
+    return _answer(
         await _of(call, thread).merge(_json_object("The patch", _text(patch, None)), who=acting_user(), version=version)
     )
 
@@ -107,46 +104,46 @@ async def merge(
 async def edit(
     call: Call,
     heading: Annotated[
-        str | None, typer.Argument(help="The section; without one, your editor opens with the whole document.")
+        str | None, typer.Argument(help="Heading of the section. Default: edit the whole document in an editor.")
     ] = None,
-    text: Annotated[str | None, typer.Argument(help="What should stand there, or - for standard input.")] = None,
-    append: Annotated[bool, typer.Option("--append", help="Add to the section instead of replacing it.")] = False,
+    text: Annotated[str | None, typer.Argument(help="New text of the section, or - for standard input.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="Append to the section instead of replacing it.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the section.")] = False,
     thread: _Thread = None,
     version: _Version = None,
 ) -> Answer:
-    """Change one section of a Markdown working memory, or all of it in your editor."""
+    """Change one section of a Markdown working memory, or edit all of it in an editor."""
     memory = _of(call, thread)
     if heading is None:
         return await _in_editor(memory)
     if append and remove:
-        raise InputError("A section is either added to or removed.", then="Drop --append or --remove.")
+        raise InputError("--append and --remove exclude each other.", then="Omit one of them.")
     if text is None and not remove:
-        raise InputError("There is no text for the section.", then="Add the text, - for standard input, or --remove.")
+        raise InputError("There is no text for the section.", then="Pass the text, - for standard input, or --remove.")
     mode: Any = "remove" if remove else "append" if append else "replace"
     new = None if remove else _text(cast("str", text), None)
-    return _told(await memory.edit_section(heading, new, who=acting_user(), mode=mode, version=version))
+    return _answer(await memory.edit_section(heading, new, who=acting_user(), mode=mode, version=version))
 
 
 async def _in_editor(memory: "WorkingMemory") -> Answer:
     present = await memory.read()
     if present is None:
-        raise DocumentNotFound("There is no working memory yet.", then="Begin one with `memolog wm start`.")
+        raise DocumentNotFound("There is no working memory yet.", then="Create one with `memolog wm start`.")
     if not sys.stdin.isatty():
         raise InputError(
-            "There is no terminal for an editor.", then="Name a section and its text, or use `memolog wm set`."
+            "There is no terminal for an editor.", then="Pass a section and its text, or use `memolog wm set`."
         )
     from asyncio import to_thread
 
     new = await to_thread(_edited, present)
     if new == present.current.text:
-        return Answer(data=present, show=lambda: told("Nothing was changed.", "dim"), code=1)
+        return Answer(data=present, show=lambda: styled("Nothing was changed.", "dim"), code=1)
     content: Any = _json_object("The text", new) if present.format == "json" else new
-    return _told(await memory.replace(content, who=acting_user(), version=present.current.number))
+    return _answer(await memory.replace(content, who=acting_user(), version=present.current.number))
 
 
 def _edited(present: "Document") -> str:
-    """Return what the user made of a document in an editor."""
+    """Return the text of a document after editing."""
     import subprocess
     import tempfile
 
@@ -161,7 +158,9 @@ def _edited(present: "Document") -> str:
 
 @verb(app, needs="resource", example="memolog wm versions")
 async def versions(
-    call: Call, thread: _Thread = None, limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50
+    call: Call,
+    thread: _Thread = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of entries.", min=1)] = 50,
 ) -> Answer:
     """List the versions, newest first. Exit code 1: there are none."""
     found = await _of(call, thread).versions(limit=limit)
@@ -171,7 +170,7 @@ async def versions(
         show=lambda: (
             table((">version", "at!", "by!", ">characters", "begins"), rows)
             if rows
-            else told("There is none yet.", "dim")
+            else styled("There is none yet.", "dim")
         ),
         code=0 if found else 1,
     )
@@ -180,8 +179,8 @@ async def versions(
 @verb(app, needs="resource", example="memolog wm diff 1 2")
 async def diff(
     call: Call,
-    old: Annotated[int, typer.Argument(help="The older version.", min=1)],
-    new: Annotated[int | None, typer.Argument(help="The newer one; the present one if none is named.", min=1)] = None,
+    old: Annotated[int, typer.Argument(help="Older version.", min=1)],
+    new: Annotated[int | None, typer.Argument(help="Newer version. Default: the present one.", min=1)] = None,
     thread: _Thread = None,
 ) -> Answer:
     """Compare two versions. Exit code 1: they are equal."""
@@ -193,10 +192,10 @@ async def diff(
 
 @verb(app, needs="resource", writes=True, example="memolog wm restore 1")
 async def restore(
-    call: Call, version: Annotated[int, typer.Argument(help="Which version.", min=1)], thread: _Thread = None
+    call: Call, version: Annotated[int, typer.Argument(help="Version to restore.", min=1)], thread: _Thread = None
 ) -> Answer:
-    """Bring an old version back, as a new version."""
-    return _told(await _of(call, thread).restore(version, who=acting_user()))
+    """Restore an old version as a new version."""
+    return _answer(await _of(call, thread).restore(version, who=acting_user()))
 
 
 # ---------------------------------------------------------------- where texts come from
@@ -204,31 +203,20 @@ async def restore(
 
 def _text(text: str, file: Path | None) -> str:
     if file is not None:
-        return _read(file)
+        return read_text(file)
     if text != "-":
         return text
     given = sys.stdin.read()
     if not given.strip():
-        raise InputError("There is no text.", why="Standard input is empty.", then="Add the text, or --file.")
+        raise InputError("There is no text.", why="Standard input is empty.", then="Pass the text, or --file.")
     return given
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is no text.", why=f"It is not UTF-8: {error}.", then="Name a text file.") from None
-    except OSError as error:
-        raise InputError(
-            f"{file} cannot be read.", why=f"The system says: {error.strerror}.", then="Name another file."
-        ) from None
 
 
 def _json_object(where: str, text: str) -> dict[str, Any]:
     try:
         value: object = json.loads(text)
     except ValueError as error:
-        raise InputError(f"{where} is no JSON: {error}.", then="Pass one JSON object.") from None
+        raise InputError(f"{where} is not valid JSON: {error}.", then="Pass one JSON object.") from None
     if not isinstance(value, dict):
-        raise InputError(f"{where} is no JSON object.", then='Pass an object, such as {"city": "Lisbon"}.')
+        raise InputError(f"{where} is not a JSON object.", then='Pass an object, such as {"city": "Lisbon"}.')
     return cast("dict[str, Any]", value)

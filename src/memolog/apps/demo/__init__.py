@@ -1,5 +1,1 @@
-"""The demo: ten days of work on a small project through the true pipeline, live, without a key."""
-
-from memolog.apps.demo.command import main, run
-
-__all__ = ["main", "run"]
+"""Play ten days of work on a small project through a real memory, without a key."""

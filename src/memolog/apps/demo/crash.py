@@ -1,6 +1,7 @@
-"""A crash that is real: another process plays on, and is killed while it observes in the background.
+"""Kill a real process while it observes in the background.
 
-Knows how to start that process, to listen to it and to kill it. What follows is the memory's business.
+Run as a module with the number of an exchange and `MEMOLOG_DB`, this is the process that is killed: it prints what it stored,
+and waits once its first background run has started.
 """
 
 import asyncio
@@ -10,28 +11,30 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass
 
+from memolog.apps.demo.script import Played, open_memory, play_exchange, script
 from memolog.domain.errors import MemologError
-
-__all__ = ["Killed", "kill_midway"]
+from memolog.domain.message import NewMessage
+from memolog.runtime.events import Event, RunStarted
+from memolog.testing import FakeClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Killed:
-    """What is known of the process that was killed."""
+    """What is known of the killed process."""
 
     pid: int
     exit_code: int
     saved: tuple[str, ...]
-    """The ids of the messages that it said were stored."""
+    """Ids of the messages that it reported as stored."""
     run: str
     span: tuple[int, int]
-    """The messages that it was observing."""
+    """Messages that it was observing."""
 
 
 async def kill_midway(address: str, number: int) -> Killed:
-    """Let another process play on from an exchange, and kill it as soon as it observes."""
-    command = (sys.executable, "-m", "memolog.apps.demo.victim", str(number))
-    # The address may hold a password: the arguments of a process are seen by every user of the machine.
+    """Let another process play from an exchange on, and kill it as soon as it observes."""
+    command = (sys.executable, "-m", "memolog.apps.demo.crash", str(number))
+    # The address may contain a password, and arguments are visible to every user of the machine.
     environment = {**os.environ, "MEMOLOG_DB": address}
     process = await asyncio.create_subprocess_exec(*command, env=environment, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     saved: list[str] = []
@@ -49,7 +52,34 @@ async def kill_midway(address: str, number: int) -> Killed:
             process.kill()
             await process.wait()
     raise MemologError(
-        "The process that was to be killed ended by itself.",
+        "The process to be killed ended by itself.",
         why=f"Its exit code is {process.returncode}.",
         then="Run the demo again with a new --db.",
     )
+
+
+def _say(**told: object) -> None:
+    print(json.dumps(told), flush=True)
+
+
+def _hear(event: Event) -> None:
+    if isinstance(event, RunStarted) and event.first_seq is not None:
+        _say(run=event.run, first=event.first_seq, last=event.last_seq)
+        # The run is claimed and not finished: wait here to be killed.
+        sys.stdin.read()
+
+
+def _saved(message: NewMessage) -> None:
+    _say(saved=message.id)
+
+
+async def _play(address: str, number: int) -> None:
+    clock = FakeClock()
+    async with open_memory(address, clock, "victim") as memory:
+        memory.subscribe(_hear)
+        for exchange in script()[number:]:
+            await play_exchange(memory, clock, exchange, Played(), saved=_saved)
+
+
+if __name__ == "__main__":
+    asyncio.run(_play(os.environ["MEMOLOG_DB"], int(sys.argv[1])))

@@ -1,15 +1,10 @@
-"""Where the demo is shown: a terminal with a live panel, plain lines in a pipe, or nowhere.
-
-Knows lines, styles and bars. Knows nothing of memory but how full its windows are.
-"""
+"""Show the demo: in a terminal with a live panel, as plain lines, or not at all."""
 
 import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
-
-__all__ = ["STYLES", "WIDTH", "Level", "LiveScreen", "Piece", "PlainScreen", "Screen", "bar", "cut_to", "open_screen"]
 
 WIDTH: Final = 96
 Piece: TypeAlias = "str | tuple[str, str]"
@@ -38,7 +33,7 @@ class Level:
 
 
 class Screen:
-    """Takes what the demo shows; this one shows nothing."""
+    """Output of the demo; this base class shows nothing."""
 
     def line(self, *pieces: Piece) -> None:
         """Show a line."""
@@ -50,10 +45,10 @@ class Screen:
         """Show how full the windows are at the end of a day."""
 
     async def pause(self, seconds: float) -> None:
-        """Leave time to read, where somebody reads along."""
+        """Wait, if a person reads along."""
 
     def close(self) -> None:
-        """Let go of the terminal."""
+        """Release the terminal."""
 
 
 class PlainScreen(Screen):
@@ -73,7 +68,7 @@ class LiveScreen(Screen):
     """A terminal: lines scroll by above a panel with the windows."""
 
     def __init__(self) -> None:
-        # Imported here: a pipe and a machine without it do well with plain lines.
+        # Imported here: plain output does not need it.
         from rich.console import Console  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415
 
@@ -83,7 +78,7 @@ class LiveScreen(Screen):
 
     def line(self, *pieces: Piece) -> None:
         """Show a line."""
-        # A command that is longer than the terminal must stay one that can be copied.
+        # Do not wrap: long commands must stay copyable.
         self._live.console.print(_text(pieces), soft_wrap=True)
 
     def levels(self, levels: Mapping[str, Level]) -> None:
@@ -91,16 +86,16 @@ class LiveScreen(Screen):
         self._live.update(_text(["\n".join(["", *level_rows(levels)])]))
 
     async def pause(self, seconds: float) -> None:
-        """Leave time to read, where somebody reads along."""
+        """Wait, if a person reads along."""
         await asyncio.sleep(seconds)
 
     def close(self) -> None:
-        """Let go of the terminal."""
+        """Release the terminal."""
         self._live.stop()
 
 
 def open_screen() -> Screen:
-    """Return the screen that suits where the output goes."""
+    """Return a live screen for a terminal, else a plain one."""
     if not sys.stdout.isatty():
         return PlainScreen()
     try:
@@ -129,13 +124,13 @@ def level_rows(levels: Mapping[str, Level]) -> list[str]:
 
 
 def bar(value: int, limit: int, width: int = 12) -> str:
-    """Return a bar; past its limit it is full."""
+    """Return a bar, full at or above the limit."""
     filled = min(width, round(width * value / limit)) if limit else 0
     return "█" * filled + "░" * (width - filled)
 
 
 def cut_to(text: str, width: int) -> str:
-    """Return a text on one line that is no longer than that, cut between words."""
+    """Return a text on one line, cut between words to `width` characters."""
     text = " ".join(text.split())
     if len(text) <= width:
         return text

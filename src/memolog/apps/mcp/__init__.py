@@ -1,7 +1,6 @@
-"""The MCP server: a memory for any client of the Model Context Protocol, over standard input and output or over HTTP.
+"""Serve a memory over the Model Context Protocol, on standard input and output or over HTTP.
 
-Knows how the parts of the protocol map onto a memory: tools, resources, prompts, notifications. Decides nothing about memory
-itself. Whose memory it is comes from the configuration, never from a model.
+The configuration, never a model, decides whose memory is served.
 """
 
 from importlib.util import find_spec
@@ -14,8 +13,7 @@ if find_spec("mcp") is None or find_spec("mcp_types") is None:
         then='Install it with: pip install "memolog[mcp]"',
     )
 
-from memolog.apps.mcp.served import Served
-from memolog.apps.mcp.server import build_server, serve_stdio
-from memolog.apps.mcp.web import Door, open_door, read_token, serve_http
+from memolog.apps.mcp.resources import Served
+from memolog.apps.mcp.server import Door, build_server, open_door, read_token, serve_http, serve_stdio
 
 __all__ = ["Door", "Served", "build_server", "open_door", "read_token", "serve_http", "serve_stdio"]

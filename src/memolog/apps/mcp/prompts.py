@@ -1,7 +1,4 @@
-"""The prompts: how a session begins, and how it hands over.
-
-Knows the words, from `texts/*.md`, and what is filled in. Knows nothing of the model that will read them.
-"""
+"""Build the MCP prompts that start and hand over a session, from `texts/*.md`."""
 
 import re
 from collections.abc import Mapping
@@ -10,13 +7,11 @@ from typing import Final
 
 import mcp_types as types
 
-from memolog.apps.mcp.served import Served, wire_text
+from memolog.apps.mcp.resources import Served, wire_text
 from memolog.context.escape import one_line
 from memolog.domain.errors import NotFound
 from memolog.runtime.packing import context_pack
 from memolog.tasks.worth import edge_lines
-
-__all__ = ["HAND_OVER", "START", "instructions", "listed", "prompt"]
 
 START: Final = "start-session"
 HAND_OVER: Final = "hand-over"
@@ -27,24 +22,24 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 
 
 def listed(*, is_read_only: bool = False) -> list[types.Prompt]:
-    """Return the prompts that clients offer to people; who cannot write has nothing to hand over."""
+    """Return the prompts for clients; a read-only server has no hand-over prompt."""
     start = types.Prompt(
         name=START,
         title="Start of a session",
-        description="Begin where earlier work stands: what is remembered, and how to go on from it.",
-        arguments=[types.PromptArgument(name="goal", description="What this session is for.", required=False)],
+        description="Continue earlier work: what is remembered, and how to use it.",
+        arguments=[types.PromptArgument(name="goal", description="Goal of this session.", required=False)],
     )
     over = types.Prompt(
         name=HAND_OVER,
         title="Hand-over",
-        description="End a session so that somebody else can go on: tasks, notes, and a short text.",
-        arguments=[types.PromptArgument(name="to", description="Who goes on.", required=False)],
+        description="End a session so that another can continue: tasks, notes and a short text.",
+        arguments=[types.PromptArgument(name="to", description="Who continues.", required=False)],
     )
     return [start] if is_read_only else [start, over]
 
 
 def instructions(served: Served) -> str:
-    """Return what a client is told at once: how the tools are used."""
+    """Return the server instructions: how to use the tools."""
     guidance = served.tools.guidance
     return f"{guidance}\n\n{_text('only_looking')}" if served.is_read_only else guidance
 
@@ -52,11 +47,11 @@ def instructions(served: Served) -> str:
 async def prompt(served: Served, name: str, given: Mapping[str, str]) -> types.GetPromptResult:
     """Return a prompt, filled in; raises NotFound."""
     if name == START:
-        text, told = await _start(served, given), "How a session begins."
+        text, told = await _start(served, given), "Start of a session."
     elif name == HAND_OVER and not served.is_read_only:
-        text, told = await _hand_over(served, given), "How a session ends."
+        text, told = await _hand_over(served, given), "Hand-over of a session."
     else:
-        raise NotFound(f"There is no prompt {name[:80]!r}.", then=f"Begin with {START}.")
+        raise NotFound(f"There is no prompt {name[:80]!r}.", then=f"Use {START}.")
     content = types.TextContent(type="text", text=wire_text(text))
     return types.GetPromptResult(description=told, messages=[types.PromptMessage(role="user", content=content)])
 
@@ -85,5 +80,5 @@ def _text(name: str) -> str:
 
 
 def _filled(text: str, **values: str) -> str:
-    """Return a text with its places filled in; what is filled in is not looked at again, whatever braces it has."""
+    """Fill in the placeholders of a text; braces in the values are left alone."""
     return _PLACE.sub(lambda found: values[found[1]], text)

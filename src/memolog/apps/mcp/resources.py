@@ -1,35 +1,81 @@
-"""The resources: log, context pack, working memory, and tasks, each under an address of its own.
+"""Define what an MCP server serves, and read its resources: log, context pack, working memory and tasks."""
 
-Knows which there are and how each is read. Knows nothing of who asks, or how often.
-"""
-
+import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import mcp_types as types
 
-from memolog.apps.mcp.served import Served, wire_json, wire_text
+from memolog.adapters.checking import check_memory
 from memolog.context.working_memory import working_memory_text
-from memolog.domain.errors import NotFound, ThreadNotFound
+from memolog.domain.errors import InputError, NotFound, ThreadNotFound
 from memolog.domain.task import Task
 from memolog.domain.working_memory import Document
+from memolog.runtime.memory import Memory
 from memolog.runtime.packing import context_pack
+from memolog.runtime.tools import Tools
 
-__all__ = [
-    "LOG",
-    "PACK",
-    "TASK",
-    "WORKING_MEMORY",
-    "Content",
-    "listed",
-    "matching_tasks",
-    "read",
-    "task_uri",
-    "templates",
-]
+PACK_TOKENS: Final = 4_000
+_LEAST_TOKENS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A memory and its scope, as served to the clients of one server."""
+
+    memory: Memory
+    resource: str
+    thread: str | None = None
+    """Thread that the tools work for; None shows the one with the newest activity."""
+    session: str | None = None
+    """Session that claims tasks. Default: the thread, or else this server."""
+    tokens: int = PACK_TOKENS
+    """Maximum number of tokens of a context pack."""
+    every: float = 2.0
+    """Seconds between checks for changes by other processes, while a client watches."""
+    tools: Tools = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_memory(self.memory)
+        if self.tokens < _LEAST_TOKENS:
+            raise InputError(f"tokens must be {_LEAST_TOKENS} or more, got {self.tokens}.")
+        object.__setattr__(self, "tools", self.tools_of(self.session))
+
+    @property
+    def is_read_only(self) -> bool:
+        """Return whether clients may only read."""
+        return self.memory.config.read_only
+
+    def tools_of(self, session: str | None) -> Tools:
+        """Return the tools for a session."""
+        return self.memory.tools(self.resource, thread=self.thread, session=session)
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """Return the tool definitions for clients."""
+        return tool_definitions(self.tools, is_read_only=self.is_read_only)
+
+
+def tool_definitions(tools: Tools, *, is_read_only: bool) -> list[dict[str, Any]]:
+    """Return the tool definitions; with `is_read_only`, only those of tools that change nothing."""
+    return [one for one in tools.definitions("mcp") if not is_read_only or one["annotations"]["readOnlyHint"]]
+
+
+def wire_text(text: str) -> str:
+    """Return a text that UTF-8 can encode: surrogates are joined or replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def wire_json(value: object) -> str:
+    """Return a value as JSON that UTF-8 can encode."""
+    return wire_text(json.dumps(value, ensure_ascii=False))
+
 
 LOG: Final = "memolog://log"
 PACK: Final = "memolog://context-pack"
@@ -43,32 +89,32 @@ _LONGEST_ADDRESS: Final = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a resource holds."""
+    """Content of a resource."""
 
     text: str
     media_type: str
 
 
 def task_uri(handle: str) -> str:
-    """Return the address of a task."""
+    """Return the URI of a task."""
     return f"{TASK}{quote(handle, safe='')}"
 
 
 async def listed(served: Served) -> list[types.Resource]:
-    """Return the resources: the three that are always there, then what is being worked on and what is ready."""
+    """Return the three fixed resources, then tasks that are in progress or ready."""
     fixed = [
         types.Resource(
             uri=PACK,
             name="context-pack",
             title="Context pack",
-            description=f"What matters most of the memory, in at most {served.tokens:,} tokens: begin a session with it.",
+            description=f"The most relevant memory in at most {served.tokens:,} tokens: read it at the start of a session.",
             mime_type=_MARKDOWN,
         ),
         types.Resource(
             uri=LOG,
             name="log",
             title="Log",
-            description="The dated observations of what was said and done, all of them.",
+            description="All dated observations of what was said and done.",
             mime_type=_MARKDOWN,
         ),
         types.Resource(
@@ -92,20 +138,20 @@ async def listed(served: Served) -> list[types.Resource]:
 
 
 def templates() -> list[types.ResourceTemplate]:
-    """Return the addresses with a place to fill in."""
+    """Return the URI templates."""
     return [
         types.ResourceTemplate(
             uri_template=f"{TASK}{{id}}",
             name="task",
             title="Task",
-            description="One task with all that hangs on it, by handle (T-12) or id.",
+            description="One task with everything linked to it, by handle (T-12) or id.",
             mime_type=_JSON,
         )
     ]
 
 
 async def matching_tasks(served: Served, text: str) -> list[str]:
-    """Return the handles of open tasks that somebody may be about to name."""
+    """Return the handles of open tasks that match a text, for completion."""
     wanted = text.strip().lower()
     return [
         task.handle
@@ -118,7 +164,7 @@ async def _open_tasks(served: Served) -> Sequence[Task]:
     tasks = served.memory.tasks(served.resource, session=served.session, thread=served.thread)
     under_way = (await tasks.list(status="in_progress", limit=_MOST_TASKS)).items
     ready = (await tasks.ready(limit=_MOST_TASKS)).items
-    # A task whose lease has ended is in progress and ready at once.
+    # A task whose lease has ended is both in progress and ready.
     found = {task.id: task for task in (*under_way, *(item.task for item in ready))}
     return list(found.values())[:_MOST_TASKS]
 
@@ -127,8 +173,8 @@ async def _open_tasks(served: Served) -> Sequence[Task]:
 
 
 async def read(served: Served, uri: str) -> Content:
-    """Return what a resource holds; raises NotFound."""
-    # Some clients add a stroke to an address that ends with its host.
+    """Return the content of a resource; raises NotFound."""
+    # Some clients append a slash to a URI without a path.
     uri = uri.removesuffix("/")
     if uri == LOG:
         return await _log(served)
@@ -146,7 +192,7 @@ async def read(served: Served, uri: str) -> Content:
 
 
 async def _log(served: Served) -> Content:
-    """Return the log of the thread, of the one that was active last, or the one that all share."""
+    """Return the log of the thread; without one, of the thread with the newest activity."""
     kit = await served.memory.open()
     store, thread = kit.store, served.thread
     if thread is None:

@@ -1,36 +1,41 @@
-"""The server itself: requests of the protocol, answered from a memory.
-
-Knows which request is answered by what, and that no failure of ours may end a connection. The low-level server of the library is
-used, since tools have the schemas that they have everywhere, and none that is guessed from a function.
-"""
+"""Build the MCP server and run it on standard input and output or, behind a bearer token, over HTTP."""
 
 import asyncio
+import hashlib
+import hmac
+import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+import signal
+import socket
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import mcp_types as types
+import uvicorn
 from mcp.server import NotificationOptions, Server, ServerRequestContext
 from mcp.server.models import InitializationOptions
 from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from memolog.apps.mcp import prompts, resources
-from memolog.apps.mcp.changes import Changes, Listening
-from memolog.apps.mcp.served import Served, wire_json
+from memolog.apps.mcp.resources import Served, wire_json
+from memolog.apps.mcp.subscriptions import Changes, Listening
 from memolog.domain.codec import loads
-from memolog.domain.errors import InputError, MemologError, NotFound
+from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreUnavailable
 from memolog.domain.own import called_tool
 from memolog.version import __version__
-
-__all__ = ["SESSION_HEADER", "MemoryServer", "build_server", "serve_stdio"]
 
 _log = logging.getLogger("memolog")
 
 SESSION_HEADER: Final = "memolog-session"
-"""The header in which a client over HTTP may say for whom it claims tasks; set by its configuration, as the token is."""
+"""Header in which an HTTP client may name the session that claims tasks."""
 _LONGEST_SESSION: Final = 200
 
 Context = ServerRequestContext[Any, Any]
@@ -38,12 +43,11 @@ T = TypeVar("T")
 
 
 class MemoryServer(Server[Any]):
-    """The library's server, which also says in the older handshake that the list of resources changes."""
+    """The server of the library, which also announces list changes in the older handshake."""
 
     changes: Changes
-    """Who watches what."""
     close_streams: Callable[[], None]
-    """Ends the streams of changes, so that their clients know that it was meant."""
+    """Closes the notification streams in an orderly way."""
 
     def create_initialization_options(
         self,
@@ -51,13 +55,13 @@ class MemoryServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return what the server says of itself."""
+        """Return the initialization options."""
         wanted = notification_options or NotificationOptions(resources_changed=True)
         return super().create_initialization_options(wanted, experimental_capabilities, extensions)
 
 
 class _Answers:
-    """The answer to each kind of request."""
+    """Handlers of all requests."""
 
     def __init__(self, served: Served) -> None:
         self.served, self.changes = served, Changes(served)
@@ -66,17 +70,17 @@ class _Answers:
     # ------------------------------------------------------------ tools
 
     async def list_tools(self, context: Context, params: object) -> types.ListToolsResult:
-        """Return the tools with the schemas that they have everywhere."""
+        """Return the tools with their schemas."""
         del context, params
         return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in self.served.definitions()])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """Return the answer to a call, as structured content and as text; a call never fails otherwise."""
+        """Return the answer to a call as structured content and as text; errors are answers, too."""
         may_change = called_tool(params.name) == "task-mutate"
         if self.served.is_read_only and may_change:
             answer: dict[str, Any] = {
                 "success": False,
-                "error": "This server is read-only: look with task-query and memory-search.",
+                "error": "This server is read-only: use task-query and memory-search.",
                 "retryable": False,
             }
         else:
@@ -95,7 +99,7 @@ class _Answers:
     # ------------------------------------------------------------ resources
 
     async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
-        """Return the resources; who has seen the list is told when it changes."""
+        """Return the resources, and notify the client when the list changes."""
         del params
         found = await _guarded(resources.listed(self.served))
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -103,34 +107,34 @@ class _Answers:
         return types.ListResourcesResult(resources=found)
 
     async def list_templates(self, context: Context, params: object) -> types.ListResourceTemplatesResult:
-        """Return the addresses with a place to fill in."""
+        """Return the URI templates."""
         del context, params
         return types.ListResourceTemplatesResult(resource_templates=resources.templates())
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Return what a resource holds."""
+        """Return the content of a resource."""
         del context
         content = await _guarded(resources.read(self.served, str(params.uri)))
         text = types.TextResourceContents(uri=params.uri, mime_type=content.media_type, text=content.text)
         return types.ReadResourceResult(contents=[text])
 
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        """Tell this client when a resource changes."""
+        """Notify this client of changes of a resource."""
         await _guarded(resources.read(self.served, str(params.uri)))
         await _guarded(self.changes.subscribe(context, str(params.uri)))
         return types.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        """Tell this client no more."""
+        """Stop notifying this client."""
         self.changes.unsubscribe(context, str(params.uri))
         return types.EmptyResult()
 
     async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Serve a stream of changes."""
+        """Serve a notification stream."""
         return await _guarded(self.listening(context, params))
 
     # ------------------------------------------------------------ prompts
@@ -146,7 +150,7 @@ class _Answers:
         return await _guarded(prompts.prompt(self.served, params.name, params.arguments or {}))
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Return the tasks that may be meant where the address of one is being written."""
+        """Return completions for the URI of a task."""
         del context
         found: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference):
@@ -155,7 +159,7 @@ class _Answers:
 
     @asynccontextmanager
     async def lifespan(self, server: Server[Any]) -> AsyncGenerator[None]:
-        """Look for changes for as long as the server runs."""
+        """Check for changes while the server runs."""
         del server
         looking = asyncio.create_task(self.changes.run())
         try:
@@ -195,13 +199,13 @@ def build_server(served: Served) -> MemoryServer:
 def _check_served(served: object) -> None:
     if not isinstance(served, Served):
         raise InputError(
-            f"A {type(served).__name__} was handed in where a Served belongs.",
-            then='Say whose memory is served: Served(memory=memory, resource="alice").',
+            f"`served` must be a Served, got {type(served).__name__}.",
+            then='Pass Served(memory=memory, resource="alice").',
         )
 
 
 async def serve_stdio(served: Served) -> None:
-    """Serve one client over standard input and output, until it goes."""
+    """Serve one client over standard input and output until it disconnects."""
     server = build_server(served)
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
@@ -211,7 +215,7 @@ async def serve_stdio(served: Served) -> None:
 
 
 async def _guarded(work: Awaitable[T]) -> T:
-    """Return what the work returns; what fails is an error of the protocol, in our words and with nothing of our insides."""
+    """Await the work; turn errors into protocol errors without internal details."""
     try:
         return await work
     except NotFound as error:
@@ -223,12 +227,236 @@ async def _guarded(work: Awaitable[T]) -> T:
     except MCPError:
         raise
     except Exception as error:
-        _log.exception("a request failed in a way that it never should")
+        _log.exception("a request failed unexpectedly")
         raise MCPError(code=types.INTERNAL_ERROR, message="The memory failed to answer.") from error
 
 
 def _session_of(context: Context, configured: str | None) -> str | None:
-    """Return for whom a client claims: its header, the configuration, or its own session of the older protocol."""
+    """Return the session that claims tasks: from the header, the configuration, or the session of the older protocol."""
     headers: Mapping[str, str] = getattr(context.request, "headers", {})
     named = headers.get(SESSION_HEADER) or configured or headers.get("mcp-session-id") or ""
     return named.strip()[:_LONGEST_SESSION] or None
+
+
+PATH: Final = "/mcp"
+TOKEN_VARIABLE: Final = "MEMOLOG_MCP_TOKEN"  # noqa: S105 - the name of a variable
+_LEAST_TOKEN: Final = 16
+_LARGEST_REQUEST: Final = 1024 * 1024
+_MOST_SESSIONS: Final = 200
+_IDLE_SECONDS: Final = 30 * 60
+_GOODBYE_SECONDS: Final = 2
+_LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+
+AsgiScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Listening socket of the server, and its access rules."""
+
+    listening: socket.socket
+    host: str
+    token: str | None
+    allowed_hosts: tuple[str, ...]
+
+    @property
+    def port(self) -> int:
+        """Return the port, also if the system chose it."""
+        return int(self.listening.getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        """Return the URL for clients."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{PATH}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(environment: str | None, file: str | None) -> str | None:
+    """Return the token of a file or else of the environment, or None; raises if it is too weak."""
+    if file is not None:
+        try:
+            token = Path(file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"The token file {file} cannot be read: {error}.", then="Check the path.") from error
+        where = f"the file {file}"
+    elif environment is not None and environment.strip():
+        token, where = environment.strip(), TOKEN_VARIABLE
+    else:
+        return None
+    if len(token) < _LEAST_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
+        raise InputError(
+            f"The token in {where} cannot be used.",
+            why=f"It must have at least {_LEAST_TOKEN} visible ASCII characters, without a space.",
+            then='Make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+        )
+    return token
+
+
+def open_door(
+    host: str, port: int, *, token: str | None, without_token: bool = False, allowed_hosts: Sequence[str] = ()
+) -> Door:
+    """Bind the address (port 0 for any free port); refuses unsafe combinations."""
+    if token is None and not (without_token and is_loopback(host)):
+        raise ConfigError(
+            "There is no token, so any client that reaches the server could read this memory.",
+            why="--no-token is for loopback addresses only." if without_token else "None was set.",
+            then=f"Set {TOKEN_VARIABLE} or pass --token-file; on a loopback address, --no-token is allowed.",
+        )
+    if _is_any(host) and not allowed_hosts:
+        raise ConfigError(
+            f"{host} listens on every address of this machine, so the allowed host names must be given.",
+            why="Requests for other names are refused, as protection against DNS rebinding.",
+            then="Pass them with --allow-host: memory.example.org or 192.168.1.5:8000.",
+        )
+    try:
+        listening = socket.create_server((host, port), family=_family(host), backlog=128)
+    except (OSError, OverflowError) as error:
+        raise StoreUnavailable(
+            f"The server cannot listen on {host}:{port}: {error}.", then="Choose another --port, or 0 for any."
+        ) from error
+    return Door(listening=listening, host=host, token=token, allowed_hosts=tuple(allowed_hosts))
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return host == ""
+
+
+# ---------------------------------------------------------------- serving
+
+
+def web_app(server: MemoryServer, door: Door) -> App:
+    """Return the application: it checks the token, then the host name, then handles the protocol."""
+    names = [*door.allowed_hosts]
+    if is_loopback(door.host):
+        names += _LOOPBACK_NAMES
+    elif not _is_any(door.host):
+        names.append(f"[{door.host}]" if ":" in door.host else door.host)
+    # With or without a port: proxies send either.
+    hosts = [form for name in names for form in (name, f"{name}:*")]
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=hosts,
+        allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
+    )
+    app = server.streamable_http_app(
+        streamable_http_path=PATH,
+        max_request_body_size=_LARGEST_REQUEST,
+        session_idle_timeout=_IDLE_SECONDS,
+        max_sessions=_MOST_SESSIONS,
+        transport_security=security,
+        host=door.host,
+    )
+    return app if door.token is None else _Guarded(app, door.token)
+
+
+class _Guarded:
+    """Refuses requests without the token."""
+
+    def __init__(self, app: App, token: str) -> None:
+        self._app, self._expected = app, _digest(token.encode())
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._is_known(scope):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await _refuse(send)
+
+    def _is_known(self, scope: AsgiScope) -> bool:
+        given = [value for name, value in scope.get("headers", ()) if name.lower() == b"authorization"]
+        scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
+        # Digests have equal length, so comparing them takes constant time.
+        is_right = hmac.compare_digest(_digest(token.strip()), self._expected)
+        return is_right and scheme.lower() == b"bearer"
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+async def _refuse(send: Send) -> None:
+    told = {
+        "error": "invalid_token",
+        "error_description": "This server needs a bearer token: Authorization: Bearer <token>.",
+    }
+    body = json.dumps(told).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"www-authenticate", b'Bearer error="invalid_token"'),
+    ]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None = None) -> None:
+    """Serve any number of clients over HTTP until a signal arrives or the event is set."""
+    server = build_server(served)
+    config = uvicorn.Config(
+        web_app(server, door),
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GOODBYE_SECONDS,
+    )
+    program = _Program(config, server.close_streams)
+    ending = asyncio.create_task(_end(program, until)) if until is not None else None
+    try:
+        with door.listening:
+            await program.serve(sockets=[door.listening])
+    finally:
+        if ending is not None:
+            ending.cancel()
+
+
+async def _end(program: uvicorn.Server, until: asyncio.Event) -> None:
+    await until.wait()
+    program.should_exit = True
+
+
+class _Program(uvicorn.Server):
+    """The uvicorn server, ended by signals or by its caller, who then closes the memory."""
+
+    def __init__(self, config: uvicorn.Config, say_goodbye: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._say_goodbye = say_goodbye
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the streams first: clients keep them open until the timeout."""
+        self._say_goodbye()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Stop at SIGINT or SIGTERM without raising the signal again afterwards."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)

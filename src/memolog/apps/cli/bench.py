@@ -1,0 +1,123 @@
+"""Measure the speed of a memory on this machine, on a temporary database: `bench`."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, verb
+from memolog.apps.cli.output import table
+
+if TYPE_CHECKING:
+    from memolog.runtime.memory import Memory
+
+app = typer.Typer()
+_RESOURCE, _THREAD = "bench", "bench"
+_WORDS = (
+    "session",
+    "token",
+    "schema",
+    "login",
+    "server",
+    "retry",
+    "index",
+    "cache",
+    "query",
+    "deploy",
+    "route",
+    "hash",
+)
+_TRIES = 30
+
+
+@verb(app, needs="nothing", writes=True, example="memolog bench --messages 200")
+async def bench(
+    call: Call,
+    messages: Annotated[
+        int, typer.Option("--messages", help="Number of messages to save first.", min=20, max=100_000)
+    ] = 1_000,
+) -> Answer:
+    """Measure turns, search and recall on this machine, on a temporary database."""
+    import tempfile
+    from statistics import median, quantiles
+
+    from memolog.runtime.memory import Memory
+
+    with tempfile.TemporaryDirectory(prefix="memolog-bench-", ignore_cleanup_errors=True) as folder:
+        config = call.config.with_overrides({"model": "extractive", "read_only": False})
+        async with Memory(Path(folder) / "bench.db", config=config) as memory:
+            with call.progress(f"saving {messages} messages"):
+                saved = await _fill(memory, messages)
+            with call.progress("measuring"):
+                times = await _measure(memory, messages)
+    rows = [
+        {"what": name, "median_ms": round(median(values), 3), "p95_ms": round(quantiles(values, n=20)[-1], 3)}
+        for name, values in times.items()
+    ]
+    data = {"messages": messages, "saved_a_second": round(messages / saved), "times": rows}
+    heads = ("what!", ">median ms", ">p95 ms")
+
+    def show() -> object:
+        made = table(heads, [(str(row["what"]), f"{row['median_ms']:.2f}", f"{row['p95_ms']:.2f}") for row in rows])
+        made.caption = f"over {messages:,} messages; {messages / saved:,.0f} saved a second, a hundred at a time"
+        return made
+
+    return Answer(data=data, show=show)  # pyright: ignore[reportArgumentType]
+
+
+def _said(number: int) -> str:
+    """Return the text of message `number`: the same in every run, different from its neighbours."""
+    words = [_WORDS[(number * step + step) % len(_WORDS)] for step in range(1, 40)]
+    return f"Step {number}: " + " ".join(words) + f" in server/part_{number % 97}.ts"
+
+
+async def _fill(memory: "Memory", messages: int) -> float:
+    from memolog.domain.message import AssistantMessage, UserMessage
+
+    store = (await memory.open()).store
+    said = [(UserMessage if n % 2 == 0 else AssistantMessage)(_said(n)) for n in range(messages)]
+    start = perf_counter()
+    for first in range(0, messages, 100):
+        await store.messages.save(_RESOURCE, _THREAD, said[first : first + 100])
+    spent = perf_counter() - start
+    # Measure with a log in front of the tail, as in a memory that has been used for a while.
+    await memory.observe(_THREAD, _RESOURCE)
+    return spent
+
+
+async def _measure(memory: "Memory", messages: int) -> dict[str, list[float]]:
+    from memolog.domain.message import UserMessage
+
+    async def turn(number: int) -> None:
+        async with memory.turn(_THREAD, _RESOURCE) as turn:
+            await turn.prepare(UserMessage(_said(messages + number)))
+
+    async def search(number: int) -> None:
+        await memory.search(f"{_WORDS[number % len(_WORDS)]} part_{number}", _RESOURCE)
+
+    async def recall(number: int) -> None:
+        await memory.recall(f"{number + 1}-{number + 10}", _RESOURCE, thread=_THREAD)
+
+    async def status(_: int) -> None:
+        await memory.status(_THREAD, _RESOURCE)
+
+    works: dict[str, Callable[[int], Awaitable[None]]] = {
+        "a turn: save, decide, build the context": turn,
+        "search": search,
+        "recall of ten messages": recall,
+        "status": status,
+    }
+    times: dict[str, list[float]] = {}
+    for name, work in works.items():
+        await work(0)
+        times[name] = [await _timed(work, number) for number in range(1, _TRIES + 1)]
+        await memory.settled()
+    return times
+
+
+async def _timed(work: Callable[[int], Awaitable[None]], number: int) -> float:
+    start = perf_counter()
+    await work(number)
+    return (perf_counter() - start) * 1_000

@@ -1,0 +1,413 @@
+"""Turn a coroutine into a command: common options, opening the database, printing the answer, errors and exit codes.
+
+Only typer is loaded with this module; the memory is loaded when a verb runs. Defaults: the settings file in the current folder,
+the only resource, the thread with the newest activity. If a default is ambiguous, the command fails and lists the choices.
+"""
+
+import getpass
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from re import fullmatch
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import typer
+
+from memolog.apps.cli import output
+from memolog.domain.errors import Conflict, InputError, MemologError, NotFound, StoreBusy, StoreUnavailable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memolog.config import Config
+    from memolog.runtime.events import Event
+    from memolog.runtime.kit import Kit
+    from memolog.runtime.memory import Memory
+    from memolog.store import Store
+
+_BESIDE = "memolog.toml"
+_SHOWN = 12
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def settings_file(named: str | None) -> str | None:
+    """Return the settings file: the given one, or `memolog.toml` in the current folder."""
+    return named or (_BESIDE if Path(_BESIDE).is_file() else None)
+
+
+def load_config(named: str | None, *, read_only: bool = False) -> "Config":
+    """Load the settings from the file and the environment; ConfigError lists everything that is wrong."""
+    from memolog.config import Config
+
+    config = Config.load(toml=settings_file(named), environment=os.environ)
+    return config.with_overrides({"read_only": True}) if read_only else config
+
+
+def refuse_missing(address: str) -> None:
+    """Raise if the database file does not exist; only `init`, `import`, `restore` and `demo` create one."""
+    if is_missing(address):
+        from memolog.store.postgres_address import safe_url
+
+        path = safe_url(_path_in(address))
+        raise StoreUnavailable(
+            f"There is no database {path}.",
+            then=f"Pass another with --db or MEMOLOG_DB, create it with `memolog init --db {path}`, or try `memolog demo`.",
+        )
+
+
+def is_missing(address: str) -> bool:
+    """Return whether an address names a file that does not exist."""
+    if "://" in address and not address.startswith("sqlite:"):
+        return False
+    path = _path_in(address)
+    return path != ":memory:" and bool(path.strip()) and not Path(path).exists()
+
+
+def _path_in(address: str) -> str:
+    return address.removeprefix("sqlite:///").removeprefix("sqlite://")
+
+
+async def chosen_resource(store: "Store", named: str | None) -> str:
+    """Return the given resource, or the only one in the database."""
+    if named is not None:
+        return named
+    known = await store.resources()
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise NotFound(
+            "The database is empty.",
+            then="Save a conversation with the library, or `memolog import`.",
+        )
+    names = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
+    raise InputError(
+        "The database holds several resources.",
+        why=f"They are {names}.",
+        then="Choose one with --resource or MEMOLOG_RESOURCE.",
+    )
+
+
+async def chosen_thread(store: "Store", resource: str, named: str | None) -> str:
+    """Return the given thread, or the one with the newest activity."""
+    if named is not None:
+        return (await store.threads.get(resource, named)).id
+    newest = list((await store.threads.list(resource, limit=2)).items)
+    if not newest:
+        raise NotFound(f"{resource} has no thread.", then="Check --resource; `memolog threads` lists them.")
+    if len(newest) > 1 and newest[0].updated_at == newest[1].updated_at:
+        raise InputError(
+            "No thread was given, and two were active last.",
+            why=f"{newest[0].id} and {newest[1].id} were active at the same moment.",
+            then="Choose one with --thread or MEMOLOG_THREAD.",
+        )
+    return newest[0].id
+
+
+async def refuse_unknown(store: "Store", resource: str, thread: str | None) -> None:
+    """Raise NotFound for an unknown resource or thread: a misspelt name would only find nothing."""
+    if resource not in await store.resources():
+        raise NotFound(
+            f"{resource} has no memory in this database.",
+            then="Check --resource; `memolog threads` lists them.",
+        )
+    if thread is not None:
+        await store.threads.get(resource, thread)
+
+
+def moment_in(text: str, now: datetime, *, ahead: bool = False) -> datetime:
+    """Parse a moment: `2026-03-14`, `2026-03-14T09:30`, or `90m`, `3h`, `2d` before now (with `ahead`, after now)."""
+    try:
+        if found := fullmatch(r"(\d{1,6})([smhdw])", text.strip()):
+            length = timedelta(**{_UNITS[found[2]]: int(found[1])})
+            return now + length if ahead else now - length
+        moment = datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"{text!r} is not a date, a time or an age.",
+            then="Write a date (2026-03-14), a time (2026-03-14T09:30, in UTC unless it has a zone), or "
+            + ("a time from now (90m, 3h, 2d)." if ahead else "an age (90m, 3h, 2d)."),
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
+
+
+def read_text(file: Path | str) -> str:
+    """Return the text of a file; raises InputError if it cannot be read or is not UTF-8."""
+    try:
+        return Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The file {file} cannot be read: {error}.", then="Pass a UTF-8 text file.") from None
+
+
+def acting_user() -> str:
+    """Return the session name of this user: stable between commands, so that one can close what another claimed."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (OSError, KeyError, ImportError):
+        return "cli"
+
+
+EXIT_CODES: Final[dict[int, str]] = {
+    0: "done",
+    1: "nothing was found, or a check failed",
+    2: "wrong usage, or invalid input",
+    3: "the database, the settings or the model failed",
+    4: "a conflict, or the database is busy; the same command may succeed later",
+    130: "interrupted",
+}
+Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
+
+_COMMON = "Common options"
+_Db = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        envvar="MEMOLOG_DB",
+        rich_help_panel=_COMMON,
+        help="Database: a file, or postgresql://user@host/database.",
+    ),
+]
+_Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        envvar="MEMOLOG_CONFIG",
+        rich_help_panel=_COMMON,
+        help="Settings file. Default: memolog.toml in the current folder, if it exists.",
+    ),
+]
+_Json = Annotated[
+    bool, typer.Option("--json", rich_help_panel=_COMMON, help="Print one JSON document instead of text.")
+]
+_Resource = Annotated[
+    str | None,
+    typer.Option(
+        "--resource",
+        "-r",
+        envvar="MEMOLOG_RESOURCE",
+        rich_help_panel=_COMMON,
+        help="Resource whose memory is used. Default: the only one in the database.",
+    ),
+]
+_Thread = Annotated[
+    str | None,
+    typer.Option(
+        "--thread",
+        "-t",
+        envvar="MEMOLOG_THREAD",
+        rich_help_panel=_COMMON,
+        help="Thread. Default: the one with the newest activity.",
+    ),
+]
+InThread = Annotated[str | None, typer.Option("--thread", "-t", help="Only this thread. Default: all threads.")]
+
+Show: TypeAlias = "Callable[[], RenderableType]"
+Work: TypeAlias = "Callable[..., Awaitable[Answer] | Answer]"
+
+
+def _nothing_shown() -> "RenderableType":
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Result of a verb: data for `--json`, a function that renders it for people, and the exit code."""
+
+    data: object
+    show: Show = _nothing_shown
+    code: int = 0
+    is_printed: bool = False
+    """True if the verb has printed the output itself."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One run of a verb: its common options and the open memory."""
+
+    address: str
+    config: "Config"
+    as_json: bool
+    opened: "Memory | None" = None
+    kit: "Kit | None" = None
+    resource: str = ""
+    thread: str = ""
+    _steps: list[str] = field(default_factory=list[str])
+
+    @property
+    def memory(self) -> "Memory":
+        """Return the open memory."""
+        assert self.opened is not None, "this verb opens no database"  # noqa: S101 - `needs` declares it
+        return self.opened
+
+    @property
+    def store(self) -> "Store":
+        """Return the open store."""
+        assert self.kit is not None, "this verb opens no database"  # noqa: S101 - `needs` declares it
+        return self.kit.store
+
+    @property
+    def shown_address(self) -> str:
+        """Return the address without a password."""
+        from memolog.store.postgres_address import safe_url
+
+        return safe_url(self.address)
+
+    @contextmanager
+    def progress(self, words: str) -> Generator[Callable[[str], None]]:
+        """Show progress on the error stream; yields a function that adds detail."""
+        if self.as_json:
+            yield _silent
+            return
+        err = output.console(to_stderr=True)
+        if not err.is_terminal:
+            err.print(output.styled(f"{words} …", "dim"))
+            yield _silent
+            return
+        with err.status(output.styled(f"{words} …")) as status:
+            stop = self.opened.subscribe(partial(_show_event, status.update, words)) if self.opened else None
+            try:
+                yield lambda more: status.update(output.styled(f"{words}: {more}"))
+            finally:
+                if stop is not None:
+                    stop()
+
+
+def _silent(_: str) -> None:
+    """Ignore the progress."""
+
+
+def _show_event(update: Callable[[Any], None], words: str, event: "Event") -> None:
+    data = event.data()
+    detail = f" {data['observations']} lines" if event.kind == "RunEnded" else ""
+    update(output.styled(f"{words}: {event.kind}{detail} …"))
+
+
+# ---------------------------------------------------------------- from a coroutine to a command
+
+
+def verb(
+    app: typer.Typer,
+    *,
+    example: str,
+    needs: Needs = "thread",
+    writes: bool = False,
+    makes: bool = False,
+    name: str | None = None,
+) -> Callable[[Work], Work]:
+    """Register a function as a command, with the common options.
+
+    `needs` is what is looked up and opened before it runs (an `address` is not opened), `writes` that it changes the database,
+    `makes` that it may create the database. Each line of `example` is one example.
+    """
+
+    def register(work: Work) -> Work:
+        own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+        options = [*(item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in own), *_shared_options(needs)]
+
+        def command(**given: Any) -> None:
+            _perform(work, needs, writes=writes, makes=makes, given=given)
+
+        command.__name__, command.__doc__ = work.__name__, work.__doc__
+        command.__annotations__ = {item.name: item.annotation for item in options}
+        command.__signature__ = inspect.Signature(options)  # pyright: ignore[reportFunctionMemberAccess]
+        summary = (work.__doc__ or "").split(". ", 1)[0].split(":", 1)[0].rstrip(".")
+        shown = "\n".join(f"Example: {line}" for line in example.splitlines())
+        app.command(name or work.__name__.replace("_", "-"), epilog=f"\b\n{shown}", short_help=summary)(command)
+        return work
+
+    return register
+
+
+def _shared_options(needs: Needs) -> list[inspect.Parameter]:
+    wanted: list[tuple[str, Any, object]] = []
+    if needs in {"resource", "thread"}:
+        wanted.append(("resource_named", _Resource, None))
+    if needs == "thread":
+        wanted.append(("thread_named", _Thread, None))
+    if needs != "nothing":
+        wanted.append(("db", _Db, "memolog.db"))
+    wanted += [("config_named", _Config, None), ("as_json", _Json, False)]
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        for name, annotation, default in wanted
+    ]
+
+
+def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict[str, Any]) -> None:
+    """Run a verb and exit with its code; print known errors without a traceback."""
+    import asyncio
+
+    as_json: bool = given.pop("as_json")
+    try:
+        answer = asyncio.run(_answer(work, needs, writes=writes, makes=makes, as_json=as_json, given=given))
+    except MemologError as error:
+        output.show_error(error, as_json=as_json)
+        raise typer.Exit(exit_code(error)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        output.show_error(_of_system(error), as_json=as_json)
+        raise typer.Exit(3) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if not answer.is_printed:
+        if as_json:
+            output.print_json(answer.data)
+        else:
+            output.show(answer.show())
+    raise typer.Exit(answer.code)
+
+
+async def _answer(
+    work: Work, needs: Needs, *, writes: bool, makes: bool, as_json: bool, given: dict[str, Any]
+) -> Answer:
+    config = load_config(given.pop("config_named"), read_only=not writes)
+    address: str = given.pop("db") if needs != "nothing" else ""
+    if needs in {"nothing", "address"}:
+        return await _result(work(Call(address=address, config=config, as_json=as_json), **given))
+    if not makes:
+        refuse_missing(address)
+    from memolog.runtime.memory import Memory
+
+    resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
+    # A dry run must not create the file.
+    is_tried = makes and given.get("dry_run", False) and is_missing(address)
+    async with Memory(":memory:" if is_tried else address, config=config) as memory:
+        call = Call(address=address, config=config, as_json=as_json, opened=memory, kit=await memory.open())
+        if needs in {"resource", "thread"}:
+            call.resource = await chosen_resource(call.store, resource)
+            call.config = await (await memory.open()).config_for(call.resource)
+        if needs == "thread":
+            call.thread = await chosen_thread(call.store, call.resource, thread)
+        return await _result(work(call, **given))
+
+
+async def _result(made: "Awaitable[Answer] | Answer") -> Answer:
+    return made if isinstance(made, Answer) else await made
+
+
+# ---------------------------------------------------------------- errors
+
+
+def exit_code(error: MemologError) -> int:
+    """Return the exit code of an error."""
+    match error:
+        case NotFound():
+            return 1
+        case InputError():
+            return 2
+        case Conflict() | StoreBusy():
+            return 4
+        case _:
+            return 3
+
+
+def _of_system(error: OSError) -> MemologError:
+    name = f" {error.filename}" if error.filename else ""
+    return StoreUnavailable(
+        f"Cannot access{name}: {error.strerror or error}.", then="Check the path and its permissions."
+    )

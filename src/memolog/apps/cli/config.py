@@ -1,0 +1,165 @@
+"""Try out and set up: `demo`, `init` and `config`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, settings_file, verb
+from memolog.apps.cli.output import fields, styled, table
+from memolog.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+    from memolog.config import Config, Setting
+
+app = typer.Typer()
+
+
+@verb(app, needs="nothing", writes=True, example="memolog demo --db demo.db")
+async def demo(
+    call: Call,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", help="Database to create: a file, or postgresql://…. Default: a temporary file."),
+    ] = None,
+) -> Answer:
+    """Play ten days of work through a real memory, without a key, and leave a database to explore."""
+    import tempfile
+    from pathlib import Path
+
+    from memolog.apps.demo.play import Demo, show, summary, went_well
+    from memolog.apps.demo.screen import Screen, open_screen
+
+    place = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
+    screen = Screen() if call.as_json else open_screen()
+    played = Demo(place, screen)
+    try:
+        await played.play()
+    finally:
+        screen.close()
+    if not call.as_json:
+        show(played, screen)
+    return Answer(data=summary(played), is_printed=not call.as_json, code=0 if went_well(played) else 3)
+
+
+@verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")
+async def init(call: Call) -> Answer:
+    """Create a database, or upgrade an older one and keep its content."""
+    resources, model = await call.store.resources(), _shown(call.config.model)
+    data = {"database": call.shown_address, "resources": len(resources), "model": model}
+
+    def show() -> "RenderableType":
+        return fields(
+            [
+                ("database", styled(f"{call.shown_address} is ready", "green")),
+                ("holds", f"the memory of {len(resources)} resources" if resources else "nothing yet"),
+                ("model", "embedded: no key, no network" if model == "extractive" else str(model)),
+                ("next", f'memolog import FILE --db {call.shown_address}, or Memory("{call.shown_address}") in Python'),
+            ]
+        )
+
+    return Answer(data=data, show=show)
+
+
+@verb(app, needs="nothing", writes=True, example="memolog config observation.message_tokens")
+async def config(
+    call: Call,
+    name: Annotated[str | None, typer.Argument(help="Name of a setting. Default: all.")] = None,
+    changed: Annotated[bool, typer.Option("--changed", help="Only settings that differ from their default.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print a settings file.")] = False,
+) -> Answer:
+    """Show the settings in use, from the file and the environment, with their meaning."""
+    from memolog.config import settings
+
+    known = {setting.name: setting for setting in settings()}
+    if name is not None and name not in known:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "`memolog config` lists all settings."
+        raise InputError(f"{name} is not a setting.", then=hint)
+    values = _values(call.config, known)
+    shown = [
+        setting
+        for setting in known.values()
+        if name in {None, setting.name} and not (changed and values[setting.name] == _default(setting))
+    ]
+    data = {
+        "file": settings_file(None),
+        "settings": {
+            setting.name: {
+                "value": values[setting.name],
+                "default": _default(setting),
+                "meaning": setting.meaning,
+                "environment": setting.environment,
+            }
+            for setting in shown
+        },
+    }
+    show = (lambda: styled(_toml(shown, values))) if toml else (lambda: _show_settings(shown, values))
+    return Answer(data=data, show=show, code=0 if shown else 1)
+
+
+def _values(config: "Config", known: "Mapping[str, Setting]") -> dict[str, object]:
+    nested = config.to_dict()
+    values: dict[str, object] = {}
+    for name in known:
+        section, _, leaf = name.rpartition(".")
+        values[name] = _shown(nested[section][leaf] if section else nested[leaf])
+    return values
+
+
+def _shown(value: object) -> object:
+    """Return a setting without the password or key of a model address."""
+    from memolog.store.postgres_address import safe_url
+
+    return safe_url(value) if isinstance(value, str) and "://" in value else value
+
+
+def _default(setting: "Setting") -> object:
+    from memolog.config import KeepRecent
+
+    return setting.default.to_dict() if isinstance(setting.default, KeepRecent) else setting.default
+
+
+def _show_settings(shown: "list[Setting]", values: "Mapping[str, object]") -> "RenderableType":
+    if not shown:
+        return styled("Every setting has its default.", "dim")
+    rows = [
+        (
+            styled(setting.name, "bold" if values[setting.name] != _default(setting) else ""),
+            str(values[setting.name]),
+            setting.meaning,
+            setting.environment,
+        )
+        for setting in shown
+    ]
+    return table(("setting", "value", "meaning", "environment"), rows)
+
+
+def _toml(shown: "list[Setting]", values: "Mapping[str, object]") -> str:
+    """Return a settings file with every default commented out."""
+    lines: list[str] = []
+    section = ""
+    # Keys without a table come first: after a table header they would belong to that table.
+    for setting in sorted(shown, key=lambda item: item.name.rpartition(".")[0]):
+        of, _, leaf = setting.name.rpartition(".")
+        if of != section:
+            lines += ["", f"[{of}]"]
+            section = of
+        value = values[setting.name]
+        mark = "# " if value == _default(setting) else ""
+        lines += [f"# {setting.meaning}", f"{mark or ('# ' if value is None else '')}{leaf} = {_toml_value(value)}"]
+    return "\n".join(lines)
+
+
+def _toml_value(value: object) -> str:
+    from json import dumps
+
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    # JSON and TOML write texts, numbers and booleans alike; TOML has no null.
+    return '""' if value is None else dumps(value)

@@ -1,0 +1,180 @@
+"""Write and read files: `export`, `import`, `backup` and `restore`. An existing file is overwritten only with `--overwrite`."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, chosen_resource, chosen_thread, verb
+from memolog.apps.cli.output import JsonOutput, clean, fields, styled
+from memolog.domain.codec import encode
+from memolog.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+    from memolog.domain.transfer import ImportReport
+
+app = typer.Typer()
+
+_Whose = Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing file.")]
+
+
+@verb(
+    app,
+    needs="database",
+    example="memolog export all.jsonl\nmemolog export atlas.md --markdown --resource alice --thread atlas",
+)
+async def export(
+    call: Call,
+    file: Annotated[str, typer.Argument(help="File to write, or - for standard output.")],
+    resource: _Whose = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write the log of one thread as Markdown.")] = False,
+    thread: Annotated[
+        str | None,
+        typer.Option("--thread", "-t", help="With --markdown: the thread. Default: the one with the newest activity."),
+    ] = None,
+    overwrite: _Overwrite = False,
+) -> Answer:
+    """Export everything, or one resource, as JSON lines. `import` reads them back exactly, without a model."""
+    if file == "-" and call.as_json:
+        raise InputError(
+            "--json cannot be used with an export to standard output.", then="Pass a file, or omit --json."
+        )
+    if thread is not None and not markdown:
+        raise InputError(
+            "--thread needs --markdown.", then="Add --markdown for the log of the thread, or omit --thread."
+        )
+    if file != "-":
+        _refuse_existing(Path(file), overwrite=overwrite)
+    if markdown:
+        return await _export_markdown(call, file, resource, thread, overwrite=overwrite)
+    if file == "-":
+        await call.memory.export(cast("IO[str]", JsonOutput()), resource=resource)
+        return Answer(data=None, is_printed=True)
+    with call.progress(f"exporting to {file}"):
+        report = await call.memory.export(file, resource=resource, overwrite=overwrite)
+    lines = [("written to", file), ("resources", ", ".join(report.resources)), *_counted(report.lines)]
+    return Answer(data={"file": file, **encode(report)}, show=lambda: fields(lines))
+
+
+async def _export_markdown(
+    call: Call, file: str, resource: str | None, thread: str | None, *, overwrite: bool
+) -> Answer:
+    from memolog.store.new_file import new_file
+    from memolog.store.sqlite_backup import refuse_own
+
+    whose = await chosen_resource(call.store, resource)
+    which = await chosen_thread(call.store, whose, thread)
+    text = await call.memory.export_markdown(which, whose)
+    if file == "-":
+        print(clean(text), end="")
+        return Answer(data=None, is_printed=True)
+    if "://" not in call.address:
+        refuse_own(call.address, Path(file))
+    page = text.encode("utf-8", "replace")
+
+    def write() -> int:
+        with new_file(Path(file), overwrite=overwrite) as partial:
+            return partial.write_bytes(page)
+
+    size = await asyncio.to_thread(write)
+    data = {"file": file, "resource": whose, "thread": which, "bytes": size}
+    return Answer(data=data, show=lambda: styled(f"Written to {file}: the log of {which}, {size:,} bytes."))
+
+
+@verb(app, needs="database", writes=True, makes=True, name="import", example="memolog import alice.jsonl --db copy.db")
+async def import_(
+    call: Call,
+    file: Annotated[Path, typer.Argument(help="Export, transcript or database of another system.")],
+    resource: Annotated[
+        str | None, typer.Option("--resource", "-r", help="Resource to import into, if the file names none.")
+    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="Format of the file. Default: detected.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be imported, and change nothing.")
+    ] = False,
+    revive: Annotated[bool, typer.Option("--revive", help="Also import what was forgotten here.")] = False,
+) -> Answer:
+    """Import an export or the history of another system, with its times. Importing again changes nothing."""
+    if not file.exists():
+        from memolog.store.postgres_address import safe_url
+
+        raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the path.")
+    with call.progress(f"importing {file}") as tell:
+        report = await call.memory.import_from(
+            file,
+            resource=resource,
+            format=format_,
+            dry_run=dry_run,
+            progress=lambda count: tell(f"{count:,} read"),
+            revive=revive,
+        )
+    return Answer(data=report, show=lambda: _show_import(report))
+
+
+def _show_import(report: "ImportReport") -> "RenderableType":
+    verb_ = "would add" if report.dry_run else "added"
+    rows = [("format", report.format), ("resources", ", ".join(report.resources))]
+    for name, counts in (
+        (verb_, report.added),
+        ("unchanged", report.unchanged),
+        ("kept as changed here", report.kept),
+        ("stays removed or forgotten", report.left),
+    ):
+        rows += [(name, words) for words in [", ".join(f"{kind} {n:,}" for kind, n in counts.items() if n)] if words]
+    rows += [("skipped", f"{item.where}: {item.why}") for item in report.skipped]
+    if report.has_changed_nothing:
+        rows.append((verb_, "nothing: everything exists already"))
+    return fields(rows)
+
+
+@verb(app, needs="database", example="memolog backup copy.db")
+async def backup(
+    call: Call, file: Annotated[Path, typer.Argument(help="File to create.")], overwrite: _Overwrite = False
+) -> Answer:
+    """Copy the SQLite database into a file while it is in use. For PostgreSQL, use its own tools."""
+    _refuse_existing(file, overwrite=overwrite)
+    with call.progress(f"copying to {file}"):
+        size = await call.memory.backup(file, overwrite=overwrite)
+    data = {"file": str(file), "bytes": size}
+    return Answer(data=data, show=lambda: styled(f"Copied {call.shown_address} to {file}: {size:,} bytes."))
+
+
+@verb(app, needs="address", writes=True, makes=True, example="memolog restore backup.db --db restored.db")
+def restore(
+    call: Call,
+    file: Annotated[Path, typer.Argument(help="Backup file.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing database; the old one is kept beside it.")
+    ] = False,
+) -> Answer:
+    """Create a database from a backup. Nothing may use the database meanwhile."""
+    from memolog.runtime.transferring import restore_backup
+
+    if not file.exists():
+        raise InputError(f"There is no file {file}.", then="Check the path.")
+    if "://" in call.address:
+        raise InputError(
+            "A backup can be restored only into a file.", then="Pass a file with --db, or import an export."
+        )
+    kept = restore_backup(file, call.address, overwrite=overwrite)
+    data = {"database": call.address, "from": str(file), "kept": str(kept) if kept else None}
+    words = f"Restored {call.address} from {file}." + (f" The old one is {kept}." if kept else "")
+    return Answer(data=data, show=lambda: styled(words, "green"))
+
+
+def _refuse_existing(file: Path, *, overwrite: bool) -> None:
+    if file.is_dir():
+        raise InputError(f"{file} is a folder.", then="Pass a file.")
+    if os.path.lexists(file) and not overwrite:
+        raise InputError(f"{file} exists already.", then="Choose another name, or add --overwrite.")
+
+
+def _counted(counts: "Mapping[str, int]") -> list[tuple[str, str]]:
+    return [(kind, f"{count:,}") for kind, count in counts.items() if count]

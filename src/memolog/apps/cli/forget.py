@@ -1,0 +1,167 @@
+"""Forget and correct: `forget`, `correct`, `retract` and `reinstate`. Forgetting asks for confirmation."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, verb
+from memolog.apps.cli.output import fields, styled
+from memolog.domain.codec import encode
+from memolog.domain.errors import InputError, NotFound
+from memolog.domain.observation import MARKS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memolog.domain.forgetting import Forgotten
+    from memolog.domain.observation import Observation
+
+app = typer.Typer()
+
+_Line = Annotated[str, typer.Argument(help="Line of the log: g3.2 or its id, from `memolog log --sources`.")]
+
+
+@verb(app, needs="resource", writes=True, example="memolog forget --thread notes --dry-run")
+async def forget(
+    call: Call,
+    thread: Annotated[
+        str | None,
+        typer.Option("--thread", "-t", help="Forget this thread; with --message, the thread of the message."),
+    ] = None,
+    message: Annotated[str | None, typer.Option("--message", help="Forget this message, by its id.")] = None,
+    observation: Annotated[
+        str | None, typer.Option("--observation", help="Forget this line of the log, by its id.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="Forget everything of the resource.")] = False,
+    retention: Annotated[
+        bool, typer.Option("--retention", help="Forget what is older than the retention settings allow.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be forgotten, and change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+) -> Answer:
+    """Forget something for good, with everything derived from it. Exit code 1: nothing to forget."""
+    named = [bool(message or observation or thread), everything, retention]
+    if sum(named) != 1:
+        raise InputError(
+            "Nothing to forget was named, or several things were.",
+            then="Pass exactly one of --message, --observation, --thread, --everything and --retention.",
+        )
+
+    async def go(*, only_tell: bool) -> "Forgotten":
+        if retention:
+            return await call.memory.apply_retention(call.resource, dry_run=only_tell)
+        return await call.memory.forget(
+            call.resource, thread=thread, message=message, observation=observation, dry_run=only_tell
+        )
+
+    if not dry_run and not yes:
+        _ask(await go(only_tell=True))
+    with call.progress("looking" if dry_run else "forgetting"):
+        gone = await go(only_tell=dry_run)
+        if not dry_run:
+            await _purge(call)
+    return Answer(data=gone, show=lambda: _show_forgotten(gone), code=0 if _counts(gone) else 1)
+
+
+async def _purge(call: Call) -> None:
+    """Remove what was forgotten from hook events that are not stored yet."""
+    from memolog.apps.hooks.spool import spool_of
+    from memolog.apps.hooks.sweep import purge
+
+    await purge(call.store, spool_of(call.address, os.environ), call.resource)
+
+
+def _ask(would: "Forgotten") -> None:
+    if not sys.stdin.isatty():
+        raise InputError(
+            "Forgetting cannot be undone and needs a confirmation.",
+            why="Standard input is not a terminal.",
+            then="Check with --dry-run, then add --yes.",
+        )
+    from memolog.apps.cli.output import console
+
+    console(to_stderr=True).print(_show_forgotten(would))
+    typer.confirm("This cannot be undone. Forget it?", abort=True, err=True)
+
+
+def _counts(gone: "Forgotten") -> dict[str, int]:
+    """Return how many items of each kind went; ledger entries stay and do not count."""
+    data: dict[str, Any] = encode(gone)
+    counts = {name: len(value) if isinstance(value, list) else value for name, value in data.items()}  # pyright: ignore[reportUnknownArgumentType]
+    return {name: n for name, n in counts.items() if type(n) is int and n and name not in {"usage", "copies"}}
+
+
+def _show_forgotten(gone: "Forgotten") -> "RenderableType":
+    counts = _counts(gone)
+    if not counts:
+        return styled("Nothing to forget.", "dim")
+    head = ("would go" if gone.dry_run else "gone", f"of {gone.resource}'s memory")
+    rows = [head, *((name.replace("_", " "), f"{count:,}") for name, count in counts.items())]
+    rows += [("copy beside it", copy) for copy in gone.copies]
+    if gone.usage:
+        rows.append(("stays", f"{gone.usage:,} ledger entries: costs, no text"))
+    if not gone.dry_run:
+        rows.append(("file", "rewritten without the forgotten bytes" if gone.is_clean else "not rewritten"))
+    return fields(rows)
+
+
+# ---------------------------------------------------------------- correcting
+
+
+async def _id_of(call: Call, name: str, state: str) -> str:
+    """Return the id of a line of the log, given as its id or as `g3.2` (line 2 of group g3)."""
+    handle, _, number = name.partition(".")
+    if not (handle.startswith("g") and number.isdigit()):
+        return name
+    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
+    groups = [group.id for group in snapshot.groups if group.handle == handle]
+    lines = await call.store.logs.observations(snapshot.resource, snapshot.log.pk, groups)
+    found = [line.id for line in lines if line.ordinal == int(number) and line.state == state]
+    if not found:
+        raise NotFound(
+            f"There is no {state} line {name} in the log of {call.thread}.",
+            then="`memolog log --sources` shows the lines; a retracted one can also be given by its id.",
+        )
+    return found[-1]
+
+
+def _line_answer(line: "Observation", words: str) -> Answer:
+    return Answer(
+        data=line, show=lambda: styled(f"{words} ", "green").append_text(styled(f"{line.id}\n{line.text}", "default"))
+    )
+
+
+@verb(app, writes=True, example='memolog correct g1.1 "The API lives in backend/." --thread notes --priority high')
+async def correct(
+    call: Call,
+    observation: _Line,
+    text: Annotated[str, typer.Argument(help="New text.")],
+    priority: Annotated[
+        str | None, typer.Option("--priority", "-p", help="New priority: high, medium, low or done.")
+    ] = None,
+) -> Answer:
+    """Correct a line of the log. The old line is kept as retracted, and the sources stay."""
+    wanted: Any = priority
+    if priority is not None and priority not in MARKS:
+        raise InputError(f"priority must be one of {', '.join(MARKS)}, got {priority!r}.")
+    name = await _id_of(call, observation, "active")
+    line = await call.memory.edit_observation(call.resource, name, text, priority=wanted)
+    return _line_answer(line, "The line is now")
+
+
+@verb(app, writes=True, example="memolog retract g1.1 --thread notes")
+async def retract(call: Call, observation: _Line) -> Answer:
+    """Remove a line from the log and from search; `reinstate` restores it."""
+    name = await _id_of(call, observation, "active")
+    return _line_answer(await call.memory.retract(call.resource, name), "Retracted")
+
+
+@verb(app, writes=True, example="memolog reinstate g1.2 --thread notes")
+async def reinstate(call: Call, observation: _Line) -> Answer:
+    """Restore a retracted line."""
+    name = await _id_of(call, observation, "retracted")
+    return _line_answer(await call.memory.reinstate(call.resource, name), "Reinstated")

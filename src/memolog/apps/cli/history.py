@@ -1,0 +1,116 @@
+"""Show and restore earlier states of the log: `history`, `diff`, `as-of` and `revert`."""
+
+from difflib import unified_diff
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, moment_in, verb
+from memolog.apps.cli.output import show_diff, styled, table, when
+from memolog.apps.cli.status import show_groups
+from memolog.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from memolog.store.snapshot import GroupRow
+
+app = typer.Typer()
+_ALL_ENTRIES = 2**31
+
+
+@verb(app, example="memolog history")
+async def history(call: Call) -> Answer:
+    """List the generations of the log: cause, time and token counts."""
+    made = await call.memory.history(call.thread, call.resource)
+    rows = [
+        (
+            str(g.number),
+            g.kind + (f" of {g.restored_from}" if g.restored_from is not None else ""),
+            when(g.created_at),
+            f"{g.tokens_before:,}",
+            f"{g.tokens_after:,}",
+            str(len(g.dropped)),
+        )
+        for g in made
+    ]
+    heads = (">generation", "made by!", "at!", ">tokens before", ">tokens after", ">lines dropped")
+    return Answer(
+        data={"generations": made},
+        show=lambda: table(heads, rows) if rows else styled("There is no log yet.", "dim"),
+        code=0 if made else 1,
+    )
+
+
+@verb(app, example="memolog diff 0 1")
+async def diff(
+    call: Call,
+    old: Annotated[int, typer.Argument(help="Older generation.", min=0)],
+    new: Annotated[int | None, typer.Argument(help="Newer generation. Default: the present one.", min=0)] = None,
+) -> Answer:
+    """Compare two generations of the log like `diff -u`. Exit code 1: they are equal."""
+    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
+    present = snapshot.log.generation
+    new = present if new is None else new
+    _refuse_unknown(max(old, new), present)
+    before = await call.store.logs.groups_at(snapshot.resource, snapshot.log.pk, old, entries=_ALL_ENTRIES)
+    after = await call.store.logs.groups_at(snapshot.resource, snapshot.log.pk, new, entries=_ALL_ENTRIES)
+    names = f"generation {old}", f"generation {new}"
+    lines = list(unified_diff(_lines(before), _lines(after), *names, lineterm=""))
+    data = {
+        "old": old,
+        "new": new,
+        "added": _count(lines, "+"),
+        "removed": _count(lines, "-"),
+        "diff": "\n".join(lines),
+    }
+    return Answer(data=data, show=lambda: show_diff("\n".join(lines)), code=0 if lines else 1)
+
+
+def _lines(groups: "tuple[GroupRow, ...]") -> list[str]:
+    return [line for group in groups for line in group.text.splitlines()]
+
+
+def _count(lines: list[str], sign: str) -> int:
+    return sum(line.startswith(sign) and not line.startswith(sign * 3) for line in lines)
+
+
+@verb(app, example="memolog as-of 2026-03-18")
+async def as_of(
+    call: Call,
+    moment: Annotated[str, typer.Argument(help="Date, time or age: 2026-03-14, 2026-03-14T09:30, 3h, 2d.")],
+) -> Answer:
+    """Show the log as it was at a moment. Exit code 1: there was no log yet."""
+    at = moment_in(moment, call.memory.clock.now())
+    groups = await call.memory.as_of(call.thread, call.resource, at)
+    data = {
+        "at": at,
+        "groups": [
+            {"handle": g.handle, "kind": g.kind, "tokens": g.tokens, "activated_at": g.activated_at, "text": g.text}
+            for g in groups
+        ],
+    }
+    return Answer(
+        data=data, show=lambda: show_groups(groups, f"There was no log at {when(at)}."), code=0 if groups else 1
+    )
+
+
+@verb(app, writes=True, example="memolog revert 1")
+async def revert(
+    call: Call,
+    generation: Annotated[int, typer.Argument(help="Generation to restore.", min=0)],
+) -> Answer:
+    """Restore an earlier generation of the log, plus all later observations, as a new generation."""
+    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
+    _refuse_unknown(generation, snapshot.log.generation)
+    made = await call.memory.restore(call.thread, call.resource, generation)
+    words = (
+        f"Generation {made.number} is generation {generation} plus later observations: "
+        f"{made.tokens_after:,} tokens, before {made.tokens_before:,}."
+    )
+    return Answer(data=made, show=lambda: styled(words))
+
+
+def _refuse_unknown(generation: int, newest: int) -> None:
+    if generation > newest:
+        raise InputError(
+            f"There is no generation {generation}.", why=f"The newest is {newest}.", then="See `memolog history`."
+        )

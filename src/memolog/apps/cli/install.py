@@ -1,0 +1,178 @@
+"""Add the memory to a coding agent and remove it: `install` and `uninstall`. Changes are shown before they are written."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, verb
+from memolog.apps.cli.output import console, show_diff, styled
+from memolog.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memolog.apps.hooks.events import Host
+    from memolog.apps.hooks.hosts import Change, Place
+
+app = typer.Typer()
+
+_Agent = Annotated[str, typer.Argument(metavar="AGENT", help="claude-code, codex, cursor or gemini.")]
+_Project = Annotated[
+    bool, typer.Option("--project", help="Install in this project only. Default: for all projects of the user.")
+]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+
+
+@verb(app, needs="nothing", writes=True, example="memolog install claude-code --project --yes")
+def install(
+    call: Call,
+    agent: _Agent,
+    project: _Project = False,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", help="Database. Default: ~/.memolog/memolog.db for all projects."),
+    ] = None,
+    resource: Annotated[
+        str | None, typer.Option("--resource", "-r", help="Resource. Default: one for each project.")
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option("--tokens", min=200, help="Maximum number of tokens of memory that a session starts with."),
+    ] = None,
+    settings: Annotated[str | None, typer.Option("--settings", help="Settings file for the hooks.")] = None,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Install the hooks without the tools.")] = False,
+    yes: _Yes = False,
+    dry_run: _DryRun = False,
+) -> Answer:
+    """Add memory to a coding agent: hooks that store its sessions, and the tools. Shows the changes and asks first."""
+    from pathlib import Path
+
+    from memolog.apps.hooks.hosts import KNOWN, installing, targets
+
+    host = _host(agent)
+    common = ["--db", _address(db)]
+    if resource:
+        common += ["--resource", resource]
+    if settings:
+        if not Path(settings).is_file():
+            raise InputError(f"There is no settings file {settings}.", then="Check the path, or omit --settings.")
+        common += ["--config", str(Path(settings).resolve())]
+    run = [sys.executable, "-P", "-m", "memolog.apps.hook"]
+    start_tokens = ["--tokens", str(tokens)] if tokens else []
+    # Cursor starts servers in its own folder and passes the project as a variable.
+    folder = ["--folder", "${workspaceFolder}"] if host == "cursor" and not resource else []
+    server = None if no_mcp else [*run, "mcp", *common, *folder]
+    changes = installing(targets(host, _place(project), [*run, host, *common, *start_tokens], server))
+    data: dict[str, object] = {"agent": host, "database": common[1]}
+    done = _perform(call, changes, data, yes=yes, dry_run=dry_run)
+    hints = [KNOWN[host].then, *_missing_tools(no_mcp)] if done == "changed" else []
+    words = f"{KNOWN[host].title} has its memory in {common[1]}."
+    return _answer(done, words, data, hints)
+
+
+@verb(app, needs="nothing", writes=True, example="memolog uninstall claude-code --project")
+def uninstall(
+    call: Call, agent: _Agent, project: _Project = False, yes: _Yes = False, dry_run: _DryRun = False
+) -> Answer:
+    """Remove the memory from the settings of a coding agent. The stored memory stays."""
+    from memolog.apps.hooks.hosts import KNOWN, targets, uninstalling
+
+    host = _host(agent)
+    changes = uninstalling(targets(host, _place(project), [""], [""]))
+    data: dict[str, object] = {"agent": host}
+    done = _perform(call, changes, data, yes=yes, dry_run=dry_run)
+    words = f"{KNOWN[host].title} has no entries of Memolog in its settings."
+    return _answer(done, words, data, [])
+
+
+def _host(agent: str) -> "Host":
+    from memolog.apps.hooks.hosts import KNOWN
+
+    for host in KNOWN:
+        if host == agent.lower():
+            return host
+    raise InputError(f"AGENT must be one of {', '.join(KNOWN)}, got {agent!r}.")
+
+
+def _place(project: bool) -> "Place":
+    import os
+    from pathlib import Path
+
+    from memolog.apps.hooks.hosts import Place
+
+    return Place(project=_project() if project else None, home=Path.home(), environment=os.environ)
+
+
+def _project() -> "Path":
+    """Return the root of the current checkout; a worktree counts as its own."""
+    from pathlib import Path
+
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+
+
+def _address(named: str | None) -> str:
+    import os
+    from pathlib import Path
+
+    from memolog.apps.hooks.spool import default_db
+    from memolog.store.postgres_address import has_password, safe_url
+
+    address = named or default_db(os.environ)
+    if has_password(address):
+        raise InputError(
+            f"The address {safe_url(address)} contains a password.",
+            why="It would be written into the settings of the agent and be visible in the list of processes.",
+            then="Remove it from the address and set PGPASSWORD, or use the password file of PostgreSQL (~/.pgpass).",
+        )
+    return address if "://" in address else str(Path(address).expanduser().resolve())
+
+
+def _missing_tools(no_mcp: bool) -> list[str]:
+    from importlib.util import find_spec
+
+    if no_mcp or find_spec("mcp") is not None:
+        return []
+    return ["The tools need the extra `mcp`: install memolog[mcp]."]
+
+
+# ---------------------------------------------------------------- showing, asking, doing
+
+
+def _perform(call: Call, changes: "list[Change]", data: dict[str, object], *, yes: bool, dry_run: bool) -> str:
+    """Show the changes, ask, and apply them; returns the outcome."""
+    from memolog.apps.hooks.hosts import apply, backup_of, diff
+
+    todo = [change for change in changes if not change.is_none]
+    data["files"] = [str(change.path) for change in todo]
+    data["diff"] = "".join(diff(change) for change in todo)
+    if not todo:
+        return "nothing"
+    if not call.as_json:
+        for change in todo:
+            console().print(show_diff(diff(change)), soft_wrap=True)
+    if dry_run:
+        return "shown"
+    if not yes:
+        if call.as_json or not sys.stdin.isatty():
+            raise InputError(
+                "Changing files needs a confirmation, and there is no terminal.",
+                then="Add --yes, or --dry-run to only look.",
+            )
+        if not typer.confirm("Change these files?", default=True):
+            return "left"
+    for change in todo:
+        apply(change)
+    data["backups"] = [str(backup_of(change.path)) for change in todo if change.keeps]
+    return "changed"
+
+
+def _answer(done: str, words: str, data: dict[str, object], hints: list[str]) -> Answer:
+    data |= {"changed": done == "changed", "next": hints}
+    shown = {"nothing": f"{words} No change was needed.", "changed": words}.get(done, "Nothing was changed.")
+    kept = [f"Original kept as {name}" for name in cast("list[str]", data.get("backups", []))]
+    return Answer(
+        data=data, show=lambda: styled("\n".join([shown, *kept, *hints]), "green" if done == "changed" else "")
+    )

@@ -1,0 +1,130 @@
+"""Run memory work by hand: `observe`, `buffer`, `activate`, `reflect`, `compact`, `compactions` and `uncompact`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, verb
+from memolog.apps.cli.output import clean, one_line, styled, table, when
+from memolog.apps.cli.status import show_status
+from memolog.domain.errors import InputError, NotFound
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memolog.domain.compaction import Compacted, Compaction
+    from memolog.runtime.status import Status
+
+app = typer.Typer()
+
+
+@verb(app, writes=True, example="memolog observe --thread atlas")
+async def observe(call: Call) -> Answer:
+    """Observe the rest of a thread and move it into the log; wait for the result."""
+    with call.progress(f"observing {call.thread}"):
+        return _status_answer(await call.memory.observe(call.thread, call.resource))
+
+
+@verb(app, writes=True, example="memolog buffer --thread atlas")
+async def buffer(call: Call) -> Answer:
+    """Observe new messages, and keep the result out of the log until it is activated."""
+    with call.progress(f"buffering {call.thread}"):
+        await call.memory.buffer(call.thread, call.resource)
+        await call.memory.settled()
+        return _status_answer(await call.memory.status(call.thread, call.resource))
+
+
+@verb(app, writes=True, example="memolog activate --thread atlas")
+async def activate(call: Call) -> Answer:
+    """Move every buffered group into the log; calls no model."""
+    return _status_answer(await call.memory.activate(call.thread, call.resource))
+
+
+@verb(app, writes=True, example="memolog reflect --thread atlas")
+async def reflect(call: Call) -> Answer:
+    """Condense the oldest part of the log; wait for the result. Exit code 1: nothing to condense."""
+    with call.progress(f"reflecting on {call.thread}"):
+        before = await call.memory.status(call.thread, call.resource)
+        after = await call.memory.reflect(call.thread, call.resource)
+        await call.memory.settled()
+    answer = _status_answer(after)
+    is_same = after.generation == before.generation
+    return Answer(data=answer.data, show=answer.show, code=answer.code or int(is_same))
+
+
+def _status_answer(status: "Status") -> Answer:
+    """Return the status; exit code 3 if the model or the database fails."""
+    return Answer(data=status, show=lambda: show_status(status), code=3 if status.health == "failing" else 0)
+
+
+@verb(app, writes=True, example="memolog compact --thread atlas --keep 10")
+async def compact(
+    call: Call,
+    keep: Annotated[int, typer.Option("--keep", help="Number of newest messages to leave as they are.", min=0)] = 0,
+) -> Answer:
+    """Replace old messages by summaries in contexts and in the index; recall still shows the raw text."""
+    with call.progress(f"compacting {call.thread}"):
+        made = await call.memory.compact(call.thread, call.resource, keep=keep)
+    return Answer(data=made, show=lambda: _show_compacted(made), code=0 if made.messages else 1)
+
+
+def _show_compacted(made: "Compacted") -> "RenderableType":
+    if not made.messages:
+        return styled("Nothing to compact.", "dim")
+    groups = f" The log covers it: {', '.join(made.groups)}." if made.groups else ""
+    text = styled(f"{made.messages} messages in {len(made.compactions)} batches.{groups}\n", "bold")
+    return text.append(clean(made.summary), style="default")
+
+
+@verb(app, example="memolog compactions --thread notes")
+async def compactions(call: Call) -> Answer:
+    """List compacted batches of messages, also undone ones. Exit code 1: there are none."""
+    made = await call.memory.compactions(call.thread, call.resource)
+    return Answer(data={"compactions": made}, show=lambda: _show_batches(made), code=0 if made else 1)
+
+
+def _show_batches(made: "tuple[Compaction, ...]") -> "RenderableType":
+    if not made:
+        return styled("Nothing is compacted.", "dim")
+    rows = [
+        (
+            _name(batch),
+            str(batch.level),
+            when(batch.created_at),
+            f"undone {when(batch.restored_at)}" if batch.restored_at else "in force",
+            one_line(batch.summary, most=120),
+        )
+        for batch in made
+    ]
+    return table(("messages!", ">level", "at!", "is!", "summary"), rows)
+
+
+@verb(app, writes=True, example="memolog uncompact 1-4 --thread notes")
+async def uncompact(
+    call: Call,
+    batch: Annotated[
+        str | None, typer.Argument(help="Messages (12-30) or id of the batch, from `memolog compactions`.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Undo every batch of the thread.")] = False,
+) -> Answer:
+    """Undo a compaction: show and find its messages as before. Exit code 1: nothing to undo."""
+    if (batch is None) != everything:
+        raise InputError("Neither a batch nor --all was given, or both were.", then="Pass one batch, or --all.")
+    made = await call.memory.compactions(call.thread, call.resource)
+    chosen = [item for item in made if item.restored_at is None and (everything or batch in {item.id, _name(item)})]
+    if not chosen and not everything:
+        undone = any(batch in {item.id, _name(item)} for item in made)
+        raise NotFound(
+            f"The batch {batch} of {call.thread} was undone already."
+            if undone
+            else f"There is no batch {batch} in {call.thread}.",
+            then="`memolog compactions` lists the batches.",
+        )
+    restored = [await call.memory.restore_compaction(call.thread, call.resource, item.id) for item in chosen]
+    count = sum(item.messages for item in restored)
+    words = f"{count} messages of {len(restored)} batches are restored." if restored else "Nothing to undo."
+    return Answer(data={"restored": restored, "messages": count}, show=lambda: styled(words), code=0 if restored else 1)
+
+
+def _name(batch: "Compaction") -> str:
+    return f"{batch.span.first}-{batch.span.last}"

@@ -1,0 +1,165 @@
+"""Find exact words: `search` and `recall`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, InThread, chosen_thread, refuse_unknown, verb
+from memolog.apps.cli.output import clean, local, one_line, styled, when
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from memolog.domain.message import Message
+    from memolog.domain.search import SearchAnswer, SearchResult
+
+app = typer.Typer()
+_NEIGHBOUR: Final = 120
+
+
+# Search updates the index first, so it writes.
+@verb(app, needs="resource", writes=True, example='memolog search "login schema" --limit 3')
+async def search(
+    call: Call,
+    query: Annotated[str, typer.Argument(help="Text to find: words, a name, part of a path.")],
+    thread: InThread = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results.", min=1, max=100)] = 10,
+    neighbours: Annotated[
+        int, typer.Option("--context", help="Number of messages to show before and after each result.", min=0, max=20)
+    ] = 0,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", help="Only raw, compacted, observation, reflection or task; repeatable."),
+    ] = None,
+    by_thread: Annotated[bool, typer.Option("--by-thread", help="Show only the best result of each thread.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
+    cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page ended with.")] = None,
+) -> Answer:
+    """Search messages, observations and tasks, best first. Exit code 1: nothing found."""
+    await refuse_unknown(call.store, call.resource, thread)
+    sources: Any = source or None
+    found = await call.memory.search(
+        query,
+        call.resource,
+        thread=thread,
+        limit=limit,
+        context=neighbours,
+        sources=sources,
+        by="thread" if by_thread else "message",
+        explain=explain,
+        cursor=cursor,
+    )
+    return Answer(data=found, show=lambda: _show_results(found), code=0 if found.results else 1)
+
+
+def _show_results(found: "SearchAnswer") -> "RenderableType":
+    from rich.text import Text
+
+    lines = [line for result in found.results for line in _result(result)]
+    if not found.results:
+        lines.append(styled("Nothing found.", "dim"))
+    if found.relaxed:
+        lines.append(styled(f"Not found as written; searched for parts: {', '.join(found.relaxed)}", "dim"))
+    if found.behind:
+        threads = "1 thread has" if found.behind == 1 else f"{found.behind:,} threads have"
+        words = f"{threads} messages that were not searched: the index is behind, and this memory is read-only."
+        lines.append(styled(f"{words} Search once without read_only to update it.", "yellow"))
+    if found.next:
+        lines.append(styled(f"{found.total} in all; next page: --cursor {found.next}", "dim"))
+    return Text("\n").join(lines)
+
+
+def _result(result: "SearchResult") -> "Iterator[Text]":
+    number = str(result.seq) if result.seq else result.handle
+    # A handle is unique within one log only; without a thread, show the id too.
+    place = " ".join(filter(None, (result.thread, number, None if result.thread or result.task else result.id)))
+    who = " ".join(filter(None, (result.role or result.state, result.speaker)))
+    head = f"{result.source} · {who} · {place} · {when(local(result.at, result.zone))}"
+    yield styled(f"{result.rank:>3}. ", "bold").append(clean(head), style="cyan")
+    for message in result.before:
+        yield _neighbour(message)
+    yield styled("     ").append_text(marked(one_line(result.snippet, 600)))
+    for message in result.after:
+        yield _neighbour(message)
+    if result.parts:
+        yield styled("     " + "  ".join(f"{name} {value:.3f}" for name, value in result.parts.items()), "dim")
+
+
+def _neighbour(message: "Message") -> "Text":
+    """Render a neighbour message on one line: its text, or else its tool call or result."""
+    from memolog.search.texts import text_of_parts
+
+    who = " ".join(filter(None, (message.role, message.speaker)))
+    text = "[raw text removed]" if message.pruned else message.text or text_of_parts(message.parts)
+    return styled(f"       {who} {message.seq}: {one_line(text, _NEIGHBOUR)}", "dim")
+
+
+def marked(snippet: str) -> "Text":
+    """Render a snippet with its hits highlighted."""
+    from rich.text import Text
+
+    text = Text(clean(snippet))
+    text.highlight_regex("«[^»]*»", style="bold yellow")
+    return text
+
+
+@verb(app, needs="resource", example="memolog recall 1-4 --thread atlas --full")
+async def recall(
+    call: Call,
+    reference: Annotated[
+        str, typer.Argument(help="A group (g3), a line of the log (g3.2 or its id), a message, or a span (12-30).")
+    ],
+    thread: Annotated[
+        str | None,
+        typer.Option(
+            "--thread",
+            "-t",
+            envvar="MEMOLOG_THREAD",
+            help="Thread. Default: all; for a number or a span, the thread with the newest activity.",
+        ),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show whole messages.")] = False,
+    tool: Annotated[str | None, typer.Option(help="Only calls and results of this tool.")] = None,
+    part: Annotated[int | None, typer.Option(help="Only this part of each message, counted from 0.", min=0)] = None,
+    tokens: Annotated[int, typer.Option(help="Maximum number of tokens per page.", min=200)] = 2_000,
+    cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page showed.")] = None,
+) -> Answer:
+    """Show the exact messages behind a reference, in pages. Exit code 1: nothing to show."""
+    from memolog.store.recall import is_number
+
+    await refuse_unknown(call.store, call.resource, None)
+    # Message numbers are unique within a thread only; a number alone means the latest thread.
+    is_latest = thread is None and is_number(reference)
+    where = await chosen_thread(call.store, call.resource, None) if is_latest else thread
+    page = await call.memory.recall(
+        reference,
+        call.resource,
+        thread=where,
+        detail="full" if full else "low",
+        tool=tool,
+        part=part,
+        tokens=tokens,
+        cursor=cursor,
+    )
+
+    def show() -> "RenderableType":
+        text = styled(f"Thread {where}; choose another with --thread\n" if is_latest else "", "dim")
+        text.append_text(styled(page.text) if page.items else _nothing(tool, part))
+        for name, token in (("before", page.previous), ("after", page.next)):
+            if token:
+                text.append(f"\nmore {name}: --cursor {token}", style="dim")
+        return text
+
+    return Answer(data=page, show=show, code=0 if page.items else 1)
+
+
+def _nothing(tool: str | None, part: int | None) -> "Text":
+    """Explain an empty page."""
+    wanted = [f"a call or result of a tool {tool}"] if tool else []
+    wanted += [f"a part {part}"] if part is not None else []
+    if not wanted:
+        return styled("Nothing to show here: omit --cursor, or name another message.", "dim")
+    named = " and ".join(name for name, given in (("--tool", tool), ("--part", part)) if given is not None)
+    return styled(f"None of these messages has {' that is '.join(wanted)}. Omit {named} to see them.", "dim")

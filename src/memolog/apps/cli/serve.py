@@ -1,0 +1,280 @@
+"""Serve a memory to other programs: `mcp` (Model Context Protocol) and `proxy` (OpenAI and Anthropic clients)."""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memolog.apps.cli.command import Answer, Call, chosen_resource, read_text, refuse_missing, verb
+from memolog.apps.cli.output import console, fields, print_json, styled
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from rich.console import RenderableType
+
+    from memolog.apps.mcp import Served
+
+app = typer.Typer()
+_HTTP = "Over HTTP"
+
+
+_Resource = Annotated[
+    str | None,
+    typer.Option(
+        "--resource", "-r", envvar="MEMOLOG_RESOURCE", help="Resource to serve. Default: the only one in the database."
+    ),
+]
+_Thread = Annotated[
+    str | None,
+    typer.Option("--thread", "-t", envvar="MEMOLOG_THREAD", help="Thread that the tools work for."),
+]
+_Session = Annotated[
+    str | None,
+    typer.Option("--session", envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
+]
+_ReadOnly = Annotated[bool, typer.Option("--read-only", help="Do not let clients change anything.")]
+_Tokens = Annotated[int, typer.Option("--tokens", help="Maximum number of tokens of a context pack.", min=200)]
+_Every = Annotated[
+    float, typer.Option("--every", help="Seconds between checks for changes by other processes.", min=0.05)
+]
+_Describe = Annotated[bool, typer.Option("--describe", help="Show what clients would get, and exit.")]
+_Http = Annotated[
+    bool, typer.Option("--http", rich_help_panel=_HTTP, help="Serve over HTTP instead of standard input and output.")
+]
+_Host = Annotated[str, typer.Option("--host", rich_help_panel=_HTTP, help="Address to listen on.")]
+_Port = Annotated[
+    int, typer.Option("--port", rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
+]
+_TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        "--token-file",
+        rich_help_panel=_HTTP,
+        help="File with the bearer token. Default: the variable MEMOLOG_MCP_TOKEN.",
+    ),
+]
+_NoToken = Annotated[
+    bool, typer.Option("--no-token", rich_help_panel=_HTTP, help="Allow every program on this machine without a token.")
+]
+_AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host", rich_help_panel=_HTTP, help="Host name that clients may use for the server; repeatable."
+    ),
+]
+
+
+@verb(app, needs="address", writes=True, example="memolog mcp --describe")
+async def mcp(
+    call: Call,
+    resource: _Resource = None,
+    thread: _Thread = None,
+    session: _Session = None,
+    read_only: _ReadOnly = False,
+    tokens: _Tokens = 4_000,
+    every: _Every = 2.0,
+    describe: _Describe = False,
+    http: _Http = False,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8765,
+    token_file: _TokenFile = None,
+    no_token: _NoToken = False,
+    allow_host: _AllowHost = None,
+) -> Answer:
+    """Serve a memory over the Model Context Protocol: tools, resources, prompts and change notifications.
+
+    A client starts the server and talks to it over standard input and output; with --http it serves any number of clients that
+    send the token. The resource is fixed here: no model can choose another.
+    """
+    from memolog.apps.mcp import Served, open_door, read_token, serve_http, serve_stdio
+    from memolog.runtime.memory import Memory
+
+    refuse_missing(call.address)
+    config = call.config.with_overrides({"read_only": True}) if read_only or describe else call.config
+    async with Memory(call.address, config=config) as memory:
+        whose = await chosen_resource((await memory.open()).store, resource)
+        served = Served(memory=memory, resource=whose, thread=thread, session=session, tokens=tokens, every=every)
+        if describe:
+            return await _described(served, is_read_only=read_only or call.config.read_only)
+        if not http:
+            if sys.stdin.isatty():
+                words = "Waiting for an MCP client on standard input. Ctrl-D ends it; --describe shows what it offers."
+                console(to_stderr=True).print(styled(words, "dim"), soft_wrap=True)
+            await _until_stopped(served, serve_stdio)
+            return Answer(data=None, is_printed=True)
+        token = read_token(os.environ.get("MEMOLOG_MCP_TOKEN"), token_file)
+        door = open_door(host, port, token=token, without_token=no_token, allowed_hosts=allow_host or ())
+        console(to_stderr=True).print(styled(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
+        await serve_http(served, door)
+    return Answer(data=None, is_printed=True)
+
+
+async def _until_stopped(served: "Served", serve: "Callable[[Served], Awaitable[None]]") -> None:
+    """Serve until the client disconnects, or until SIGINT or SIGTERM."""
+    import asyncio
+    import signal
+    from contextlib import suppress
+
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    # Without support for handlers, signals end the program as usual.
+    with suppress(NotImplementedError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, signals.put_nowait, number)
+    serving, ending = asyncio.ensure_future(serve(served)), asyncio.create_task(signals.get())
+    await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        ending.cancel()
+        await serving
+        return
+    await served.memory.aclose()
+    # A thread blocks on standard input and cannot be woken; a normal exit would wait for it.
+    os._exit(130 if ending.result() == signal.SIGINT else 0)
+
+
+async def _described(served: "Served", *, is_read_only: bool) -> Answer:
+    """Return what clients would get, with its size in tokens."""
+    import json
+
+    from memolog.apps.mcp import prompts, resources
+    from memolog.apps.mcp.resources import tool_definitions
+
+    tools = tool_definitions(served.tools, is_read_only=is_read_only)
+    listed = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in await resources.listed(served)]
+    offered = [
+        one.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for one in prompts.listed(is_read_only=is_read_only)
+    ]
+    data: dict[str, Any] = {
+        "resource": served.resource,
+        "thread": served.thread,
+        "read_only": is_read_only,
+        "tools": tools,
+        "instructions": served.tools.guidance,
+        "resources": listed,
+        "prompts": offered,
+        "tool_tokens": served.memory.counter.count(json.dumps(tools, ensure_ascii=False)),
+    }
+    return Answer(data=data, show=lambda: _show(data))
+
+
+def _show(data: Mapping[str, Any]) -> "RenderableType":
+    def names(kind: str, name: str) -> str:
+        return ", ".join(one[name] for one in data[kind])
+
+    return fields(
+        [
+            ("resource", data["resource"]),
+            ("thread", data["thread"] or "the one with the newest activity"),
+            ("may change", "no" if data["read_only"] else "yes"),
+            ("tools", f"{names('tools', 'name')}  ·  {data['tool_tokens']:,} tokens"),
+            ("resources", names("resources", "uri")),
+            ("prompts", names("prompts", "name")),
+        ]
+    )
+
+
+_ProxyHost = Annotated[str, typer.Option("--host", help="Address to listen on; any other than loopback needs a token.")]
+_ProxyPort = Annotated[
+    int, typer.Option("--port", "-p", help="Port to listen on; 0 for any free one.", min=0, max=65535)
+]
+_OpenAI = Annotated[str, typer.Option("--openai", help="Address of the OpenAI-compatible provider.")]
+_Anthropic = Annotated[str, typer.Option("--anthropic", help="Address of the Anthropic-compatible provider.")]
+_ProxyResource = Annotated[
+    str | None, typer.Option("--resource", "-r", help="Resource of requests that name only a thread.")
+]
+_ProxyTokenFile = Annotated[
+    str | None,
+    typer.Option(
+        "--token-file",
+        help="File with the token that clients must send. Default: the variable MEMOLOG_PROXY_TOKEN.",
+    ),
+]
+_TokensFile = Annotated[
+    str | None,
+    typer.Option(
+        "--tokens-file",
+        help="File with one token per resource: on each line a token, a space and the resource.",
+    ),
+]
+_MaxBody = Annotated[int, typer.Option("--max-body", help="Maximum size in bytes of a request with memory.", min=1)]
+_Seconds = Annotated[
+    float | None, typer.Option("--seconds", help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
+]
+
+
+@verb(app, needs="database", writes=True, example="memolog proxy --port 0 --seconds 0")
+async def proxy(
+    call: Call,
+    host: _ProxyHost = "127.0.0.1",
+    port: _ProxyPort = 8484,
+    openai: _OpenAI = "https://api.openai.com",
+    anthropic: _Anthropic = "https://api.anthropic.com",
+    resource: _ProxyResource = None,
+    token_file: _ProxyTokenFile = None,
+    tokens_file: _TokensFile = None,
+    max_body: _MaxBody = 67_108_864,
+    seconds: _Seconds = None,
+) -> Answer:
+    """Run a gateway that adds memory to any OpenAI or Anthropic client; a header of a request names its thread."""
+    import asyncio
+
+    from memolog.apps.gateway import GatewaySettings, serve
+    from memolog.apps.gateway.settings import read_tokens
+
+    settings = GatewaySettings(
+        openai=openai,
+        anthropic=anthropic,
+        resource=resource,
+        token=_token(token_file),
+        tokens=read_tokens(read_text(tokens_file)) if tokens_file is not None else {},
+        max_body_bytes=max_body,
+    )
+    async with serve(call.memory, settings, host=host, port=port) as listening:
+        told = {
+            "url": listening.url,
+            "openai": settings.openai,
+            "anthropic": settings.anthropic,
+            "resource": resource,
+            "token": settings.has_token,
+            "resources": sorted(set(settings.tokens.values())),
+        }
+        if call.as_json:
+            print_json(told)
+        else:
+            shown = [
+                ("listening", listening.url),
+                ("OpenAI clients", f"base_url {listening.url}/v1, to {settings.openai}"),
+                ("Anthropic clients", f"base_url {listening.url}, to {settings.anthropic}"),
+                (
+                    "headers",
+                    "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.has_token else ""),
+                ),
+            ]
+            console().print(fields(shown), soft_wrap=True)
+        stop = _stop_event()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), seconds)
+    return Answer(data=None, is_printed=True)
+
+
+def _token(file: str | None) -> str | None:
+    """Return the token of the file or of the environment. Arguments are visible to every user of the machine."""
+    import os
+
+    return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else read_text(file).strip()
+
+
+def _stop_event() -> "asyncio.Event":
+    """Return an event that SIGTERM sets, so that open requests are saved as at Ctrl-C."""
+    import asyncio
+    import signal
+
+    stop = asyncio.Event()
+    with suppress(NotImplementedError, RuntimeError, ValueError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    return stop

@@ -1,0 +1,16 @@
+"""Add memory to any OpenAI or Anthropic client: an HTTP gateway between the client and the provider."""
+
+from importlib.util import find_spec
+
+from memolog.domain.errors import ConfigError
+
+if missing := [name for name in ("httpx", "starlette", "uvicorn") if find_spec(name) is None]:
+    raise ConfigError(
+        f"The gateway needs {' and '.join(missing)}, which is not installed.",
+        then='Install it with: pip install "memolog[web]"',
+    )
+
+from memolog.apps.gateway.app import Listening, gateway_app, serve
+from memolog.apps.gateway.settings import GatewaySettings
+
+__all__ = ["GatewaySettings", "Listening", "gateway_app", "serve"]

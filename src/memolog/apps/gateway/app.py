@@ -1,0 +1,367 @@
+"""The gateway as an ASGI application, and the server that runs it."""
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Final, cast
+from urllib.parse import quote, unquote_to_bytes
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from memolog import InputError, MemologError, Memory
+from memolog.adapters.checking import check_memory
+from memolog.apps.gateway.exchange import (
+    Exchange,
+    Passed,
+    Streamed,
+    api_of,
+    check_body,
+    error_body,
+    is_anthropic,
+    make_request,
+    with_headers,
+)
+from memolog.apps.gateway.headers import (
+    Pairs,
+    Scope,
+    is_from_here,
+    is_let_in,
+    opened_by,
+    passed_back,
+    passed_on,
+    scope_of,
+)
+from memolog.apps.gateway.settings import GatewaySettings, check_listening
+from memolog.domain.errors import StoreUnavailable
+
+_log = logging.getLogger("memolog")
+
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+# Nested escapes are not legitimate, but servers on the way may decode several levels.
+_MOST_ESCAPED: Final = 4
+# How long a request waits until an abandoned request of the same thread is saved.
+_LAST_WORDS: Final = 5.0
+
+
+class _Refused(Exception):
+    """An error answer of the gateway itself."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.kind = status, kind
+
+
+def gateway_app(memory: Memory, settings: GatewaySettings | None = None) -> Starlette:
+    """Return the application. The caller opens and closes the memory."""
+    check_memory(memory)
+    gateway = Gateway(memory, settings or GatewaySettings())
+    routes = [Route("/{path:path}", gateway.answer, methods=list(_METHODS))]
+    return Starlette(routes=routes, lifespan=lambda _: gateway.running())
+
+
+class Gateway:
+    """Passes requests on, with memory if a request names a thread."""
+
+    def __init__(self, memory: Memory, settings: GatewaySettings) -> None:
+        self._memory, self._settings = memory, settings
+        self._timeout = httpx.Timeout(settings.read_seconds, connect=settings.connect_seconds, pool=None)
+        self._client: httpx.AsyncClient
+        self._exchanges: set[asyncio.Task[None]] = set()
+        self._leaving: dict[tuple[str, str], set[asyncio.Task[None]]] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Keep connections to providers open; cancel open requests at the end."""
+        # No proxy settings from the environment: the gateway settings decide where requests go.
+        async with httpx.AsyncClient(limits=_CONNECTIONS, trust_env=False) as self._client:
+            try:
+                yield
+            finally:
+                for task in self._exchanges:
+                    task.cancel()
+                if self._exchanges:
+                    await asyncio.wait(self._exchanges)
+
+    # ------------------------------------------------------------ one request
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request; errors become error answers."""
+        headers: Pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
+        as_anthropic = is_anthropic(request.url.path, [name for name, _ in headers])
+        base = self._settings.anthropic if as_anthropic else self._settings.openai
+        try:
+            return await self._answer(request, headers, base)
+        except _Refused as refused:
+            status, kind, message = refused.status, refused.kind, str(refused)
+        except InputError as error:
+            status, kind, message = 400, "invalid_request_error", str(error)
+        except MemologError as error:
+            _log.warning("a request failed: %s", error)
+            status, kind, message = 503, "api_error", error.for_outside
+        except httpx.TimeoutException:
+            status, kind, message = 504, "api_error", f"The provider ({base}) did not answer in time."
+        except httpx.HTTPError as error:
+            told = str(error) or type(error).__name__
+            status, kind, message = 502, "api_error", f"The provider ({base}) could not be reached: {told}."
+        except ClientDisconnect:
+            # The client is gone.
+            return Response(status_code=400)
+        except Exception:  # noqa: BLE001 - logged and reported to the client
+            _log.exception("the proxy failed unexpectedly")
+            status, kind, message = 500, "api_error", "The proxy failed. See its log."
+        return JSONResponse(error_body(message, kind, as_anthropic=as_anthropic), status)
+
+    async def _answer(self, request: Request, headers: Pairs, base: str) -> Response:
+        whose = self._check_entry(headers)
+        framing = {name for name, _ in headers if name in {"content-length", "transfer-encoding"}}
+        if len(framing) > 1:
+            # Both together allow request smuggling.
+            told = "A request cannot have both content-length and transfer-encoding. Omit one of them."
+            raise _Refused(400, "invalid_request_error", told)
+        url = _url(base, request)
+        api = api_of(request.method, request.url.path)
+        scope = scope_of(headers, whose or self._settings.resource)
+        if scope is not None and whose not in {None, scope.resource}:
+            told = "Your token is for another resource. Omit x-memolog-resource: the token selects the resource."
+            raise _Refused(403, "permission_error", told)
+        if scope is None or api is None:
+            return await self._pass(request.method, url, headers, request.stream() if framing else None)
+        if dict(headers).get("content-encoding", "identity") != "identity":
+            raise _Refused(
+                415, "invalid_request_error", "A compressed request cannot have memory. Send it uncompressed."
+            )
+        raw = await self._body(request)
+        body = check_body(api, _json(raw))
+        if body is None:
+            # Let the provider report what is wrong.
+            return await self._pass(request.method, url, headers, raw)
+        await self._last_words(scope)
+        exchange = Exchange(self._memory, self._client, api, scope)
+        sent = passed_on(headers, is_read=True)
+        task = exchange.begin(lambda made: make_request("POST", url, sent, made, self._timeout), body)
+        return await self._remember(exchange, task)
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body of a request with memory; refuse one that is too large."""
+        most = self._settings.max_body_bytes
+        declared = request.headers.get("content-length", "")
+        pieces, size = list[bytes](), int(declared) if declared.isdecimal() else 0
+        if size <= most:
+            size = 0
+            async for piece in request.stream():
+                pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    break
+        if size > most:
+            told = f"The request is larger than {most:,} bytes."
+            how = "Send only new messages, or start the proxy with a larger --max-body."
+            raise _Refused(413, "request_too_large", f"{told} {how}")
+        return b"".join(pieces)
+
+    def _check_entry(self, headers: Pairs) -> str | None:
+        """Check the token or, without tokens, that the request comes from this machine and not from a web page.
+
+        Returns the resource of the token; None if it gives access to all.
+        """
+        settings = self._settings
+        if not settings.has_token:
+            if not is_from_here(headers):
+                told = (
+                    "Without a token this proxy answers only requests from this machine, and none of other web pages."
+                )
+                raise _Refused(403, "permission_error", f"{told} Use 127.0.0.1, or start the proxy with a token.")
+            return None
+        whose = opened_by(headers, settings.tokens)
+        if whose is None and not (settings.token is not None and is_let_in(headers, settings.token)):
+            told = "This proxy needs its own token, beside your key for the provider."
+            how = "Send it as `x-memolog-token: …` or `proxy-authorization: Bearer …`."
+            raise _Refused(401, "authentication_error", f"{told} {how}")
+        return whose
+
+    async def _pass(
+        self, method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None
+    ) -> Response:
+        """Pass a request through byte for byte."""
+        # A request with a length keeps it; a chunked one stays chunked.
+        sent = passed_on(headers, is_read=False) + [pair for pair in headers if pair[0] == "content-length"]
+        answer = await self._client.send(make_request(method, url, sent, content, self._timeout), stream=True)
+        told = answer.headers.multi_items()
+        length = [pair for pair in told if pair[0] == "content-length"]
+        return Passed(answer, passed_back(told, is_read=False) + length)
+
+    async def _remember(self, exchange: Exchange, task: asyncio.Task[None]) -> Response:
+        """Return the answer of an exchange."""
+        scope = exchange.scope
+        self._exchanges.add(task)
+        task.add_done_callback(self._exchanges.discard)
+        head = await exchange.head()
+        headers = [*head.headers, ("x-memolog-thread", quote(scope.thread, safe=""))]
+        if head.body is not None:
+            return with_headers(Response(head.body, head.status), headers)
+        return Streamed(exchange, head.status, headers, lambda: self._leave(scope, task))
+
+    # ------------------------------------------------------------ early disconnects
+
+    def _leave(self, scope: Scope, task: asyncio.Task[None]) -> None:
+        """Note that a client disconnected during its exchange."""
+        if task.done():
+            return
+        key = (scope.resource, scope.thread)
+        leaving = self._leaving.setdefault(key, set())
+        leaving.add(task)
+
+        def gone(_: object) -> None:
+            leaving.discard(task)
+            if not leaving and self._leaving.get(key) is leaving:
+                del self._leaving[key]
+
+        task.add_done_callback(gone)
+
+    async def _last_words(self, scope: Scope) -> None:
+        """Wait until an abandoned request of this thread is saved: a client may disconnect and retry at once."""
+        if tasks := self._leaving.get((scope.resource, scope.thread)):
+            await asyncio.wait(set(tasks), timeout=_LAST_WORDS)
+
+
+def _url(base: str, request: Request) -> httpx.URL:
+    """Return the URL at the provider, with the raw path and query."""
+    raw = cast("bytes", request.scope.get("raw_path") or request.url.path.encode())
+    query = cast("bytes", request.scope.get("query_string", b""))
+    path = raw.split(b"?", 1)[0]
+    target = path + (b"?" + query if query else b"")
+    if _climbs(path):
+        raise InputError("The path of the request has `.` or `..` in it.", then="Send the normalised path.")
+    try:
+        # Anything but an absolute path could name another host.
+        if target.startswith(b"/"):
+            return httpx.URL(base + target.decode("ascii"))
+    except (httpx.InvalidURL, UnicodeDecodeError):
+        pass
+    raise InputError("The path of the request is invalid.", then="Send an absolute path with percent escapes.")
+
+
+def _climbs(path: bytes) -> bool:
+    """Return whether a path contains `.` or `..`, also after it is decoded several times."""
+    for _ in range(_MOST_ESCAPED):
+        path = unquote_to_bytes(path)
+    if unquote_to_bytes(path) != path:
+        return True
+    # Some servers cut parameters off a segment, and treat a backslash as a slash.
+    pieces = path.replace(b"\\", b"/").split(b"/")
+    return any(piece.split(b";", 1)[0].strip() in {b".", b".."} for piece in pieces)
+
+
+def _json(raw: bytes) -> object:
+    try:
+        return cast("object", json.loads(raw))
+    except (ValueError, RecursionError):
+        return None
+
+
+HOST: Final = "127.0.0.1"
+PORT: Final = 8484
+GRACE: Final = 10
+# Longer than clients keep idle connections: the server must not close one that is about to be used.
+_IDLE: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Address of a running gateway."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Return the URL for clients; OpenAI clients need `/v1` appended."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+class _Server(uvicorn.Server):
+    """A server that signals when it listens, and handles no signals."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and set `is_ready`."""
+        await super().startup(sockets)
+        self.is_ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Do not handle signals."""
+        yield
+
+
+@asynccontextmanager
+async def serve(
+    memory: Memory, settings: GatewaySettings | None = None, *, host: str = HOST, port: int = PORT, grace: int = GRACE
+) -> AsyncGenerator[Listening]:
+    """Run the gateway while the block runs; yields its address. Port 0 is any free port.
+
+    At the end open requests have `grace` seconds; then they are cancelled and saved as far as they came.
+    """
+    settings = settings or GatewaySettings()
+    check_listening(host, has_token=settings.has_token)
+    config = uvicorn.Config(
+        gateway_app(memory, settings),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_keep_alive=_IDLE,
+        timeout_graceful_shutdown=grace,
+    )
+    async with listening(config, host, port) as where:
+        yield where
+
+
+@asynccontextmanager
+async def listening(config: uvicorn.Config, host: str, port: int) -> AsyncGenerator[Listening]:
+    """Run an application as a server of this event loop while the block runs."""
+    listener = _listen(host, port)
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    ready = asyncio.create_task(server.is_ready.wait())
+    try:
+        await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
+        yield Listening(host=host, port=listener.getsockname()[1])
+    finally:
+        ready.cancel()
+        server.should_exit = True
+        await task
+        listener.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        is_taken = error.errno == errno.EADDRINUSE
+        why = f"port {port} is taken by another program" if is_taken else error.strerror or str(error)
+        raise StoreUnavailable(
+            f"Cannot listen on {host}:{port}: {why}.",
+            then=f"Choose another {'--port' if is_taken else '--host or --port'}; 0 is any free port.",
+        ) from error
+    return listener

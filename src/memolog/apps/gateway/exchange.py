@@ -1,0 +1,234 @@
+"""One request with memory and its answer, in each provider format, and requests that are passed through unchanged.
+
+Answers are streamed. Connections are closed if the client disconnects early.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import httpx
+from starlette import types as asgi
+from starlette.responses import Response, StreamingResponse
+
+from memolog import MemologError, Memory, Turn
+from memolog.adapters.anthropic.wrapping import MessagesApi
+from memolog.adapters.exchange import Api, Bound
+from memolog.adapters.exchange import Exchange as Remembered
+from memolog.adapters.openai.wrapping import ChatApi, ResponsesApi
+from memolog.adapters.sending import is_refused, take_back
+from memolog.apps.gateway.headers import Pairs, Scope, passed_back
+from memolog.domain.codec import dumps
+from memolog.domain.errors import InputError
+
+_APIS: Final[tuple[Api, ...]] = (ChatApi(), ResponsesApi(), MessagesApi())
+
+
+def api_of(method: str, path: str) -> Api | None:
+    """Return the API of a request; None for every other path."""
+    return next((api for api in _APIS if path.endswith(api.path)), None) if method == "POST" else None
+
+
+def check_body(api: Api, body: object) -> dict[str, Any] | None:
+    """Return a request body with messages; None if it is malformed. Raises if memory cannot support it."""
+    if not isinstance(body, dict):
+        return None
+    request = cast("dict[str, Any]", body)
+    is_responses = isinstance(api, ResponsesApi)
+    if is_responses and request.get("background"):
+        raise InputError(
+            "A request with background cannot have memory.",
+            why="Its answer is fetched later and does not pass this proxy.",
+            then="Omit background, or omit x-memolog-thread.",
+        )
+    said: object = request.get("input" if is_responses else "messages")
+    if is_responses and isinstance(said, str):
+        return request
+    if not isinstance(said, list) or not all(isinstance(one, dict) for one in cast("list[object]", said)):
+        return None
+    return request
+
+
+def is_anthropic(path: str, header_names: Sequence[str]) -> bool:
+    """Return whether a request is for Anthropic: by its path or, if both providers have it, by its headers."""
+    if path.startswith(("/v1/messages", "/v1/complete")):
+        return True
+    return "anthropic-version" in header_names
+
+
+def error_body(message: str, kind: str, *, as_anthropic: bool) -> dict[str, Any]:
+    """Return an error in the format of the API."""
+    if as_anthropic:
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    return {"error": {"message": message, "type": kind, "param": None, "code": "memolog"}}
+
+
+_log = logging.getLogger("memolog")
+
+# Limits memory use: a slow client slows the provider down.
+_CHUNKS: Final = 64
+_ERROR: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """Status and headers of an answer, and its body unless it is streamed."""
+
+    status: int
+    headers: Pairs
+    body: bytes | None = None
+
+
+class Exchange:
+    """One request with memory, and its answer."""
+
+    def __init__(self, memory: Memory, client: httpx.AsyncClient, api: Api, scope: Scope) -> None:
+        self._memory, self._client, self._api, self.scope = memory, client, api, scope
+        self._head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self._chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_CHUNKS)
+        self._task: asyncio.Task[None] | None = None
+        self._is_passed = self._is_recorded = False
+
+    # ------------------------------------------------------------ the client's side
+
+    def begin(self, make: Callable[[bytes], httpx.Request], body: dict[str, Any]) -> asyncio.Task[None]:
+        """Start the exchange as a task; `make` builds the request from its final body."""
+        self._task = asyncio.create_task(self._run(make, body))
+        return self._task
+
+    async def head(self) -> Head:
+        """Wait for the status and headers of the answer."""
+        return await self._head
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the answer in pieces."""
+        while (chunk := await self._chunks.get()) is not None:
+            if isinstance(chunk, Exception):
+                raise chunk
+            yield chunk
+        self._is_passed = True
+
+    def leave(self) -> None:
+        """Cancel the exchange if its client disconnected early; the messages so far are saved."""
+        if self._task is not None and not self._is_passed:
+            self._task.cancel()
+
+    # ------------------------------------------------------------ the provider's side
+
+    async def _run(self, make: Callable[[bytes], httpx.Request], body: dict[str, Any]) -> None:
+        scope, name = self.scope, body.get("model")
+        model = name if isinstance(name, str) else None
+        try:
+            async with self._memory.turn(scope.thread, scope.resource, model=model, zone=scope.zone) as turn:
+                # We own the turn, because a refused request is taken back.
+                bound = Bound(memory=self._memory, apis=(self._api,), turn=turn)
+                remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
+                sent = make(dumps(await remembered.begin()).encode())
+                response = await self._client.send(sent, stream=True)
+                try:
+                    await self._answer(turn, remembered, response)
+                finally:
+                    await response.aclose()
+        except Exception as error:  # noqa: BLE001 - passed to the waiting client
+            await self._fail(error)
+        except asyncio.CancelledError:
+            self._head.cancel()
+            raise
+        else:
+            await self._chunks.put(None)
+
+    async def _fail(self, error: Exception) -> None:
+        if self._head.done():
+            await self._chunks.put(error)
+        else:
+            self._head.set_exception(error)
+
+    async def _answer(self, turn: Turn, remembered: Remembered, response: httpx.Response) -> None:
+        headers = passed_back(response.headers.multi_items(), is_read=True)
+        kind: str = response.headers.get("content-type", "")
+        remembered.headers_came(kind)
+        if response.status_code < _ERROR and "event-stream" in kind:
+            await self._stream(turn, remembered, response, Head(status=response.status_code, headers=headers))
+            return
+        body = await response.aread()
+        if response.status_code < _ERROR:
+            remembered.feed(body)
+            await self._record(turn, remembered)
+        elif is_refused(response.status_code):
+            await take_back(turn, remembered.said_again, strict=self._memory.config.strict)
+        self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
+
+    async def _stream(self, turn: Turn, remembered: Remembered, response: httpx.Response, head: Head) -> None:
+        """Pass the stream on. The last event is held back until the answer is saved: the next request may follow at once."""
+        self._head.set_result(head)
+        try:
+            async for chunk in response.aiter_bytes():
+                if remembered.feed(chunk) or remembered.is_refused:
+                    await self._record(turn, remembered)
+                await self._chunks.put(chunk)
+        finally:
+            await self._record(turn, remembered)
+
+    async def _record(self, turn: Turn, remembered: Remembered) -> None:
+        """Save the answer so far, once; take the turn back if the provider refused it within the stream."""
+        if self._is_recorded:
+            return
+        self._is_recorded = True
+        try:
+            if remembered.is_refused:
+                await take_back(turn, remembered.said_again, strict=self._memory.config.strict)
+            await remembered.end()
+        except MemologError:
+            raise
+        except Exception:  # noqa: BLE001 - the client gets the answer of the provider in any case
+            _log.exception("an answer could not be understood, and is not remembered")
+
+
+def make_request(
+    method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None, timeout: httpx.Timeout
+) -> httpx.Request:
+    """Return a request with these headers and no others, but for those that every request must have."""
+    # `httpx.AsyncClient` would add headers of its own.
+    return httpx.Request(method, url, headers=headers, content=content, extensions={"timeout": timeout.as_dict()})
+
+
+def with_headers(response: Response, headers: Pairs) -> Response:
+    """Replace the headers of a response, except its length."""
+    own = [pair for pair in response.raw_headers if pair[0] == b"content-length"]
+    response.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers] + own
+    return response
+
+
+class Passed(StreamingResponse):
+    """An answer that is passed on byte for byte."""
+
+    def __init__(self, answer: httpx.Response, headers: Pairs) -> None:
+        super().__init__(answer.aiter_raw(), answer.status_code)
+        self._answer = answer
+        with_headers(self, headers)
+
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        """Send the answer, and close the connection to the provider in any case."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._answer.aclose()
+
+
+class Streamed(StreamingResponse):
+    """The streamed answer of an exchange with memory."""
+
+    def __init__(self, exchange: Exchange, status: int, headers: Pairs, on_leaving: Callable[[], None]) -> None:
+        super().__init__(exchange.chunks(), status)
+        self._exchange, self._on_leaving = exchange, on_leaving
+        with_headers(self, headers)
+
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        """Send the answer, and end the exchange if the client disconnects, also before the first piece."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_leaving()
+            self._exchange.leave()

@@ -1,0 +1,150 @@
+"""Read our own headers (thread, resource, zone, token) and choose which other headers are passed on.
+
+Keys of clients are passed on unread; our headers are not passed on.
+"""
+
+import hmac
+import ipaddress
+import re
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from memolog.domain.errors import InputError
+from memolog.store.scope import check_id
+
+Pairs = list[tuple[str, str]]
+
+_OURS: Final = "x-memolog-"
+_THREAD, _RESOURCE, _ZONE, _TOKEN = (f"{_OURS}{name}" for name in ("thread", "resource", "zone", "token"))
+_KNOWN: Final = (_THREAD, _RESOURCE, _ZONE, _TOKEN)
+# An invalid escape, or the escape of a character that needs none.
+_ODD_ESCAPE: Final = re.compile(
+    r"%(?![0-9A-Fa-f]{2})|%(?:2[DEde]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9AaEe])"
+)
+# Hop-by-hop headers, and those that are computed anew for each message.
+_HOPS: Final = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "expect", "host", "content-length"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Thread and resource of a request."""
+
+    thread: str
+    resource: str
+    zone: str | None = None
+
+
+def scope_of(headers: Iterable[tuple[str, str]], default_resource: str | None) -> Scope | None:
+    """Return the scope of a request; None without our headers. Raises InputError if they are inconsistent."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if not name.startswith(_OURS):
+            continue
+        if name not in _KNOWN:
+            raise InputError(f"There is no header {name}.", then=f"There are {', '.join(_KNOWN)}.")
+        # The token was checked before.
+        text = value if name == _TOKEN else _text(name, value)
+        if found.setdefault(name, text) != text:
+            raise InputError(f"The header {name} was sent twice with different values.", then="Send it once.")
+    if _THREAD not in found:
+        if _RESOURCE in found or _ZONE in found:
+            raise InputError(
+                f"The request names no thread, but has {_RESOURCE if _RESOURCE in found else _ZONE}.",
+                why="Memory belongs to a thread of a resource.",
+                then=f"Add {_THREAD}, or omit all of them to pass the request on without memory.",
+            )
+        return None
+    resource = found.get(_RESOURCE, default_resource)
+    if resource is None:
+        raise InputError(
+            "The request names a thread but no resource.",
+            then=f"Add {_RESOURCE} (a user, a project, a tenant), or start the proxy with --resource.",
+        )
+    thread = check_id("thread", found[_THREAD])
+    return Scope(thread=thread, resource=check_id("resource", resource), zone=found.get(_ZONE))
+
+
+def _text(name: str, value: str) -> str:
+    """Decode a header: UTF-8, or percent escapes as in URLs.
+
+    Each name has exactly one spelling, because a proxy in front of the gateway may compare the raw text.
+    """
+    try:
+        text = urllib.parse.unquote(value.encode("latin-1").decode("utf-8"), errors="strict")
+    except UnicodeDecodeError:
+        raise InputError(
+            f"The header {name} is not UTF-8.", then="Encode it as UTF-8 or with percent escapes."
+        ) from None
+    if _ODD_ESCAPE.search(value):
+        raise InputError(
+            f"The header {name} has an invalid or unneeded percent escape.",
+            then="Send letters, digits and - . _ ~ as they are, and % as %25.",
+        )
+    if text != text.strip():
+        raise InputError(f"The header {name} starts or ends with a space.", then="Remove the space.")
+    return text
+
+
+def is_let_in(headers: Iterable[tuple[str, str]], token: str) -> bool:
+    """Return whether a request has the token, in our header or in `proxy-authorization`."""
+    return opened_by(headers, {token: ""}) is not None
+
+
+def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str]) -> str | None:
+    """Return the resource of the token of a request; None without a known token, or with two different ones."""
+    shown = dict(headers)
+    scheme, _, given = shown.get("proxy-authorization", "").partition(" ")
+    offers = (shown.get(_TOKEN, ""), given.strip() if scheme.lower() == "bearer" else "")
+    # Compare in constant time.
+    opened = [
+        resource
+        for token, resource in tokens.items()
+        for offer in offers
+        if hmac.compare_digest(offer.encode("utf-8"), token.encode("utf-8"))
+    ]
+    return opened[0] if len(set(opened)) == 1 else None
+
+
+def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:
+    """Return whether host and origin of a request are this machine, not a web page from elsewhere."""
+    named = [value if name == "origin" else f"//{value}" for name, value in headers if name in {"host", "origin"}]
+    return all(_is_loopback(value) for value in named)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        name = urllib.parse.urlsplit(address).hostname or ""
+        return name == "localhost" or name.endswith(".localhost") or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def passed_on(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
+    """Return the headers for the provider: all but ours and hop-by-hop headers.
+
+    With `is_read` we parse the answer, so it is requested without compression.
+    """
+    named = _named_by_connection(headers := list(headers))
+    dropped = _HOPS | named | frozenset({"accept-encoding"} if is_read else ())
+    kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith(_OURS)]
+    return [*kept, ("accept-encoding", "identity")] if is_read else kept
+
+
+def passed_back(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
+    """Return the headers for the client."""
+    named = _named_by_connection(headers := list(headers))
+    # The server sets its own date; an answer that we read is no longer compressed.
+    dropped = _HOPS | named | {"date", "server"} | frozenset({"content-encoding"} if is_read else ())
+    return [(name, value) for name, value in headers if name.lower() not in dropped]
+
+
+def _named_by_connection(headers: Pairs) -> frozenset[str]:
+    values = [value for name, value in headers if name.lower() == "connection"]
+    return frozenset(word.strip().lower() for value in values for word in value.split(","))

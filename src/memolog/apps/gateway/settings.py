@@ -1,0 +1,123 @@
+"""Settings of the gateway: provider addresses, tokens and limits. Without a token only this machine may connect."""
+
+import ipaddress
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from memolog.domain.errors import ConfigError
+from memolog.store.scope import check_id
+
+OPENAI: Final = "https://api.openai.com"
+ANTHROPIC: Final = "https://api.anthropic.com"
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+"""More than OpenAI and Anthropic accept (32 to 50 MB)."""
+_LEAST_TOKEN: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Settings of a gateway."""
+
+    openai: str = OPENAI
+    """Address of the OpenAI-compatible provider, with or without `/v1`."""
+    anthropic: str = ANTHROPIC
+    resource: str | None = None
+    """Resource of requests that name a thread only."""
+    token: str | None = field(default=None, repr=False)
+    """Token that clients must send, beside their key for the provider. It gives access to every resource."""
+    tokens: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Instead of `token`: tokens that each give access to one resource."""
+    max_body_bytes: int = MAX_BODY_BYTES
+    """Maximum size of a request with memory, which is held as a whole; other requests are streamed."""
+    connect_seconds: float = 10.0
+    read_seconds: float = 600.0
+    """Read timeout: models may take minutes."""
+
+    def __post_init__(self) -> None:
+        for name in ("openai", "anthropic"):
+            object.__setattr__(self, name, _address(name, getattr(self, name)))
+        for token in (self.token, *self.tokens):
+            if token is not None:
+                _check_token(token)
+        for resource in self.tokens.values():
+            check_id("resource", resource)
+        if self.tokens and (self.token is not None or self.resource is not None):
+            raise ConfigError(
+                "`tokens` cannot be used together with `token` or `resource`.",
+                why="With `tokens`, the token of a request alone selects the resource.",
+                then="Omit the token (MEMOLOG_PROXY_TOKEN, --token-file) and the resource (--resource).",
+            )
+        if self.max_body_bytes < 1:
+            raise ConfigError(f"`max_body_bytes` (--max-body) must be 1 or more, got {self.max_body_bytes}.")
+
+    @property
+    def has_token(self) -> bool:
+        """Return whether clients must send a token."""
+        return self.token is not None or bool(self.tokens)
+
+
+def _check_token(token: str) -> None:
+    if len(token) < _LEAST_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
+        raise ConfigError(
+            "The token of the proxy cannot be used.",
+            why=f"It must have at least {_LEAST_TOKEN} visible ASCII characters, without a space.",
+            then='Make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+        )
+
+
+def _address(name: str, url: str) -> str:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.query and not parts.fragment
+    except ValueError:
+        is_good, parts = False, None
+    if not is_good or parts is None:
+        raise ConfigError(
+            f"--{name} must be an http or https address without a query, got {url!r}.", then=f"Write it like {OPENAI}."
+        )
+    if parts.username or parts.password:
+        raise ConfigError(
+            f"The address of a provider (--{name}) contains a user name or a password.",
+            why="Clients send their own keys, which are passed on.",
+            then="Remove them.",
+        )
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def read_tokens(text: str) -> dict[str, str]:
+    """Parse a token file: on each line a token, a space and a resource."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        token, _, resource = line.strip().partition(" ")
+        # The line may be a token, so the error does not show it.
+        if not resource.strip() or token in found:
+            what = "has no resource" if not resource.strip() else "repeats a token of an earlier line"
+            raise ConfigError(
+                f"Line {number} of the tokens file {what}.",
+                then="Write a token, a space and its resource, each token once.",
+            )
+        found[token] = resource.strip()
+    if not found:
+        raise ConfigError(
+            "The tokens file is empty.",
+            why="Without a token every client could read every resource.",
+            then="Write a token, a space and its resource on each line.",
+        )
+    return found
+
+
+def check_listening(host: str, *, has_token: bool) -> None:
+    """Refuse to listen on the network without a token."""
+    try:
+        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = False
+    if not is_local and not has_token:
+        raise ConfigError(
+            f"Without a token, every client that reaches {host} could read every memory in this database.",
+            then="Listen on 127.0.0.1, or set a token (MEMOLOG_PROXY_TOKEN, or --tokens-file for one a resource).",
+        )

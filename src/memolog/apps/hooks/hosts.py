@@ -1,0 +1,459 @@
+"""Install and uninstall our entries in the settings files of coding agents.
+
+Other entries, comments and layout of a file stay. A file is replaced in one step; its original is kept beside it. In a project,
+a link that leads out of the project is refused, because a repository could use it to change any file of the user.
+"""
+
+import difflib
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from memolog.apps.hooks.events import HOSTS, Host
+from memolog.apps.hooks.text_edit import (
+    add_item,
+    has_block,
+    parse,
+    remove,
+    set_member,
+    value,
+    with_block,
+    without_block,
+)
+from memolog.domain.errors import InputError
+
+MARK: Final = "memolog.apps.hook"
+"""Text that all our commands contain, and no others."""
+NAME: Final = "memolog"
+"""Name of our MCP server in the settings of a host."""
+
+Shape: TypeAlias = Callable[[str, int], dict[str, Any]]
+"""Builds the entry of a hook from its command and timeout in seconds."""
+
+
+def _nested(command: str, seconds: int) -> dict[str, Any]:
+    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
+
+
+def _nested_named(command: str, seconds: int) -> dict[str, Any]:
+    return {"hooks": [{"name": NAME, "type": "command", "command": command, "timeout": seconds * 1000}]}
+
+
+def _flat(command: str, seconds: int) -> dict[str, Any]:
+    return {"command": command, "timeout": seconds}
+
+
+# A start is answered and may take longer; at the end some hosts allow only a short time.
+_SECONDS: Final[dict[str, int]] = {"start": 10, "end": 3}
+_USUAL_SECONDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Layout of the settings of a host."""
+
+    title: str
+    shape: Shape
+    hooks: tuple[str, str]
+    """File with the hooks: in the host folder of the user, and in a project."""
+    servers: tuple[str, str]
+    """File with the MCP servers, likewise."""
+    home: str
+    """Folder of the host in the home folder of the user."""
+    home_variable: str | None = None
+    """Environment variable that names another folder."""
+    server: Mapping[str, Any]
+    """Further fields of a server entry."""
+    then: str
+    """What the user has to do next."""
+
+
+KNOWN: Final[dict[Host, Form]] = {
+    "claude-code": Form(
+        title="Claude Code",
+        shape=_nested,
+        # Our entries contain paths of this machine, so they go into the file that is not shared.
+        hooks=("settings.json", ".claude/settings.local.json"),
+        servers=("../.claude.json", ".mcp.json"),
+        home=".claude",
+        home_variable="CLAUDE_CONFIG_DIR",
+        server={"type": "stdio"},
+        then="Start Claude Code again; /hooks and /mcp show what it has found.",
+    ),
+    "codex": Form(
+        title="Codex",
+        shape=_nested,
+        hooks=("hooks.json", ".codex/hooks.json"),
+        servers=("config.toml", ".codex/config.toml"),
+        home=".codex",
+        home_variable="CODEX_HOME",
+        server={},
+        then="Start Codex again and trust the new hooks in /hooks: until then it does not run them.",
+    ),
+    "cursor": Form(
+        title="Cursor",
+        shape=_flat,
+        hooks=("hooks.json", ".cursor/hooks.json"),
+        servers=("mcp.json", ".cursor/mcp.json"),
+        home=".cursor",
+        server={},
+        then="Start Cursor again; its settings show hooks and servers.",
+    ),
+    "gemini": Form(
+        title="Gemini CLI",
+        shape=_nested_named,
+        hooks=("settings.json", ".gemini/settings.json"),
+        servers=("settings.json", ".gemini/settings.json"),
+        home=".gemini",
+        server={},
+        then="Start Gemini CLI again; /hooks and /mcp show what it has found.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where to install: for the user, or in one project."""
+
+    project: Path | None
+    home: Path
+    environment: Mapping[str, str]
+
+    def file(self, form: Form, names: tuple[str, str]) -> Path:
+        """Return a settings file of a host."""
+        if self.project is not None:
+            return self.project / names[1]
+        named = self.environment.get(form.home_variable or "")
+        if named:
+            # A folder set by the variable also holds files that are beside the default folder.
+            return Path(named).expanduser() / names[0].removeprefix("../")
+        return Path(os.path.normpath(self.home / form.home / names[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One settings file, and our entries in it."""
+
+    path: Path
+    format: Literal["json", "toml"]
+    hooks: Mapping[str, dict[str, Any]]
+    """Entry for each event; empty if the hooks are in another file."""
+    server: Mapping[str, Any] | None
+    """Entry of our server; None if servers are in another file or not wanted."""
+    holds_hooks: bool
+    holds_servers: bool
+    is_cursor: bool = False
+    project: Path | None = None
+    """Project that must contain the file after links are resolved; None for files of the user."""
+
+
+def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Target]:
+    """Return the settings files of a host with our entries: a hook for every event, and the server."""
+    form = KNOWN[host]
+    line = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
+    hooks = {event: form.shape(line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
+    entry = None if server is None else {**form.server, "command": server[0], "args": list(server[1:])}
+    files: dict[Path, tuple[bool, bool]] = {place.file(form, form.hooks): (True, False)}
+    second = place.file(form, form.servers)
+    files[second] = (second in files, True)
+    return [
+        Target(
+            path=path,
+            format="toml" if path.suffix == ".toml" else "json",
+            hooks=hooks if has_hooks else {},
+            server=entry if has_servers else None,
+            holds_hooks=has_hooks,
+            holds_servers=has_servers,
+            is_cursor=host == "cursor" and has_hooks,
+            project=place.project,
+        )
+        for path, (has_hooks, has_servers) in files.items()
+    ]
+
+
+_REMARK: Final = "`memolog uninstall codex` removes it"
+_MARKS: Final = "\ufeff"
+_HAS_FOLDERS: Final = {os.open, os.mkdir, os.unlink, os.chmod} <= os.supports_dir_fd
+_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Content of one file before and after; None if the file does not exist."""
+
+    path: Path
+    before: str | None
+    after: str | None
+    keeps: bool = False
+    """Whether the original is kept beside the file."""
+    project: Path | None = None
+    """Project that must contain the file after links are resolved; None for files of the user."""
+
+    @property
+    def is_none(self) -> bool:
+        """Return whether nothing changes."""
+        return self.before == self.after
+
+
+def backup_of(path: Path) -> Path:
+    """Return the path of the kept original of a file."""
+    return path.with_name(f"{path.name}.memolog-backup")
+
+
+# ---------------------------------------------------------------- what is to be changed
+
+
+def installing(targets: Sequence[Target]) -> list[Change]:
+    """Return the changes that add our entries, each once."""
+    changes = list[Change]()
+    for target in targets:
+        before = _present(target)
+        text, ending = _plain(before or "")
+        after = _as_it_was(_naming(target.path, _installed, target, text), ending) or None
+        is_clean = before is not None and _naming(target.path, _uninstalled, target, text) == text
+        changes.append(Change(path=target.path, before=before, after=after, keeps=is_clean, project=target.project))
+    return changes
+
+
+def uninstalling(targets: Sequence[Target]) -> list[Change]:
+    """Return the changes that remove our entries and restore the original bytes."""
+    changes = list[Change]()
+    for target in targets:
+        before = _present(target)
+        if before is None:
+            continue
+        text, ending = _plain(before)
+        bare = _naming(target.path, _uninstalled, target, text)
+        if bare == text:
+            continue
+        kept = _read(backup_of(target.path))
+        if kept is not None and target.is_cursor and "version" not in _at(_plain(kept)[0]):
+            bare = remove(bare, (), lambda name, _: name == "version")
+        after: str | None = _as_it_was(bare, ending)
+        if kept is not None and _tokens(kept) == _tokens(after or ""):
+            after = kept
+        elif kept is None and _is_bare(after or ""):
+            # The file holds nothing else: we created it.
+            after = None
+        changes.append(Change(path=target.path, before=before, after=after, project=target.project))
+    return changes
+
+
+def _installed(target: Target, text: str) -> str:
+    if target.format == "toml":
+        if target.server is None:
+            return text
+        return with_block(text, ("mcp_servers", NAME), target.server, _REMARK)
+    if target.hooks:
+        text = _with_hooks(target, text)
+    if target.server is not None:
+        servers = _at(text, "mcpServers")
+        if NAME not in servers or _is_ours(servers[NAME]):
+            text = set_member(text, ("mcpServers",), NAME, dict(target.server))
+    return text
+
+
+def _with_hooks(target: Target, text: str) -> str:
+    if target.is_cursor and "version" not in _at(text):
+        text = set_member(text, (), "version", 1)
+    for event, entry in target.hooks.items():
+        present = _at(text, "hooks").get(event)
+        if isinstance(present, list) and entry in present:
+            continue
+        text = remove(text, ("hooks", event), _is_our_hook)
+        text = add_item(text, ("hooks", event), entry)
+    return _without_hooks(text, but=frozenset(target.hooks))
+
+
+def _uninstalled(target: Target, text: str) -> str:
+    if target.format == "toml":
+        return without_block(text) if has_block(text) else text
+    if target.holds_hooks:
+        text = _without_hooks(text, but=frozenset())
+    if target.holds_servers:
+        text = remove(text, ("mcpServers",), lambda name, entry: name == NAME and _is_ours(entry))
+    return text
+
+
+def _without_hooks(text: str, *, but: frozenset[str]) -> str:
+    for event in [name for name in _at(text, "hooks") if name not in but]:
+        text = remove(text, ("hooks", event), _is_our_hook)
+    return text
+
+
+def _at(text: str, *path: str) -> dict[str, Any]:
+    """Return the object at a path, or an empty one."""
+    found: Any = value(parse(text)) if text.strip() else {}
+    for key in path:
+        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _is_ours(entry: object) -> bool:
+    return MARK in json.dumps(entry)
+
+
+def _is_our_hook(_: str | None, entry: Any) -> bool:
+    """Return whether a hook is ours; a group that contains other hooks is not."""
+    inner: Any = cast("dict[str, Any]", entry).get("hooks") if isinstance(entry, dict) else None
+    hooks = cast("list[object]", inner if isinstance(inner, list) else [])
+    return all(map(_is_ours, hooks or [cast("object", entry)]))
+
+
+def _naming(path: Path, work: Any, target: Target, text: str) -> str:
+    """Run an edit on the text of a file; errors name the file."""
+    try:
+        return str(work(target, text))
+    except InputError as error:
+        raise InputError(f"{path}: {error.what}", why=error.why, then=error.then) from error
+
+
+def _is_bare(text: str) -> bool:
+    if not text.strip():
+        return True
+    try:
+        return all(item in ({}, []) or key == "version" for key, item in _at(text).items())
+    except InputError:
+        return False
+
+
+def _tokens(text: str) -> str:
+    """Return a text without white space, to compare content."""
+    return "".join(text.split())
+
+
+# ---------------------------------------------------------------- files
+
+
+def _present(target: Target) -> str | None:
+    """Return the content of a file, or None. Raises if a link leads out of its project."""
+    for path in (target.path, backup_of(target.path)):
+        _real(path, target.project)
+    return _read(target.path)
+
+
+def _real(path: Path, project: Path | None) -> Path:
+    """Resolve a path; raises if the result is not in the project."""
+    real = Path(os.path.realpath(path))
+    if project is not None:
+        top = Path(os.path.realpath(project))
+        if not real.is_relative_to(top) or ".git" in real.relative_to(top).parts:
+            raise InputError(
+                f"{path} is a link to {real}, out of this project.",
+                why="Such a link in a repository could change any file of the user.",
+                then="Check where the link comes from, and replace it by a file.",
+            )
+    return real
+
+
+def _read(path: Path) -> str | None:
+    if path.exists() and not path.is_file():
+        # Reading a pipe would block.
+        raise InputError(f"{path} is not a regular file.", then="Replace it by a file.")
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text.", then="Correct the file first.") from error
+
+
+def _plain(text: str) -> tuple[str, str]:
+    """Return a text with plain line ends and without a byte order mark, and the original mark and line end."""
+    mark = _MARKS if text.startswith(_MARKS) else ""
+    ending = "\r\n" if "\r\n" in text else "\n"
+    return text.removeprefix(mark).replace("\r\n", "\n"), mark + ending
+
+
+def _as_it_was(text: str, ending: str) -> str:
+    mark = _MARKS if ending.startswith(_MARKS) else ""
+    return mark + text.replace("\n", ending.removeprefix(mark))
+
+
+def diff(change: Change) -> str:
+    """Return a change as a unified diff."""
+    before, after = ((one or "").splitlines(keepends=True) for one in (change.before, change.after))
+    lines = difflib.unified_diff(before, after, str(change.path), str(change.path))
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def apply(change: Change) -> None:
+    """Apply a change in one step. Keep the original if it has none of our entries; remove it once restored."""
+    # A settings file may be a link, for example into a dotfiles folder: change its target.
+    path, backup = _real(change.path, change.project), backup_of(change.path)
+    kept = _real(backup.parent, change.project) / backup.name
+    if change.keeps and change.before is not None:
+        _write(kept, change.before, mode=_mode(path), project=change.project)
+    if change.after is None:
+        with _folder_of(path, change.project) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+    else:
+        _write(path, change.after, mode=_mode(path), project=change.project)
+    if not change.keeps and (change.after is None or MARK not in change.after):
+        with suppress(FileNotFoundError), _folder_of(kept, change.project) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return 0o600
+
+
+def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
+    with _folder_of(path, project) as (folder, name):
+        file, new = _new_file(path, folder)
+        try:
+            with os.fdopen(file, "wb") as opened:
+                opened.write(text.encode("utf-8"))
+            os.chmod(new, mode, dir_fd=folder)
+            os.replace(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(new, dir_fd=folder)
+            raise
+
+
+def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
+    """Create an empty file beside a file, under a name that is not taken."""
+    for number in count():
+        beside = path.with_name(f".{path.name}.memolog-{number}")
+        name = str(beside) if folder is None else beside.name
+        with suppress(FileExistsError):
+            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
+    raise AssertionError
+
+
+@contextmanager
+def _folder_of(path: Path, project: Path | None) -> Generator[tuple[int | None, str]]:
+    """Open the folder of a file, creating it if needed; yields its descriptor and the name of the file.
+
+    Below the project no part of the path may be a link, also if it is replaced meanwhile. On systems without folder
+    descriptors, yields None and the whole path.
+    """
+    if not _HAS_FOLDERS:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield None, str(path)
+        return
+    top = path.parent if project is None else Path(os.path.realpath(project))
+    if project is None:
+        top.mkdir(parents=True, exist_ok=True)
+    folder = os.open(top, _FOLDER)
+    try:
+        for part in path.parent.relative_to(top).parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder)
+            inner = os.open(part, _FOLDER | _NO_LINK, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield folder, path.name
+    finally:
+        os.close(folder)

@@ -1,0 +1,278 @@
+"""Store spooled events, reconcile them with transcripts, and observe; one process at a time.
+
+Order: take the events of a session, save new messages, write back events that must wait, drop what was taken. After a crash
+the next sweep repeats this, and nothing is stored twice.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from memolog.apps.hooks.reconcile import Heard, Reconciled, Record, heard_of, reconcile, thread_of, transcript_of
+from memolog.apps.hooks.spool import Spool, make_private, note, spool_of
+from memolog.config import Config
+from memolog.domain.clock import Clock
+from memolog.domain.errors import MemologError, MessageNotFound, ThreadNotFound
+from memolog.domain.message import Message
+from memolog.domain.observation import Span
+from memolog.runtime.clock import SystemClock
+from memolog.runtime.importing_elsewhere import Tally, save_conversation
+from memolog.runtime.memory import Memory
+from memolog.runtime.views import Asked
+from memolog.store import Store
+from memolog.transfer import Conversation
+
+IDLE: Final = timedelta(minutes=30)
+"""A session without events for this long is over; not every host reports the end."""
+_LAST: Final = 2**62
+
+
+def sweep(address: str, config_file: str | None = None) -> None:
+    """Store and observe the spooled events of a database, unless another process does."""
+    spool = spool_of(address, os.environ)
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(10)
+    config = Config.load(toml=config_file, environment=os.environ)
+    asyncio.run(Sweep(spool, address, config).run())
+
+
+@contextlib.contextmanager
+def only_one(path: str) -> Generator[bool]:
+    """Hold a lock file; yields whether the lock was acquired. The system releases it when the process ends."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield _locked(file)
+    finally:
+        os.close(file)
+
+
+def _locked(file: int) -> bool:
+    try:
+        import fcntl  # noqa: PLC0415 - not every system has it
+    except ImportError:
+        import msvcrt  # noqa: PLC0415
+
+        lock: Any = msvcrt
+        try:
+            lock.locking(file, lock.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    """The events of one session, and what follows from them."""
+
+    records: tuple[Record, ...]
+    resource: str
+    host: str
+    last: datetime
+    is_over: bool
+    wants_log: bool
+    """Whether to observe everything now: the session is over, or the host is about to compact it."""
+
+    @property
+    def transcripts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(str(one["transcript"]) for one in self.records if one.get("transcript")))
+
+
+class Sweep:
+    """One process that stores the spooled events of a database."""
+
+    def __init__(self, spool: Spool, address: str, config: Config, clock: Clock | None = None) -> None:
+        self.spool, self.address, self.config, self.clock = spool, address, config, clock or SystemClock()
+
+    async def run(self) -> None:
+        """Store events until none are left, also those that arrive meanwhile."""
+        make_private(self.spool.folder)
+        seen: dict[str, int] = {}
+        # A sweep that finds the lock held exits and leaves its events to this one, so check again after releasing it.
+        while (sizes := self.spool.sizes()) != seen:
+            with only_one(f"{self.spool.folder}/sweep.lock") as is_ours:
+                if not is_ours:
+                    return
+                seen = await self._all(sizes)
+
+    async def _all(self, sizes: dict[str, int]) -> dict[str, int]:
+        """Store all sessions; returns the expected size of each file."""
+        seen = dict(sizes)
+        todo = [name for name in sizes if self._has_work(self.spool.peek(name))]
+        if not todo:
+            return seen
+        async with Memory(self.address, config=self.config, clock=self.clock) as memory:
+            for name in todo:
+                try:
+                    seen[name] = await self._session(memory, name)
+                except (MemologError, OSError) as error:
+                    note(self.spool, os.environ, self.clock.now().timestamp(), f"sweep of {name}: {error}")
+        return {name: size for name, size in seen.items() if size}
+
+    def _has_work(self, records: Sequence[Record]) -> bool:
+        """Return whether a session has new events or is over."""
+        return any(one.get("kind") != "seen" for one in records) or _session(records, self.clock.now()).is_over
+
+    async def _session(self, memory: Memory, name: str) -> int:
+        """Store one session; returns the number of bytes written back."""
+        records = self.spool.take(name)
+        if not records:
+            self.spool.drop(name)
+            return 0
+        session = _session(records, self.clock.now())
+        store = (await memory.open()).store
+        told = await self._told(store, session)
+        await self._save(store, session, told)
+        await self._observe(memory, session, [one.thread for one in told])
+        waiting = [heard.record for one in told for heard in one.waiting]
+        left = [] if session.is_over else [*_once(waiting), _seen(session)]
+        size = self.spool.append(name, *left) if left else 0
+        self.spool.drop(name)
+        return size
+
+    async def _told(self, store: Store, session: _Session) -> list[Reconciled]:
+        """Return what to save of each thread of a session."""
+        heard = await _not_forgotten(store, session.resource, heard_of(session.records))
+        written = dict[str, Conversation]()
+        is_missing = False
+        for path in session.transcripts:
+            found = transcript_of(session.host, path)
+            is_missing = is_missing or found is None
+            for one in found or ():
+                before = written.get(one.thread)
+                both = (*before.messages, *one.messages) if before else one.messages
+                written[one.thread] = Conversation(
+                    thread=one.thread, messages=both, title=one.title, metadata=one.metadata
+                )
+        # Without a readable transcript there is nothing to wait for.
+        has_source = bool(written) or (is_missing and session.host in {"claude-code", "codex"})
+        threads = dict.fromkeys([*written, *(thread_of(one) for one in session.records)])
+        return [
+            reconcile(
+                thread,
+                await _rows(store, session.resource, thread),
+                await _own_lines(store, session.resource, written.get(thread)),
+                [one for one in heard if one.thread == thread],
+                is_over=session.is_over or not has_source,
+            )
+            for thread in threads
+        ]
+
+    async def _save(self, store: Store, session: _Session, told: Sequence[Reconciled]) -> None:
+        for one in told:
+            if not one.messages:
+                continue
+            tally = Tally(format=session.host, dry_run=False)
+            made = Conversation(thread=one.thread, messages=one.messages, metadata={"source": session.host})
+            await save_conversation(store, made, session.resource, tally)
+            for skipped in tally.skipped:
+                note(self.spool, os.environ, self.clock.now().timestamp(), f"{skipped.where}: {skipped.why}")
+
+    async def _observe(self, memory: Memory, session: _Session, threads: Sequence[str]) -> None:
+        """Observe the rest of a session that ends; for others, only what is due."""
+        kit = await memory.open()
+        for thread in threads:
+            with contextlib.suppress(ThreadNotFound):
+                await kit.store.threads.get(session.resource, thread)
+                if session.wants_log:
+                    await memory.observe(thread, session.resource)
+                else:
+                    config = await kit.config_for(session.resource, keep=True)
+                    snapshot = await kit.store.logs.snapshot(session.resource, thread, config.scope)
+                    await kit.core.advance(snapshot, config, Asked())
+
+
+def _session(records: Sequence[Record], now: datetime) -> _Session:
+    times = [float(one.get("at") or 0) for one in records]
+    last = datetime.fromtimestamp(max(times, default=0.0), UTC)
+    ordered = sorted(records, key=lambda one: float(one.get("at") or 0))
+    kinds = {str(one.get("kind")) for one in records}
+    is_over = now - last >= IDLE
+    return _Session(
+        records=tuple(ordered),
+        # A session may change folders: it belongs to the one it started in.
+        resource=str(next((one["resource"] for one in ordered if one.get("resource")), "")),
+        host=str(next((one["host"] for one in ordered if one.get("host")), "")),
+        last=last,
+        is_over=is_over,
+        wants_log=is_over or bool(kinds & {"end", "compact"}),
+    )
+
+
+def _seen(session: _Session) -> Record:
+    """Return a record that keeps the resource and transcript of a session for later events."""
+    first = session.records[0]
+    note_ = {key: first[key] for key in ("session", "host") if key in first}
+    seen: Record = {"kind": "seen", "at": session.last.timestamp(), "resource": session.resource, **note_}
+    return {**seen, "transcript": session.transcripts[0]} if session.transcripts else seen
+
+
+def _once(records: Sequence[Record]) -> list[Record]:
+    return list({id(one): one for one in records}.values())
+
+
+async def _not_forgotten(store: Store, resource: str, heard: Sequence[Heard]) -> list[Heard]:
+    """Return the messages that were not forgotten since."""
+    left: list[Heard] = []
+    for thread in dict.fromkeys(one.thread for one in heard):
+        some = [one for one in heard if one.thread == thread]
+        gone = await store.tombstones.find(resource, thread, [one.message for one in some])
+        left += [one for place, one in enumerate(some) if place not in gone]
+    return left
+
+
+async def purge(store: Store, spool: Spool, resource: str) -> int:
+    """Remove forgotten messages of a resource from a spool; returns the number of removed events.
+
+    If a sweep is running, nothing is removed: the sweep skips forgotten messages itself.
+    """
+    went = 0
+    if not spool.sizes():
+        return went
+    with only_one(f"{spool.folder}/sweep.lock") as is_ours:
+        # Twice: the first `take` may return what an interrupted sweep had taken.
+        for name in [*spool.sizes(), *spool.sizes()] if is_ours else ():
+            records = spool.take(name)
+            session = _session(records, SystemClock().now())
+            if session.resource == resource:
+                heard = heard_of(records)
+                left = await _not_forgotten(store, resource, heard)
+                kept = {id(one.record) for one in left}
+                gone = {id(one.record) for one in heard} - kept
+                went += len(gone)
+                records = [one for one in records if id(one) not in gone]
+            if records:
+                spool.append(name, *records)
+            spool.drop(name)
+    return went
+
+
+async def _own_lines(store: Store, resource: str, written: Conversation | None) -> Conversation | None:
+    """Return a transcript without messages that it repeats from the session it continues."""
+    first = next(iter(written.messages), None) if written else None
+    if written is None or first is None or first.id is None:
+        return written
+    try:
+        (row, *_) = await store.messages.get(resource, first.id)
+    except MessageNotFound:
+        return written
+    if row.thread == written.thread:
+        return written
+    there = {one.id for one in await _rows(store, resource, row.thread)}
+    return replace(written, messages=tuple(one for one in written.messages if one.id not in there))
+
+
+async def _rows(store: Store, resource: str, thread: str) -> tuple[Message, ...]:
+    """Return every row of a thread, also tombstones."""
+    try:
+        return await store.messages.span(resource, thread, Span(first=1, last=_LAST))
+    except ThreadNotFound:
+        return ()

@@ -1,0 +1,304 @@
+"""Add and remove entries in JSON and TOML text; every other byte stays, including comments and trailing commas."""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from memolog.domain.errors import InputError
+
+_TRIVIA: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_SCALAR: Final = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
+_INDENT: Final = re.compile(r"^([ \t]+)\S", re.MULTILINE)
+_SAME_LINE: Final = re.compile(r",?[ \t]*//[^\n]*")
+
+Path = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Json:
+    """A JSON value with its position, and for a container its content."""
+
+    start: int
+    end: int
+    scalar: Any = None
+    kind: str = "scalar"
+    keys: tuple[str, ...] = ()
+    """Names of the members of an object."""
+    places: tuple[int, ...] = ()
+    """Start of each member (with its name) or item."""
+    items: tuple["Json", ...] = field(default=())
+
+
+def parse(text: str) -> Json:
+    """Parse a text into a value with positions; raises InputError."""
+    reader = _Reader(text)
+    found = reader.value(reader.skip(0))
+    if reader.skip(found.end) != len(text):
+        raise _broken(text, found.end)
+    return found
+
+
+def value(node: Json) -> Any:
+    """Return the plain value of a node."""
+    match node.kind:
+        case "object":
+            return {key: value(item) for key, item in zip(node.keys, node.items, strict=True)}
+        case "array":
+            return [value(item) for item in node.items]
+        case _:
+            return node.scalar
+
+
+def _broken(text: str, at: int) -> InputError:
+    line = text.count("\n", 0, at) + 1
+    return InputError(
+        f"Line {line} is not valid JSON.", why=f"Found {text[at : at + 30]!r}.", then="Correct the file first."
+    )
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def skip(self, at: int) -> int:
+        found = _TRIVIA.match(self.text, at)
+        return found.end() if found else at
+
+    def value(self, at: int) -> Json:
+        match self.text[at : at + 1]:
+            case "{":
+                return self._container(at, "object", "}")
+            case "[":
+                return self._container(at, "array", "]")
+            case '"':
+                found = _STRING.match(self.text, at)
+            case _:
+                found = _SCALAR.match(self.text, at)
+        if found is None:
+            raise _broken(self.text, at)
+        try:
+            scalar = json.loads(found[0], strict=False)
+        except ValueError:
+            raise _broken(self.text, at) from None
+        return Json(start=at, end=found.end(), scalar=scalar)
+
+    def _container(self, start: int, kind: str, closing: str) -> Json:
+        keys, places, items = list[str](), list[int](), list[Json]()
+        at = self.skip(start + 1)
+        while self.text[at : at + 1] != closing:
+            places.append(at)
+            if kind == "object":
+                name = self.value(at)
+                colon = self.skip(name.end)
+                if not isinstance(name.scalar, str) or self.text[colon : colon + 1] != ":":
+                    raise _broken(self.text, at)
+                keys.append(name.scalar)
+                at = self.skip(colon + 1)
+            items.append(self.value(at))
+            at = self.skip(items[-1].end)
+            if self.text[at : at + 1] == ",":
+                at = self.skip(at + 1)
+            elif self.text[at : at + 1] != closing:
+                raise _broken(self.text, at)
+        return Json(start=start, end=at + 1, kind=kind, keys=tuple(keys), places=tuple(places), items=tuple(items))
+
+
+# ---------------------------------------------------------------- adding
+
+
+def set_member(text: str, path: Path, key: str, new: Any) -> str:
+    """Set a member of the object at a path; missing objects are created."""
+    text, node = _reach(text, path, "object")
+    if key not in node.keys:
+        return _insert(text, node, f"{json.dumps(key, ensure_ascii=False)}: ", new)
+    old = node.items[node.keys.index(key)]
+    return text if value(old) == new else text[: old.start] + _written(text, old.start, new) + text[old.end :]
+
+
+def add_item(text: str, path: Path, new: Any) -> str:
+    """Append an item to the array at a path; missing containers are created."""
+    text, node = _reach(text, path, "array")
+    return _insert(text, node, "", new)
+
+
+def _reach(text: str, path: Path, kind: str) -> tuple[str, Json]:
+    """Return the text with the container at a path, created if missing, and the container."""
+    text = text if text.strip() else "{}\n"
+    node = parse(text)
+    for depth, key in enumerate(path):
+        _expect(node, "object", path[:depth])
+        if key not in node.keys:
+            made: Any = {} if depth + 1 < len(path) or kind == "object" else []
+            return _reach(_insert(text, node, f"{json.dumps(key, ensure_ascii=False)}: ", made), path, kind)
+        node = node.items[node.keys.index(key)]
+    _expect(node, kind, path)
+    return text, node
+
+
+def _expect(node: Json, kind: str, path: Path) -> None:
+    if node.kind != kind:
+        name = ".".join(path) or "the file"
+        raise InputError(
+            f"{name} is not an {kind}.", why="Our entries have to go there.", then="Correct the file first."
+        )
+
+
+def _insert(text: str, node: Json, name: str, new: Any) -> str:
+    """Insert a member or an item at the end."""
+    if not node.items:
+        outer = _margin(text, node.start)
+        inner = outer + _unit(text)
+        # Keep comments between the brackets.
+        kept = text[node.start + 1 : node.end - 1].rstrip()
+        body = f"{kept}\n{inner}{name}{_dumped(text, inner, new)}\n{outer}"
+        return text[: node.start + 1] + body + text[node.end - 1 :]
+    last = node.items[-1]
+    is_one_line = "\n" not in text[node.start : node.end]
+    after = _Reader(text).skip(last.end)
+    has_comma = text[after] == ","
+    # Keep the style: a trailing comma stays, also after our entry is removed.
+    comma, own_comma = ("", ",") if has_comma else (",", "")
+    behind = after + 1 if has_comma else last.end
+    if is_one_line:
+        return f"{text[:behind]}{comma} {name}{json.dumps(new, ensure_ascii=False)}{own_comma}{text[behind:]}"
+    # A comment at the end of the last line belongs to the entry before it.
+    remark = _SAME_LINE.match(text, last.end)
+    at = max(remark.end() if remark else 0, behind)
+    margin = _margin(text, node.places[-1])
+    added = f"\n{margin}{name}{_dumped(text, margin, new)}{own_comma}"
+    return f"{text[: last.end]}{comma}{text[last.end : at]}{added}{text[at:]}"
+
+
+def _written(text: str, at: int, new: Any) -> str:
+    return _dumped(text, _margin(text, at), new)
+
+
+def _dumped(text: str, margin: str, new: Any) -> str:
+    lines = json.dumps(new, indent=_unit(text), ensure_ascii=False).splitlines()
+    return f"\n{margin}".join(lines)
+
+
+def _margin(text: str, at: int) -> str:
+    """Return the indentation of the line at a position."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _unit(text: str) -> str:
+    """Return one level of indentation of this text."""
+    found = _INDENT.search(text)
+    return found[1] if found else "  "
+
+
+# ---------------------------------------------------------------- removing
+
+
+def remove(text: str, path: Path, is_ours: Callable[[str | None, Any], bool]) -> str:
+    """Remove our members or items at a path, and containers that become empty."""
+    if not text.strip():
+        return text
+    node, parents = parse(text), list[tuple[Json, int]]()
+    for key in path:
+        if node.kind != "object" or key not in node.keys:
+            return text
+        parents.append((node, node.keys.index(key)))
+        node = node.items[node.keys.index(key)]
+    names = cast("Sequence[str | None]", node.keys or (None,) * len(node.items))
+    mine = [index for index, item in enumerate(node.items) if is_ours(names[index], value(item))]
+    if not mine:
+        return text
+    if len(mine) < len(node.items) or not parents:
+        for index in reversed(mine):
+            text = _cut(text, _again(text, path), index)
+        return text
+    holder, index = parents[-1]
+    shorter = _cut(text, holder, index)
+    return remove(shorter, path[:-2], lambda name, item: name == path[-2] and not item) if len(path) > 1 else shorter
+
+
+def _again(text: str, path: Path) -> Json:
+    node = parse(text)
+    for key in path:
+        node = node.items[node.keys.index(key)]
+    return node
+
+
+def _cut(text: str, node: Json, index: int) -> str:
+    """Remove one member or item with its comma; other comments stay."""
+    start, end = node.places[index], node.items[index].end
+    if len(node.items) == 1:
+        after = _Reader(text).skip(end)
+        end = after + 1 if text[after] == "," else end
+        rest = text[node.start + 1 : start].rstrip() + text[end : node.end - 1].rstrip()
+        tail = f"\n{_margin(text, node.start)}" if rest else ""
+        return text[: node.start + 1] + rest + tail + text[node.end - 1 :]
+    if index + 1 < len(node.items):
+        following = node.places[index + 1]
+        comma = _Reader(text).skip(end) + 1
+        kept = text[comma:following].strip()
+        return text[:start] + (text[comma:following].lstrip() if kept else "") + text[following:]
+    before = node.items[index - 1].end
+    comma, after = _Reader(text).skip(before), _Reader(text).skip(end)
+    if text[after] == ",":
+        return text[: comma + 1] + text[comma + 1 : start].rstrip() + text[end:after] + text[after + 1 :]
+    return text[:comma] + text[comma + 1 : start].rstrip() + text[end:]
+
+
+_BEGIN: Final = "# memolog: begin"
+_END: Final = "# memolog: end"
+_FIRST: Final = re.compile(rf"(?<!\n)\n*+^{_BEGIN}[^\n]*\n", re.MULTILINE)
+_LAST: Final = re.compile(rf"^{_END}[^\n]*(?:\n|\Z)", re.MULTILINE)
+
+
+def has_block(text: str) -> bool:
+    """Return whether a text contains our block."""
+    return _block(text) is not None
+
+
+def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], remark: str) -> str:
+    """Append our block with one table; an existing table of that name is left alone."""
+    bare = without_block(text)
+    present: Any = _read(bare)
+    for name in table:
+        present = cast("dict[str, Any]", present).get(name, {}) if isinstance(present, dict) else {}
+    if present:
+        return text
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
+    block = "\n".join([f"{_BEGIN} ({remark})", f"[{'.'.join(table)}]", *lines, _END])
+    made = f"{bare.rstrip(chr(10))}\n\n{block}\n" if bare.strip() else f"{bare}{block}\n"
+    try:
+        _read(made)
+    except InputError as error:
+        raise InputError(
+            f"A table [{'.'.join(table)}] cannot be added to this file.",
+            why=error.why,
+            then="Write that part of the file as a separate table, or add our table by hand.",
+        ) from error
+    return made
+
+
+def without_block(text: str) -> str:
+    """Remove our block."""
+    found = _block(text)
+    if found is None:
+        return text
+    before, after = text[: found.start], text[found.stop :]
+    return f"{before}\n{after}" if before else after
+
+
+def _block(text: str) -> range | None:
+    """Return the range of our block, with the blank lines before it."""
+    first = _FIRST.search(text)
+    last = _LAST.search(text, first.end()) if first else None
+    return range(first.start(), last.end()) if first and last else None
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError("The file is not valid TOML.", why=str(error), then="Correct the file first.") from error
