@@ -4,11 +4,11 @@ import socket
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, Event, InputError, Memory, StoreError, UserMessage
 from memolog.domain.errors import NotSaved
 from memolog.runtime import away
 from memolog.runtime.events import Degraded
+from memolog.testing import FakeClock
 
 
 def nowhere() -> str:

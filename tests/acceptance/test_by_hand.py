@@ -5,20 +5,15 @@ import asyncio
 import pytest
 
 from acceptance.test_clocks import LASTS, LEASE, Hanging, beat, chat
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import Config, UserMessage
 from memolog.runtime.events import Degraded, Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}, **LEASE})
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines that two memories can share."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 class Slow(ScriptedModel):

@@ -7,25 +7,21 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, until
+from kit.clock import until
+from kit.engines import engines
 from memolog import AssistantMessage, Config, UserMessage
 from memolog.domain.errors import StoreError
 from memolog.runtime.events import Event, Recovered
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}})
 AHEAD = 30
 # Leases end by clocks that the tests move on; beats come by themselves, and are waited for.
 LASTS = 300
 LEASE = {"lease": LASTS, "heartbeat": 0.02}
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 class Hanging(ScriptedModel):

@@ -1,13 +1,12 @@
 """Compaction through the public face, on every engine: by hand, by count, and back again."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import (
     AssistantMessage,
     CompactionConfig,
@@ -23,17 +22,11 @@ from memolog import (
 from memolog.domain.message import Message, ToolResultPart
 from memolog.runtime.events import CompactionMade, Degraded, Event
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 PLAIN = Config(observe=False, last_messages=60)
 TALK = "I would like to know all about it, in every detail, as soon as that is possible. "
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory that keeps no log, on each engine in turn."""
-    async with Memory(address, config=PLAIN, clock=clock) as opened:
-        yield opened
+memory = a_memory(config=PLAIN)
 
 
 async def talk(memory: Memory, clock: FakeClock, turns: int, first: int = 0, **options: Any) -> None:

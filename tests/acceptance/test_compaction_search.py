@@ -1,23 +1,14 @@
 """What is found before, between and after the levels of compaction."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import AssistantMessage, Config, UserMessage
 from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 
 LONG = "We walked along the river for hours and spoke of nothing in particular, as friends do. " * 6
 NAMES = [f"wug{letter}{other}zim" for letter in "abcdef" for other in "aeiou"]
 CODE = "```python\n" + "\n".join(f"{name} = prepare(rows)" for name in NAMES) + "\n```"
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory without a log, on each engine in turn."""
-    async with Memory(address, config=Config(observe=False), clock=clock) as opened:
-        yield opened
+memory = a_memory(config=Config(observe=False))
 
 
 async def found(memory: Memory, query: str) -> list[tuple[str, str]]:

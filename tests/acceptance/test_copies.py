@@ -1,20 +1,14 @@
 """Clones and merges under a log that threads share: nothing stands in it twice, and what cannot be done is said."""
 
-import pytest
-
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, UserMessage
 from memolog.runtime.events import Degraded, Event
 from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 
 OWN = Config.from_dict({"observation": {"message_tokens": 300}, "scope": "thread"})
 SHARED = OWN.with_overrides({"scope": "resource"})
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 async def chat(memory: Memory, turns: int, thread: str = "a") -> str:

@@ -9,16 +9,13 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from acceptance.lived_in import live, names_in, opened, word
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import Report, SyncMemory, UserMessage
 from memolog.domain.diagnosis import FindingKind
 from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data can be damaged by others."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 @pytest.fixture(params=("thread", "resource"))

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, Extract, Extractor, Message, SyncMemory, UserMessage
 from memolog.runtime.events import Degraded, Event, RunEnded
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 SMALL = Config.from_dict(
     {"observation": {"message_tokens": 1_000, "previous_tokens": 200}, "reflection": {"observation_tokens": 600}}
@@ -28,12 +28,7 @@ class Trip(BaseModel):
 TRIP = Extractor(key="trip", instructions="Where the user goes, and for how long.", schema=Trip)
 DIET = Extractor(key="diet", instructions="What the user eats.")
 Open = Callable[..., Memory]
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name both engines."""
-    return request.param
+engine_name = engines("memory", "postgres")
 
 
 @pytest.fixture

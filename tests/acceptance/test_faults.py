@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, limit_turns
 from crash.survivors import select
+from kit.clock import limit_turns
+from kit.engines import engines
 from memolog import AssistantMessage, Config, NewMessage, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
@@ -36,7 +37,7 @@ from memolog.runtime.events import (
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.store import Store
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
 SMALL = Config(
@@ -100,12 +101,7 @@ class Story:
 
 
 Open = Callable[..., Story]
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name SQLite in its fastest form, and PostgreSQL; tests of files name theirs."""
-    return request.param
+engine_name = engines("memory", "postgres")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from acceptance.lived_in import Echo, dump, files_holding, live, names_in, opened, rows_of, settings, word
-from conftest import FakeClock
 from memolog import (
     AssistantMessage,
     Forgotten,
@@ -27,6 +26,7 @@ from memolog.runtime.memory import Memory
 from memolog.store import Store
 from memolog.store.sqlite_backup import copy_back
 from memolog.store.sqlite_files import copies_of
+from memolog.testing import FakeClock
 from property.engine_invariants import check_log, read_rows
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from acceptance.lived_in import dump, live, opened, rows_of, word
-from conftest import FakeClock
 from memolog import AssistantMessage, Memory, UserMessage
 from memolog.adapters.news import news_of
 from memolog.domain.errors import ImportConflict
 from memolog.domain.message import NewMessage, TextPart, ToolCallPart, ToolMessage
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 SECRET = "my code is swordfish"
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from conftest import FakeClock
 from memolog import (
     AssistantMessage,
     Config,
@@ -30,7 +29,7 @@ from memolog.grounding import lowest, speaks_for_user, trust_of
 from memolog.runtime.events import Event, HintsChanged, RunEnded, TitleChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 TURNS = 84
 # In each, {} is a word that occurs nowhere else: it shows where the text has gone.

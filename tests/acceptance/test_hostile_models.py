@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
 from memolog.context.render import render_group
 from memolog.domain.message import Message, Part, Role, TextPart, ToolResultPart
@@ -27,7 +26,7 @@ from memolog.runtime.memory import Memory
 from memolog.runtime.minds import readings_of
 from memolog.runtime.plausibility import checked
 from memolog.runtime.reflection import guarded
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 from memolog.tokens import HeuristicCounter
 
 SAID = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)

@@ -1,27 +1,21 @@
 """Earlier messages at the edge: off by default, found by what the user said last, stored nowhere."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import AssistantMessage, Config, Context, RecallConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.errors import StoreUnavailable
 from memolog.domain.message import NewMessage, ToolResultPart
 from memolog.runtime.contexts import Made, Shown
 from memolog.runtime.events import Degraded, Event
 from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 
 FINDS = Config(observe=False, last_messages=4, recall=RecallConfig(results=2, neighbours=1))
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory that looks for two earlier messages, on each engine in turn."""
-    async with Memory(address, config=FINDS, clock=clock) as opened:
-        yield opened
+memory = a_memory(config=FINDS)
 
 
 async def fill(memory: Memory, thread: str = "t1", *, with_: str = "The passport number of the cat is Z-4711.") -> None:

@@ -10,22 +10,18 @@ from typing import Any
 import pytest
 
 from acceptance.test_faults import RESOURCE, SMALL, THREAD, Open, Story, locked, unwritable
-from conftest import FakeClock, until
+from kit.clock import until
+from kit.engines import engines
 from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage
 from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.domain.run import Usage
 from memolog.runtime import rescuing
 from memolog.runtime.events import Degraded
 from memolog.store import Store
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 HURRIED = replace(SMALL, busy_timeout=0.5)
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data outlives a memory."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, UserMessage
 from memolog.domain.errors import StoreBusy, StoreError
 from memolog.domain.observation import Span
@@ -18,7 +17,7 @@ from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.patience import Budget
 from memolog.store import Store, logs, runs, snapshot
 from memolog.store.sql import Step
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SHARED = Config.from_dict({"scope": "resource", "observation": {"message_tokens": 2_000}})
 SMALL = Config.from_dict({"observation": {"message_tokens": 300}})

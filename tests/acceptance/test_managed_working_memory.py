@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.runtime.events import Event, RunEnded, WorkingMemoryChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 START = "# About me\n\n- Name:\n- Work:\n\n# Likes\n\n- tea\n"
 Answers = Callable[[ModelRequest], str]

@@ -1,11 +1,10 @@
 """Whole stories through the public face, on every engine."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import (
     AssistantMessage,
     Config,
@@ -18,19 +17,13 @@ from memolog import (
 from memolog.domain.run import Usage
 from memolog.runtime.events import Activated, Decided, Event, GenerationMade
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=600),
 )
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory with small windows and a scripted model, on each engine in turn."""
-    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
-        yield opened
+memory = a_memory(model=ScriptedModel, config=SMALL)
 
 
 async def chat(memory: Memory, clock: FakeClock, turns: int, **options: Any) -> list[str]:

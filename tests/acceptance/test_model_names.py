@@ -2,16 +2,12 @@
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, Memory, Usage, UserMessage
 from memolog.runtime.events import Activated, Decided, Event
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 ASKED, TOLD = "openai-responses:gpt-5-mini", "gpt-5-mini-2025-08-07"

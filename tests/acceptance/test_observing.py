@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, FilePart, NewMessage, TextPart, Usage, UserMessage
 from memolog.runtime.events import Degraded, Event, HintsChanged, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
@@ -15,7 +15,7 @@ from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import ModelRefused
 from memolog.store.logs import Rendered
 from memolog.store.runs import Made, NewRun
-from memolog.testing import ScriptedModel, observations_of, reflection_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
 from memolog.tokens import HeuristicCounter
 
 RESOURCE, THREAD = "alice", "t1"
@@ -68,12 +68,7 @@ class Story:
 
 
 Open = Callable[..., Story]
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 @pytest.fixture

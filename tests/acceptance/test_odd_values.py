@@ -12,7 +12,7 @@ import pytest
 
 from acceptance.test_away import nowhere
 from acceptance.test_faults import RESOURCE, THREAD, Open, Story, unwritable
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import (
     AssistantMessage,
     FilePart,
@@ -29,6 +29,7 @@ from memolog.domain.run import Usage
 from memolog.runtime import away, contexts
 from memolog.runtime.events import Degraded
 from memolog.store import messages
+from memolog.testing import FakeClock
 
 ODD_USAGE: dict[str, dict[str, Any]] = {
     "no tokens": {"input_tokens": None},
@@ -75,10 +76,7 @@ def poison(metadata: Moody) -> NewMessage:
     return NewMessage(role="user", parts=(TextPart(text="poison"),), metadata=metadata)
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data outlives a memory."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 @pytest.fixture

@@ -7,19 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, ObservationConfig, UserMessage
 from memolog.runtime.memory import Memory
 from memolog.runtime.packing import context_pack
+from memolog.testing import FakeClock
 
 RESOURCE = "alice"
 CONFIG = Config(observation=ObservationConfig(message_tokens=2_000, previous_tokens=200))
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name SQLite in its fastest form, and PostgreSQL."""
-    return request.param
+engine_name = engines("memory", "postgres")
 
 
 @pytest.fixture(params=("thread", "resource"))

@@ -1,13 +1,12 @@
 """Recall through the public face, on every engine: the exact words behind whatever the log shows."""
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from contract.raw_sql import run_sql, set_state
+from kit.engines import a_memory
 from memolog import (
     AssistantMessage,
     Config,
@@ -26,20 +25,14 @@ from memolog import (
 )
 from memolog.domain.message import NewMessage
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=600),
 )
 HUGE = "".join(f"line {number}: naïve 👩‍👩‍👧 <tag> &amp; 🇩🇪🇫🇷 日本語 \U0001f9d1\U0001f3fd\r\n" for number in range(900))
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory with small windows and a scripted model, on each engine in turn."""
-    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
-        yield opened
+memory = a_memory(model=ScriptedModel, config=SMALL)
 
 
 async def say(memory: Memory, *messages: NewMessage, thread: str = "t1", resource: str = "alice") -> None:

@@ -4,13 +4,12 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.observation import Observation
 from memolog.runtime.events import Event, GenerationMade, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict(
     {

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, FilePart, UserMessage
 from memolog.domain.observation import Observation
 from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import FallbackModel, TieredModel
-from memolog.testing import ScriptedModel, observations_of, reflection_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
 
 RESOURCE, THREAD = "alice", "t"
 

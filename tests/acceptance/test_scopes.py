@@ -1,14 +1,14 @@
 """Resource scope: several threads share one log, each with its own cursor, and a change of scope loses nothing."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from crash.survivors import select
+from kit.engines import a_memory, engines
 from memolog import (
     AssistantMessage,
     Config,
@@ -27,7 +27,7 @@ from memolog.domain.thread import Hints
 from memolog.runtime.events import Activated, Event, RunEnded, RunFailed, RunStarted, SettingsChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE = "alice"
 THREAD_SCOPE = Config(
@@ -38,19 +38,8 @@ THREAD_SCOPE = Config(
 )
 SHARED = replace(THREAD_SCOPE, scope="resource")
 _SECTION = re.compile(r'^<thread id="([^"]+)">\n(.*?)\n</thread>', re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name SQLite in its fastest form, and PostgreSQL."""
-    return request.param
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory whose threads share a log."""
-    async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as opened:
-        yield opened
+engine_name = engines("memory", "postgres")
+memory = a_memory(model=ScriptedModel, config=SHARED)
 
 
 async def say(memory: Memory, thread: str, *texts: str, clock: FakeClock | None = None) -> Context:

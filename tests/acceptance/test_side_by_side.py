@@ -2,10 +2,9 @@
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Context, Memory, ToolMessage, UserMessage
 from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 
 def pairs(context: Context) -> dict[str, object]:

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, UserMessage
 from memolog.domain.observation import Observation
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 from prompts.small_models import SHAPES, Shape
 
 RESOURCE, THREAD = "nadia", "moving"

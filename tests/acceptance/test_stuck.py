@@ -7,22 +7,17 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, UserMessage
 from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import ModelUnavailable
 from memolog.store import Store
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 MISSING = "could not be observed"
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 class Picky(ScriptedModel):

@@ -1,13 +1,12 @@
 """Task memory through the public face: sessions that hand work on, what a context tells of it, and summaries with citations."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import AssistantMessage, Config, ObservationConfig, SyncMemory, UserMessage
 from memolog.domain.errors import InputError, NotFound, StoreReadOnly, TaskBlocked
 from memolog.domain.observation import Span
@@ -15,17 +14,11 @@ from memolog.domain.run import Usage
 from memolog.domain.task import Task, TaskCounts
 from memolog.runtime.memory import Memory
 from memolog.tasks.worth import EdgeTask, EdgeTasks, edge_lines
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 from memolog.tokens import HeuristicCounter
 
 SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200))
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory with small windows and a scripted model, on each engine in turn."""
-    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
-        yield opened
+memory = a_memory(model=ScriptedModel, config=SMALL)
 
 
 async def talk(memory: Memory, words: str, thread: str = "t1") -> Any:

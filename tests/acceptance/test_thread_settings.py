@@ -2,19 +2,15 @@
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, ConfigError, UserMessage
 from memolog.runtime.events import Degraded, Event, Trimmed
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory
+from memolog.testing import FakeClock
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 async def chat(memory: Memory, turns: int, thread: str = "t") -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context import Context
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 RESOURCE, THREAD = "alice", "t1"
 CONFIG = Config(observation=ObservationConfig(buffer_tokens=False), activate_after_idle=False)

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context import Context
 from memolog.domain.message import NewMessage, ToolResultPart
 from memolog.runtime.events import Activated, Decided, Event, Trimmed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
 Open = Callable[..., Memory]

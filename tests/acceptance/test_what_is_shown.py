@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context import Context
 from memolog.domain.errors import StoreUnavailable
@@ -16,7 +16,7 @@ from memolog.domain.message import ToolResultPart
 from memolog.runtime.events import Event, Trimmed
 from memolog.runtime.memory import Memory
 from memolog.store import Store
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
 LIMITED = Config(observation=ObservationConfig(message_tokens=2_000, deadline=120), context_tokens=3_000)
@@ -24,12 +24,7 @@ BIG = "First of all: " + "the port of service 7 is 8007. " * 4_000 + "That is al
 MARK = re.compile(r"\[… ([\d,]+) characters are left out here .* recall the message ([\w-]+) …\]")
 
 Open = Callable[..., Memory]
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name SQLite in its fastest form, and PostgreSQL."""
-    return request.param
+engine_name = engines("memory", "postgres")
 
 
 @pytest.fixture

@@ -1,29 +1,22 @@
 """Working memory through the public face: shown without costing the cache, whoever changes it."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
 from memolog.domain.errors import DocumentConflict, DocumentInvalid, DocumentTooLarge, StoreReadOnly
 from memolog.runtime.events import Activated, Event, GenerationMade, WorkingMemoryChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=600),
 )
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory with small windows and a scripted model, on each engine in turn."""
-    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
-        yield opened
+memory = a_memory(model=ScriptedModel, config=SMALL)
 
 
 def block(blocks: object, name: str = "working-memory") -> str:

@@ -7,18 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, NewMessage, TextPart, UserMessage
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 async def foreign_export(clock: FakeClock, zone: str) -> str:

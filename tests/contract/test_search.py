@@ -1,27 +1,22 @@
 """Search on every engine: what is saved is found, what is gone is not, and any text is a query."""
 
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from conftest import FakeClock, counts
 from contract.raw_sql import add_task, run_sql, set_state
+from kit.effort import counts
+from kit.engines import a_memory
 from memolog import AssistantMessage, Config, InputError, Memory, ToolCallPart, ToolMessage, UserMessage
 from memolog.search.analysis import analyse
 from memolog.search.texts import text_of_parts
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 RESOURCE = "alice"
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return an open memory on each engine in turn."""
-    async with Memory(address, clock=clock) as opened:
-        yield opened
+memory = a_memory()
 
 
 async def say(memory: Memory, thread: str, *texts: str, resource: str = RESOURCE) -> None:

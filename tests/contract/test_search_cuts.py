@@ -1,27 +1,21 @@
 """Where a search reads only so much, on every engine: what is asked for is found all the same, and what is missing is told."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import AssistantMessage, Config, Memory, UserMessage
 from memolog.domain.errors import StoreError
 from memolog.search.texts import Redact
 from memolog.store.indexing import Indexing
+from memolog.testing import FakeClock
 
 RESOURCE = "alice"
 NEW = datetime(2026, 3, 1, tzinfo=UTC)
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return an open memory on each engine in turn."""
-    async with Memory(address, clock=clock) as opened:
-        yield opened
+memory = a_memory()
 
 
 @pytest.fixture

@@ -1,20 +1,12 @@
 """What a query may hold, on every engine: much text, many exclusions, phrases in every script; and what was left out is told."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import AssistantMessage, InputError, Memory, UserMessage
 
 RESOURCE = "alice"
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return an open memory on each engine in turn."""
-    async with Memory(address, clock=clock) as opened:
-        yield opened
+memory = a_memory()
 
 
 async def say(memory: Memory, thread: str, *texts: str) -> None:

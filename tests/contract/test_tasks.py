@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, OpenStore, counts
+from kit.effort import counts
+from kit.engines import OpenStore
 from memolog.domain.errors import (
     InputError,
     MessageNotFound,
@@ -23,6 +24,7 @@ from memolog.domain.run import Usage
 from memolog.domain.task import Claimed, Closed, LinkKind, NewTask, Task
 from memolog.store import Store
 from memolog.store.task_filter import TaskFilter
+from memolog.testing import FakeClock
 
 R = "alice"
 HOUR = timedelta(hours=1)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, counts
 from crash.survivors import select
+from kit.effort import counts
+from kit.engines import engines
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
 from memolog.domain.errors import Conflict, LeaseLost
 from memolog.domain.observation import Observation, Source, Span
@@ -24,15 +25,10 @@ from memolog.store import Store
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines that several processes can share."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 LEASE = 30.0

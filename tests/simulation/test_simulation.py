@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import counts
+from kit.effort import counts
 from simulation.faults import KINDS
 from simulation.world import Violation, simulate
 

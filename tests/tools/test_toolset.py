@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, Memory, SyncMemory, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.message import NewMessage, TextPart, ToolResultPart
 from memolog.domain.own import own_tool, with_own_apart
 from memolog.runtime.tools import Tools
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 from memolog.tools.showing import MOST_CHARACTERS
 from tools.world import CODE, world
 

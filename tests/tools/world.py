@@ -4,10 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Memory, UserMessage
 from memolog.runtime.tools import Tools
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 __all__ = ["CODE", "World", "world"]
 
