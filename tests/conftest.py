@@ -7,6 +7,7 @@ from kit.engines import (
     OpenStore,
     address,
     engine_name,
+    file,
     open_a_store,
     postgres_server,
     postgres_url,
@@ -15,5 +16,5 @@ from kit.engines import (
 )
 from memolog.testing import FakeClock
 
-FIXTURES = (address, clock, engine_name, open_a_store, patient_turns, postgres_server, postgres_url, store)
+FIXTURES = (address, clock, engine_name, file, open_a_store, patient_turns, postgres_server, postgres_url, store)
 __all__ = ["ENGINES", "LONG", "FakeClock", "OpenStore", "counts", "limit_turns", "until", "weigh"]

@@ -6,8 +6,9 @@ import pytest
 
 from acceptance.test_clocks import LASTS, LEASE, Hanging, beat, chat
 from kit.engines import engines
+from kit.talk import listen
 from memolog import Config, UserMessage
-from memolog.runtime.events import Degraded, Event
+from memolog.runtime.events import Degraded
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.testing import FakeClock, ScriptedModel
@@ -27,9 +28,8 @@ class Slow(ScriptedModel):
 @pytest.mark.parametrize("lease", [LEASE, {"lease": 0.02, "heartbeat": 0.01}])
 async def test_observe_waits_where_turns_never_do(address: str, clock: FakeClock, lease: dict[str, float]) -> None:
     """All of it is observed when the call returns, however long it takes, and no wait in vain is held against the model."""
-    events: list[Event] = []
     async with Memory(address, model=Slow(), clock=clock, config=CONFIG.with_overrides(lease)) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await chat(memory, clock, 6)
         status = await memory.observe("t", "alice")
     assert (status.health, status.running, status.failed, status.cursor) == ("ok", 0, 0, status.last_seq)

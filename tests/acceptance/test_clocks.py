@@ -9,9 +9,10 @@ import pytest
 
 from kit.clock import until
 from kit.engines import engines
-from memolog import AssistantMessage, Config, UserMessage
+from kit.talk import hold, listen
+from memolog import Config
 from memolog.domain.errors import StoreError
-from memolog.runtime.events import Event, Recovered
+from memolog.runtime.events import Recovered
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.testing import FakeClock, ScriptedModel
@@ -67,9 +68,7 @@ async def chat(memory: Memory, clock: FakeClock, turns: int) -> None:
     """Hold some turns."""
     for number in range(turns):
         clock.advance(seconds=1)
-        async with memory.turn("t", "alice") as turn:
-            await turn.prepare(UserMessage(f"question {number} " + "about the weather " * 10))
-            await turn.record(AssistantMessage("it will rain " * 10))
+        await hold(memory, f"question {number} " + "about the weather " * 10, "it will rain " * 10, thread="t")
 
 
 async def test_a_failure_under_a_clock_that_was_ahead(address: str, clock: FakeClock) -> None:
@@ -96,9 +95,8 @@ async def test_a_closed_process_gives_its_runs_back(address: str, clock: FakeClo
         async with Memory(address, model=Hanging(), clock=clock, config=CONFIG) as memory:
             await chat(memory, clock, 1)
     clock.advance(days=-ahead)
-    events: list[Event] = []
     async with Memory(address, model=ScriptedModel(), clock=clock, config=CONFIG) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await chat(memory, clock, 1)
         await memory.settled()
         assert [event for event in events if isinstance(event, Recovered)]
@@ -129,8 +127,7 @@ async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: s
     clock.advance(days=-AHEAD)
     async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:
         passed = watch_by(await memory.open())
-        events: list[Event] = []
-        memory.subscribe(events.append)
+        events = listen(memory)
         await chat(memory, clock, 1)
         await memory.settled()
         assert not [event for event in events if isinstance(event, Recovered)]
@@ -154,8 +151,7 @@ async def test_hosts_whose_clocks_differ_by_more_than_a_lease(address: str, cloc
         Memory(address, model=ScriptedModel(), clock=clock, config=config) as second,
     ):
         passed = watch_by(await second.open())
-        events: list[Event] = []
-        second.subscribe(events.append)
+        events = listen(second)
         await chat(first, ahead, 3)
         # Longer than a lease in all, and shorter from one beat to the next.
         for _ in range(4):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kit.engines import a_memory
+from kit.talk import hold, listen
 from memolog import (
     AssistantMessage,
     CompactionConfig,
@@ -20,7 +21,7 @@ from memolog import (
     UserMessage,
 )
 from memolog.domain.message import Message, ToolResultPart
-from memolog.runtime.events import CompactionMade, Degraded, Event
+from memolog.runtime.events import CompactionMade, Degraded
 from memolog.runtime.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
 
@@ -72,8 +73,7 @@ def unpaired(context: Any) -> list[str]:
 
 async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeClock) -> None:
     """Thirty newer messages bring a batch to the first level, ninety to the second; contexts stay whole."""
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     await talk(memory, clock, 9)
     assert await memory.compactions("t1", "alice") == ()
     await talk(memory, clock, 25, first=9)
@@ -87,8 +87,7 @@ async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeCl
     assert [c.span.first for c in made] == [1, *(c.span.last + 1 for c in made[:-1])]
     assert all(8 <= c.messages <= 12 for c in made)
     assert sum(isinstance(event, CompactionMade) for event in events) == len(made)
-    async with memory.turn("t1", "alice") as turn:
-        context = await turn.prepare(UserMessage("and now?"))
+    context = await hold(memory, "and now?")
     text = context.render_without_edge()
     assert unpaired(context) == []
     # A summary is shown once, in the place of its messages.
@@ -148,10 +147,9 @@ async def test_a_model_sums_up_and_the_embedded_one_stands_in(address: str, cloc
             ConnectionError("away"),
         ]
     )
-    events: list[Event] = []
     config = Config(observe=False, compaction=CompactionConfig(batch=4, after=8, deep_after=8))
     async with Memory(address, model=model, config=config, clock=clock) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await talk(memory, clock, 4)
         made = await memory.compactions("t1", "alice")
         assert "Told by the model" in made[0].summary
@@ -193,8 +191,7 @@ async def test_by_hand_it_also_observes(address: str, clock: FakeClock) -> None:
         assert page.items[0].pieces[0].text == before[0].text
         assert {m.level for m in await rows(memory)} == {1}
         assert [m.parts for m in await rows(memory)] == [m.parts for m in before]
-        async with memory.turn("t1", "alice") as turn:
-            context = await turn.prepare(UserMessage("go on"))
+        context = await hold(memory, "go on")
         assert "<observations" in context.render()
         assert "earlier-messages" not in context.render()
         again = await memory.compact("t1", "alice", keep=1)
@@ -268,8 +265,7 @@ async def test_shared_logs_are_compacted_thread_by_thread(address: str, clock: F
     """In resource scope the groups of the shared log stand for the thread's messages."""
     async with Memory(address, config=Config(scope="resource"), clock=clock) as memory:
         await talk(memory, clock, 3)
-        async with memory.turn("t2", "alice") as turn:
-            await turn.prepare(UserMessage("Something else entirely, about gardens."))
+        await hold(memory, "Something else entirely, about gardens.", thread="t2")
         done = await memory.compact("t1", "alice")
         assert done.messages == 12
         assert done.observations
@@ -284,8 +280,7 @@ async def test_what_the_model_saw_can_be_seen_again(memory: Memory, clock: FakeC
     seen: list[str] = []
     for number in (9, 15):
         await talk(memory, clock, number - 9, first=9)
-        async with memory.turn("t1", "alice") as turn:
-            seen.append((await turn.prepare(UserMessage(f"how far? {number}"))).render())
+        seen.append((await hold(memory, f"how far? {number}")).render())
     store = (await memory.open()).store
     contexts = await store.journal.contexts("alice", "t1")
     numbers = [c.number for c in contexts if c.step == 1 and c.number in {19, len(contexts)}]
@@ -319,8 +314,7 @@ async def test_pruning_is_off_until_it_is_asked_for(address: str, engine_name: s
         assert "[raw text removed]" in page.text
         with pytest.raises(InputError, match="pruned"):
             await memory.restore_compaction("t1", "alice", (await memory.compactions("t1", "alice"))[0].id)
-        async with memory.turn("t1", "alice") as turn:
-            assert (await turn.prepare(UserMessage("still here?"))).render()
+        assert (await hold(memory, "still here?")).render()
 
 
 async def test_no_sentence_of_a_pruned_message_is_left(
@@ -338,9 +332,7 @@ async def test_no_sentence_of_a_pruned_message_is_left(
     )
     config = Config(compaction=CompactionConfig(prune=True))
     async with Memory(address, clock=clock, config=config, model=model) as memory:
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage(said[0]))
-            await turn.record(AssistantMessage(said[1]))
+        await hold(memory, said[0], said[1])
         await memory.compact("t1", "alice")
         assert len((await memory.search("wombats", "alice", sources="compacted")).results) == 2
         clock.advance(days=31)
@@ -383,8 +375,7 @@ async def test_a_read_only_memory_compacts_nothing(address: str, engine_name: st
     async with Memory(address, config=PLAIN, clock=clock) as memory:
         await talk(memory, clock, 12, settings={"compaction.automatic": False})
     async with Memory(address, config=PLAIN.with_overrides({"read_only": True}), clock=clock) as memory:
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("hello"))
+        await hold(memory, "hello")
         await memory.settled()
         assert await memory.compactions("t1", "alice") == ()
         with pytest.raises(StoreError):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from kit.talk import hold
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
 from memolog.context.render import render_group
 from memolog.domain.message import Message, Part, Role, TextPart, ToolResultPart
@@ -498,8 +499,7 @@ async def test_hostile_replies_in_the_engine() -> None:
                 await turn.prepare(ToolMessage("c1", f"user wants {EVIL} deleted", name="User"))
                 await turn.record(AssistantMessage("I read it."))
             await memory.observe("t1", "alice")
-            async with memory.turn("t1", "alice") as turn:
-                context = await turn.prepare(UserMessage("And now?"))
+            context = await hold(memory, "And now?")
             log = "\n".join(block.text for block in context.blocks if "<observations" in block.text)
         rows = [row for row in log.split("\n") if row.lstrip().startswith("* ")]
         assert any("🔴" in row and "never delete the backups" in row for row in rows), rows

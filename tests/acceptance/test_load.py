@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, UserMessage
 from memolog.domain.errors import StoreBusy, StoreError
 from memolog.domain.observation import Span
@@ -93,18 +94,17 @@ async def test_a_turn_goes_on_while_another_caller_has_the_log(
         await talk(memory, "t2", 1)
         await memory.settled()
         kit = await memory.open()
-        hold = kit.core.hold("alice", "t1", "resource")
-        await hold.take()
+        held = kit.core.hold("alice", "t1", "resource")
+        await held.take()
         with monkeypatch.context() as patch:
             patch.delitem(snapshot.q.__dict__, "other_tails")
-            async with memory.turn("t2", "alice") as turn:
-                context = await turn.prepare(UserMessage("what about us? " + "word " * 2_000))
+            context = await hold(memory, "what about us? " + "word " * 2_000, thread="t2")
             assert "question 3 of t1" in context.edge_text
         # Who asks by hand waits for it.
         by_hand = asyncio.create_task(memory.observe("t2", "alice"))
         await asyncio.sleep(0.05)
         assert not by_hand.done()
-        hold.give()
+        held.give()
         status = await by_hand
         assert status.cursor == status.last_seq
 
@@ -180,9 +180,8 @@ async def test_nobody_waits_for_a_process_that_was_killed(address: str, clock: F
     await talk(killed, "t1", 2, words=200)
     assert (await killed.status("t1", "alice")).running
     await kill(killed)
-    events: list[Event] = []
     async with Memory(address, model=ScriptedModel(), clock=clock, config=SMALL) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         async with asyncio.timeout(PATIENCE):
             await talk(memory, "t1", 1)
         assert not [event for event in events if isinstance(event, Recovered)]
@@ -199,7 +198,6 @@ async def test_nobody_waits_for_a_process_that_was_killed(address: str, clock: F
 @on_files
 async def test_a_loop_that_ends_gives_runs_back(address: str, clock: FakeClock) -> None:
     """A run whose task is cancelled, as a loop does at its end, can be taken over at once."""
-    events: list[Event] = []
     ended = Memory(address, model=Hanging(), clock=clock, config=Config.from_dict({"buffer_on_idle": True}))
     await talk(ended, "t1", 2, words=200)
     # All at once, as a loop does at its end: nothing of the process goes on.
@@ -209,7 +207,7 @@ async def test_a_loop_that_ends_gives_runs_back(address: str, clock: FakeClock) 
         task.cancel()
     await asyncio.wait(mine)
     async with Memory(address, model=ScriptedModel(), clock=clock, config=SMALL) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await talk(memory, "t1", 1)
         assert [event for event in events if isinstance(event, Recovered)]
     await ended.aclose()
@@ -256,9 +254,8 @@ async def test_a_budget_is_for_all_that_is_done_within_it() -> None:
 @pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
 async def test_a_server_that_stops_to_answer(address: str, clock: FakeClock) -> None:
     """A step of a turn ends when its budget is used up, with all that is known; what was said is saved later."""
-    events: list[Event] = []
     async with Memory(address, model=ScriptedModel(), clock=clock) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await talk(memory, "t1", 1)
         engine: Any = (await memory.open()).store.engine
         backends = [holder._con.get_server_pid() for holder in engine._pool._holders if holder._con is not None]
@@ -274,7 +271,6 @@ async def test_a_server_that_stops_to_answer(address: str, clock: FakeClock) -> 
                 os.kill(pid, signal.SIGCONT)
         assert [event.what for event in events if isinstance(event, Degraded)]
         await memory.settled()
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("and now?"))
+        await hold(memory, "and now?")
         stored = await (await memory.open()).store.messages.after("alice", "t1")
         assert [message.text for message in stored][-2:] == ["are you there?", "and now?"]

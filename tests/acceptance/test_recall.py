@@ -7,6 +7,7 @@ import pytest
 
 from contract.raw_sql import run_sql, set_state
 from kit.engines import a_memory
+from kit.talk import hold
 from memolog import (
     AssistantMessage,
     Config,
@@ -84,8 +85,7 @@ async def test_a_group_leads_to_its_messages(memory: Memory) -> None:
     """The id that the prefix shows is enough."""
     await look_up(memory)
     await memory.observe("t1", "alice")
-    async with memory.turn("t1", "alice") as turn:
-        prefix = (await turn.prepare(UserMessage("go on"))).render()
+    prefix = (await hold(memory, "go on")).render()
     handles = re.findall(r'<observations id="(g\d+)"', prefix)
     assert handles
     found = [seq for handle in handles for seq in seqs(*(await pages(memory, handle, thread="t1")))]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from memolog import AssistantMessage, Config, UserMessage
+from kit.talk import hold, logged
+from memolog import Config
 from memolog.domain.observation import Observation
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
@@ -85,9 +86,7 @@ async def lived(memory: Memory, clock: FakeClock) -> list[Observation]:
     for number, day in enumerate(DAYS):
         clock.time = clock.time.replace(day=FIRST.day + number, hour=9, minute=0)
         for said, answer in day:
-            async with memory.turn(THREAD, RESOURCE) as turn:
-                await turn.prepare(UserMessage(said))
-                await turn.record(AssistantMessage(answer))
+            await hold(memory, said, answer, thread=THREAD, resource=RESOURCE)
             clock.advance(minutes=10)
         if number != 2:
             # Two days are observed together.
@@ -95,12 +94,8 @@ async def lived(memory: Memory, clock: FakeClock) -> list[Observation]:
     await settle(memory, clock)
     status = await memory.status(THREAD, RESOURCE)
     assert status.cursor == status.last_seq
-    store = (await memory.open()).store
-    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     assert (await memory.doctor()).is_healthy
-    return list(
-        await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
-    )
+    return await logged(memory, THREAD, RESOURCE)
 
 
 async def settle(memory: Memory, clock: FakeClock) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kit.engines import a_memory
+from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, SyncMemory, UserMessage
 from memolog.domain.errors import InputError, NotFound, StoreReadOnly, TaskBlocked
 from memolog.domain.observation import Span
@@ -153,15 +154,13 @@ async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, c
     await tasks.close("T-3", summary="done")
     await tasks.edit("T-2", title="Another title")
     assert (await memory.seen("t1", "alice", 2)).edge_text == edge
-    async with memory.turn("t1", "alice", settings={"task_tokens": 0}) as turn:
-        assert "<tasks>" not in (await turn.prepare(UserMessage("quiet"))).render()
+    assert "<tasks>" not in (await hold(memory, "quiet", settings={"task_tokens": 0})).render()
     clock.advance(hours=1)
 
 
 async def test_search_finds_tasks_by_their_words(memory: Memory) -> None:
     """By title, description and summary, in any case; with what was said about them if asked for."""
-    async with memory.turn("t1", "alice") as turn:
-        await turn.prepare(UserMessage("the schema is in auth.ts", id="m1"))
+    await hold(memory, UserMessage("the schema is in auth.ts", id="m1"))
     tasks = memory.tasks("alice")
     await tasks.create("Design LoginSchema", created_from=["m1"])
     await tasks.create("Invoices", description="the login page needs a link to invoices")

@@ -63,6 +63,12 @@ def postgres_url(postgres_server: str) -> str:
 
 
 @pytest.fixture
+def file(tmp_path: Path) -> str:
+    """Return the name of a database file."""
+    return str(tmp_path / "memolog.db")
+
+
+@pytest.fixture
 def address(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """Return the address of the database of this test."""
     if engine_name == "postgres":
@@ -95,16 +101,15 @@ async def store(open_a_store: OpenStore) -> Store:
     return await open_a_store()
 
 
-def memories(config: Config | None = None, model: Callable[[], Any] | None = None) -> Any:
+def memories(config: Config | None = None, make_model: Callable[[], Any] | None = None) -> Any:
     """Return a fixture: a function that opens a memory on the database of this test, with this configuration and model."""
 
     @pytest.fixture
     async def opened(address: str, clock: FakeClock) -> AsyncIterator[OpenMemory]:
         async with AsyncExitStack() as stack:
 
-            def begin(config: Config | None = config, **options: Any) -> Memory:
-                chosen = options.pop("model", None) or (model and model())
-                memory = Memory(options.pop("address", address), model=chosen, config=config, clock=clock, **options)
+            def begin(config: Config | None = config, model: Any = None) -> Memory:
+                memory = Memory(address, model=model or (make_model and make_model()), config=config, clock=clock)
                 stack.push_async_callback(memory.aclose)
                 return memory
 

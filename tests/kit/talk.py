@@ -47,6 +47,12 @@ async def stored_texts(memory: Memory, thread: str = THREAD, resource: str = RES
     return [row.text for row in await (await store_of(memory)).messages.after(resource, thread, 0)]
 
 
+async def save_texts(memory: Memory, thread: str, *texts: str, resource: str = RESOURCE) -> None:
+    """Save user messages, each with its text as its id."""
+    rows = [UserMessage(text, id=text[:80]) for text in texts]
+    await (await store_of(memory)).messages.save(resource, thread, rows)
+
+
 async def logged(
     memory: Memory, thread: str = THREAD, resource: str = RESOURCE, *, scope: Scope = "thread"
 ) -> list[Observation]:
@@ -55,6 +61,13 @@ async def logged(
     snapshot = await store.logs.snapshot(resource, thread, scope)
     groups = [group.id for group in snapshot.groups]
     return list(await store.logs.observations(snapshot.resource, snapshot.log.pk, groups))
+
+
+def listen(memory: Memory) -> list[Event]:
+    """Return a list to which every later event of a memory is added."""
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    return events
 
 
 def of_kind(events: Iterable[Event], kind: type[_Event]) -> list[_Event]:
@@ -74,8 +87,7 @@ class Story:
         self.clock = clock
         self.model: Any = ScriptedModel() if model is None else model
         self.memory = Memory(address, model=self.model, clock=clock, config=config, **options)
-        self.events: list[Event] = []
-        self.memory.subscribe(self.events.append)
+        self.events = listen(self.memory)
 
     def told(self, kind: type[Event]) -> list[Any]:
         """Return the events of one kind."""
