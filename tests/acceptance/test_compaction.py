@@ -396,3 +396,39 @@ def test_without_await(tmp_path: Any) -> None:
         with pytest.raises(InputError):
             memory.prune("t1", "alice")
         assert memory.finalize("t1", "alice", compact=True).groups == 1
+
+
+# ---------------------------------------------------------------- search at each level of compaction
+
+
+LONG = "We walked along the river for hours and spoke of nothing in particular, as friends do. " * 6
+NAMES = [f"wug{letter}{other}zim" for letter in "abcdef" for other in "aeiou"]
+CODE = "```python\n" + "\n".join(f"{name} = prepare(rows)" for name in NAMES) + "\n```"
+unlogged = a_memory(config=Config(observe=False))
+
+
+async def found(unlogged: Memory, query: str) -> list[tuple[str, str]]:
+    """Return the messages that a query finds, with their source."""
+    answer = await unlogged.search(query, "alice", sources=("raw", "compacted"))
+    return [(result.id, result.source) for result in answer.results]
+
+
+async def test_search_at_each_level(unlogged: Memory, clock: FakeClock) -> None:
+    """Raw words first; then the summary with code and names; then the summary; after a restore all of it again."""
+    store = (await unlogged.open()).store
+    text = f"I prefer Fastify over Express. {LONG} Zebrafinch sang. {LONG}\n{CODE}\n{LONG}"
+    await store.messages.save("alice", "t1", [UserMessage(text, id="hit"), AssistantMessage(LONG, id="other")])
+    assert await found(unlogged, "river friends")
+    assert ("hit", "raw") in await found(unlogged, NAMES[-1])
+    done = await unlogged.compact("t1", "alice")
+    # A name that nobody wrote down, and that only the code has.
+    name = next(name for name in reversed(NAMES) if name not in done.summary)
+    assert ("hit", "compacted") in await found(unlogged, name)
+    assert ("hit", "compacted") in await found(unlogged, "Fastify")
+    assert await store.compactions.deepen("alice", "t1", keep=0) == 2
+    assert ("hit", "compacted") in await found(unlogged, "Fastify")
+    assert await found(unlogged, name) == []
+    for made in done.compactions:
+        await unlogged.restore_compaction("t1", "alice", made.id)
+    assert ("hit", "raw") in await found(unlogged, name)
+    assert await found(unlogged, "river friends")
