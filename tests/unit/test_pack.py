@@ -45,7 +45,11 @@ def test_everything_is_shown_where_there_is_room() -> None:
         hints=Hints(current_task="Writing\nit", suggested_response="Go on", at=NOW),
         conversations=(
             Conversation(
-                thread='t"1', title="Login", at=NOW, groups=(first, second), messages=(row(1, "user", "Hello"),)
+                thread='t"1',
+                title="Login",
+                at=NOW,
+                groups=(first, second),
+                messages=(row(1, "user", "Hello", created_at=NOW),),
             ),
             Conversation(thread="t0", groups=(group(9, ("low", "Of the day before")),)),
         ),
