@@ -9,6 +9,7 @@ import pytest
 
 from kit.clock import until
 from kit.engines import engines
+from kit.models import Hanging
 from kit.talk import hold, listen
 from memolog import Config, UserMessage
 from memolog.domain.errors import StoreError
@@ -23,18 +24,6 @@ AHEAD = 30
 LASTS = 300
 LEASE = {"lease": LASTS, "heartbeat": 0.02}
 engine_name = engines("sqlite", "postgres")
-
-
-class Hanging(ScriptedModel):
-    """A model that never answers, or not before it is let."""
-
-    def __init__(self, thought: asyncio.Event | None = None) -> None:
-        super().__init__()
-        self.thought = thought or asyncio.Event()
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        await self.thought.wait()
-        return await super().complete(request)
 
 
 def watch_by(kit: Any) -> Callable[[float], None]:
@@ -173,18 +162,12 @@ async def test_hosts_whose_clocks_differ_by_more_than_a_lease(address: str, cloc
 NEVER_WAITING = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}, **LEASE})
 
 
-class Slow(ScriptedModel):
-    """A model that takes a moment for each answer."""
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        await asyncio.sleep(0.05)
-        return await super().complete(request)
-
-
 @pytest.mark.parametrize("lease", [LEASE, {"lease": 0.02, "heartbeat": 0.01}])
 async def test_observe_waits_where_turns_never_do(address: str, clock: FakeClock, lease: dict[str, float]) -> None:
     """All of it is observed when the call returns, however long it takes, and no wait in vain is held against the model."""
-    async with Memory(address, model=Slow(), clock=clock, config=NEVER_WAITING.with_overrides(lease)) as memory:
+    async with Memory(
+        address, model=ScriptedModel(seconds=0.05), clock=clock, config=NEVER_WAITING.with_overrides(lease)
+    ) as memory:
         events = listen(memory)
         await chat(memory, clock, 6)
         status = await memory.observe("t", "alice")
@@ -215,7 +198,7 @@ async def test_observe_waits_for_the_run_of_another_memory(address: str, clock: 
 
 async def test_reflect_waits_where_turns_never_do(address: str, clock: FakeClock) -> None:
     """The log is condensed when the call returns."""
-    async with Memory(address, model=Slow(), clock=clock, config=NEVER_WAITING) as memory:
+    async with Memory(address, model=ScriptedModel(seconds=0.05), clock=clock, config=NEVER_WAITING) as memory:
         await chat(memory, clock, 12)
         before = await memory.observe("t", "alice")
         assert before.generation == 0
@@ -263,7 +246,7 @@ async def test_who_goes_on_talking_is_not_waited_for(address: str, clock: FakeCl
 async def test_a_full_tail_does_not_take_the_place_of_a_reflection(address: str, clock: FakeClock) -> None:
     """What is due comes first, and then what was asked for."""
     quick = NEVER_WAITING.with_overrides({"observation.deadline": 300})
-    async with Memory(address, model=Slow(), clock=clock, config=quick) as memory:
+    async with Memory(address, model=ScriptedModel(seconds=0.05), clock=clock, config=quick) as memory:
         await chat(memory, clock, 12)
         await memory.observe("t", "alice")
         kit = await memory.open()

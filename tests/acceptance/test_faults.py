@@ -16,6 +16,7 @@ import pytest
 from crash.survivors import select
 from kit.clock import limit_turns
 from kit.engines import engines
+from kit.models import Priced
 from kit.talk import RESOURCE, THREAD, Story, hold, listen, stories
 from memolog import AssistantMessage, Config, NewMessage, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
@@ -35,7 +36,7 @@ from memolog.runtime.events import (
     Windows,
     Withdrawn,
 )
-from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.model import ModelRequest
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
@@ -969,24 +970,6 @@ async def test_status_tells_how_it_is_doing(tell: Open, clock: FakeClock) -> Non
     assert (status.failures, status.failed, status.breaker_open) == (0, 0, False)
     assert status.observations.tokens > 0
     assert status.groups > 0
-
-
-class Priced:
-    """A dutiful model that costs a cent a call, and can be down."""
-
-    name = "priced"
-
-    def __init__(self) -> None:
-        self.requests: list[ModelRequest] = []
-        self.is_down = False
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        """Answer as an observer would."""
-        if self.is_down:
-            raise ConnectionError("down")
-        self.requests.append(request)
-        reply = await ScriptedModel().complete(request)
-        return replace(reply, usage=Usage(model=self.name, cost=0.01))
 
 
 # ---------------------------------------------------------------- telemetry

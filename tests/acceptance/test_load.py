@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from kit.models import Hanging
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Context, Memory, ToolMessage, UserMessage
 from memolog.domain.errors import StoreBusy, StoreError
 from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Span
 from memolog.runtime.events import Degraded, Event, Recovered
-from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.patience import Budget
 from memolog.store import Store, logs, runs, snapshot
 from memolog.store.sql import Step
@@ -25,14 +25,6 @@ SMALL = Config.from_dict({"observation": {"message_tokens": 300}})
 on_files = pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
 # Far longer than anything here takes, far shorter than a wait for somebody who is gone.
 PATIENCE = 25.0
-
-
-class Hanging(ScriptedModel):
-    """A model that never answers."""
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        await asyncio.Event().wait()
-        return await super().complete(request)
 
 
 def fall(point: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kit.engines import engines
+from kit.models import PRICE, Priced
 from kit.talk import RESOURCE, THREAD, Story, hold, logged, stories
 from memolog import AssistantMessage, Config, FilePart, NewMessage, TextPart, Usage, UserMessage
 from memolog.runtime.events import Degraded, HintsChanged, RunEnded, RunFailed
@@ -23,17 +24,6 @@ SMALL: dict[str, Any] = {
     "observation": {"message_tokens": 1_000, "previous_tokens": 200},
     "reflection": {"observation_tokens": 600},
 }
-PRICE = 0.01
-
-
-class Priced(ScriptedModel):
-    """A model whose every answer costs a cent."""
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        reply = await super().complete(request)
-        assert reply.usage is not None
-        # Whoever writes a model may leave the kind out: it is known from what was asked.
-        return replace(reply, usage=Usage(model=self.name, input_tokens=10, cost=PRICE))
 
 
 class Talk(Story):
