@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from conftest import FakeClock
 from crash.survivors import select
 from memolog import (
     AssistantMessage,
@@ -27,6 +26,7 @@ from memolog.domain.run import Usage
 from memolog.runtime.memory import Memory
 from memolog.store import Store
 from memolog.store.sqlite import SqliteEngine
+from memolog.testing import FakeClock
 
 __all__ = ["Echo", "dump", "files_holding", "live", "names_in", "opened", "rows_of", "settings", "word"]
 

@@ -9,17 +9,19 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
+from kit.rows import SAID, rendered
+from kit.rows import row as stored_row
 from memolog.context import build
 from memolog.context.passages import Passage, passage_texts
-from memolog.context.render import render_group
 from memolog.context.view import OtherThread, View
 from memolog.domain.lookalikes import label, quoted_label
-from memolog.domain.message import FilePart, Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
+from memolog.domain.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Observation
 from memolog.domain.run import Run
 from memolog.domain.thread import Hints
@@ -36,7 +38,6 @@ from memolog.runtime.plausibility import checked
 from memolog.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
-START = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)
 
 # In each, {} is a word that occurs nowhere else: it shows where the text has gone.
 FORGERIES = (
@@ -99,13 +100,7 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 }  # fmt: skip
 
 
-def message(seq: int, role: Role, *parts: str | Part, **fields: Any) -> Message:
-    """Return a stored message."""
-    made = tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
-    at = START + timedelta(minutes=seq)
-    return Message(
-        id=f"m{seq}", resource="alice", thread="t1", seq=seq, role=role, parts=made, created_at=at, tokens=40, **fields
-    )
+message = partial(stored_row, tokens=40)
 
 
 def in_user_text(text: str, at: int) -> list[Message]:
@@ -256,7 +251,7 @@ def assert_prompt(prompt: Prompt, count: int) -> None:
 
 def assert_group(lines: Sequence[Observation]) -> None:
     """A group of the log has one row for each line, and no tag, date or row but ours."""
-    text = render_group(handle="g1", observations=lines, previous=None, alias=None, is_reflection=False)
+    text = rendered(lines)
     if not lines:
         return
     assert not BIDI.search(text)
@@ -332,7 +327,7 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
         )
         for parsed, by_code in (
             (observe(given, COUNTER), True),
-            (parse_observations(repeating(prompt), prompt.shown, base=START, zone=UTC), False),
+            (parse_observations(repeating(prompt), prompt.shown, base=SAID, zone=UTC), False),
         ):
             if not by_code:
                 parsed = checked(parsed, "", given, prompt, COUNTER)  # noqa: PLW2901
@@ -343,7 +338,7 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
             assert_group(lines)
             assert_trust(lines, hints, channel)
             # What stands in the log is shown to the next observer and to the reflector.
-            log = render_group(handle="g1", observations=lines, previous=None, alias=None, is_reflection=False)
+            log = rendered(lines)
             calm = (message(1, "user", "And now?"),)
             assert_prompt(observer_prompt(ObserveInput(messages=calm, previous=log, hints=hints), COUNTER), 1)
             read = reflector_prompt(ReflectInput(observations=lines, target_tokens=100, hints=hints)).text
@@ -377,16 +372,16 @@ def test_no_forgery_has_an_effect_in_a_context() -> None:
             view = View(
                 scope="resource",
                 thread="t",
-                now=START,
+                now=SAID,
                 counter=COUNTER,
                 alias="t1",
-                hints=Hints(current_task=text, suggested_response=text, title=text, at=START),
+                hints=Hints(current_task=text, suggested_response=text, title=text, at=SAID),
                 others=(OtherThread(alias="t2", title=text, messages=others),),
                 working_memory=text,
                 working_memory_now=f"{text}!",
                 task_lines=(text,),
                 recalled=passage_texts([passage], "t", budget=4_000, zone=None, counter=COUNTER),
-                plans=((START.date() - timedelta(days=1), text),),
+                plans=((SAID.date() - timedelta(days=1), text),),
                 tail=(message(9, "user", "Hello"),),
             )
             context = build(view)

@@ -4,11 +4,12 @@ import socket
 
 import pytest
 
-from conftest import FakeClock
-from memolog import AssistantMessage, Config, Event, InputError, Memory, StoreError, UserMessage
+from kit.talk import hold, listen
+from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage
 from memolog.domain.errors import NotSaved
 from memolog.runtime import away
 from memolog.runtime.events import Degraded
+from memolog.testing import FakeClock
 
 
 def nowhere() -> str:
@@ -21,9 +22,7 @@ def nowhere() -> str:
 
 async def say(memory: Memory, text: str) -> list[str]:
     """Hold a turn; return what the model was shown."""
-    async with memory.turn("t1", "alice") as turn:
-        context = await turn.prepare(UserMessage(text))
-        await turn.record(AssistantMessage(f"answer to {text}"))
+    context = await hold(memory, text, f"answer to {text}")
     return [message.text for message in context.messages]
 
 
@@ -38,8 +37,7 @@ async def test_the_turn_goes_on_and_is_saved_later(
 ) -> None:
     """Two turns without a database, then one with: everything is stored once, in its order."""
     memory = Memory(nowhere(), clock=clock)
-    told: list[Event] = []
-    memory.subscribe(told.append)
+    told = listen(memory)
     assert await say(memory, "one") == ["one"]
     # What this process holds is shown, also what an earlier turn said.
     assert await say(memory, "two") == ["one", "answer to one", "two"]
@@ -97,8 +95,7 @@ async def test_a_discarded_turn_leaves_nothing(clock: FakeClock) -> None:
 async def test_what_is_lost_in_the_end_is_told(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     """A memory that is closed without ever having had a database says how much could not be saved."""
     memory = Memory(nowhere(), clock=clock)
-    told: list[Event] = []
-    memory.subscribe(told.append)
+    told = listen(memory)
     await say(memory, "one")
     with pytest.raises(NotSaved, match="2 messages could not be saved") as lost:
         await memory.aclose()
@@ -132,8 +129,7 @@ async def test_a_leftover_that_can_never_be_saved_blocks_nothing(
     monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
     for text in ("zero", "other words"):
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage(text, id="m0"))
+        await hold(memory, UserMessage(text, id="m0"))
     await say(memory, "one")
     memory.address = address
     async with memory:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.talk import hold
 from memolog.domain.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.runtime.memory import Memory
 
@@ -50,8 +51,7 @@ async def talk(memory: Memory, thread: str) -> None:
     assert (await memory.search(word, "alice")).results
     assert (await memory.search(f'"the {word} number"', "alice")).results
     assert word in (await memory.recall("1-9", "alice", thread=thread, tokens=10_000)).text
-    async with memory.turn(thread, "alice") as turn:
-        assert word in (await turn.prepare(UserMessage("And now?"))).system
+    assert word in (await hold(memory, "And now?", thread=thread)).system
 
 
 @pytest.mark.parametrize("what", ["resource", "thread", "closed"])

@@ -1,13 +1,13 @@
 """Compaction through the public face, on every engine: by hand, by count, and back again."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
+from kit.talk import hold, listen
 from memolog import (
     AssistantMessage,
     CompactionConfig,
@@ -21,19 +21,13 @@ from memolog import (
     UserMessage,
 )
 from memolog.domain.message import Message, ToolResultPart
-from memolog.runtime.events import CompactionMade, Degraded, Event
+from memolog.runtime.events import CompactionMade, Degraded
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 PLAIN = Config(observe=False, last_messages=60)
 TALK = "I would like to know all about it, in every detail, as soon as that is possible. "
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory that keeps no log, on each engine in turn."""
-    async with Memory(address, config=PLAIN, clock=clock) as opened:
-        yield opened
+memory = a_memory(config=PLAIN)
 
 
 async def talk(memory: Memory, clock: FakeClock, turns: int, first: int = 0, **options: Any) -> None:
@@ -79,8 +73,7 @@ def unpaired(context: Any) -> list[str]:
 
 async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeClock) -> None:
     """Thirty newer messages bring a batch to the first level, ninety to the second; contexts stay whole."""
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     await talk(memory, clock, 9)
     assert await memory.compactions("t1", "alice") == ()
     await talk(memory, clock, 25, first=9)
@@ -94,8 +87,7 @@ async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeCl
     assert [c.span.first for c in made] == [1, *(c.span.last + 1 for c in made[:-1])]
     assert all(8 <= c.messages <= 12 for c in made)
     assert sum(isinstance(event, CompactionMade) for event in events) == len(made)
-    async with memory.turn("t1", "alice") as turn:
-        context = await turn.prepare(UserMessage("and now?"))
+    context = await hold(memory, "and now?")
     text = context.render_without_edge()
     assert unpaired(context) == []
     # A summary is shown once, in the place of its messages.
@@ -155,10 +147,9 @@ async def test_a_model_sums_up_and_the_embedded_one_stands_in(address: str, cloc
             ConnectionError("away"),
         ]
     )
-    events: list[Event] = []
     config = Config(observe=False, compaction=CompactionConfig(batch=4, after=8, deep_after=8))
     async with Memory(address, model=model, config=config, clock=clock) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await talk(memory, clock, 4)
         made = await memory.compactions("t1", "alice")
         assert "Told by the model" in made[0].summary
@@ -200,8 +191,7 @@ async def test_by_hand_it_also_observes(address: str, clock: FakeClock) -> None:
         assert page.items[0].pieces[0].text == before[0].text
         assert {m.level for m in await rows(memory)} == {1}
         assert [m.parts for m in await rows(memory)] == [m.parts for m in before]
-        async with memory.turn("t1", "alice") as turn:
-            context = await turn.prepare(UserMessage("go on"))
+        context = await hold(memory, "go on")
         assert "<observations" in context.render()
         assert "earlier-messages" not in context.render()
         again = await memory.compact("t1", "alice", keep=1)
@@ -275,8 +265,7 @@ async def test_shared_logs_are_compacted_thread_by_thread(address: str, clock: F
     """In resource scope the groups of the shared log stand for the thread's messages."""
     async with Memory(address, config=Config(scope="resource"), clock=clock) as memory:
         await talk(memory, clock, 3)
-        async with memory.turn("t2", "alice") as turn:
-            await turn.prepare(UserMessage("Something else entirely, about gardens."))
+        await hold(memory, "Something else entirely, about gardens.", thread="t2")
         done = await memory.compact("t1", "alice")
         assert done.messages == 12
         assert done.observations
@@ -291,8 +280,7 @@ async def test_what_the_model_saw_can_be_seen_again(memory: Memory, clock: FakeC
     seen: list[str] = []
     for number in (9, 15):
         await talk(memory, clock, number - 9, first=9)
-        async with memory.turn("t1", "alice") as turn:
-            seen.append((await turn.prepare(UserMessage(f"how far? {number}"))).render())
+        seen.append((await hold(memory, f"how far? {number}")).render())
     store = (await memory.open()).store
     contexts = await store.journal.contexts("alice", "t1")
     numbers = [c.number for c in contexts if c.step == 1 and c.number in {19, len(contexts)}]
@@ -326,8 +314,7 @@ async def test_pruning_is_off_until_it_is_asked_for(address: str, engine_name: s
         assert "[raw text removed]" in page.text
         with pytest.raises(InputError, match="pruned"):
             await memory.restore_compaction("t1", "alice", (await memory.compactions("t1", "alice"))[0].id)
-        async with memory.turn("t1", "alice") as turn:
-            assert (await turn.prepare(UserMessage("still here?"))).render()
+        assert (await hold(memory, "still here?")).render()
 
 
 async def test_no_sentence_of_a_pruned_message_is_left(
@@ -345,9 +332,7 @@ async def test_no_sentence_of_a_pruned_message_is_left(
     )
     config = Config(compaction=CompactionConfig(prune=True))
     async with Memory(address, clock=clock, config=config, model=model) as memory:
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage(said[0]))
-            await turn.record(AssistantMessage(said[1]))
+        await hold(memory, said[0], said[1])
         await memory.compact("t1", "alice")
         assert len((await memory.search("wombats", "alice", sources="compacted")).results) == 2
         clock.advance(days=31)
@@ -390,8 +375,7 @@ async def test_a_read_only_memory_compacts_nothing(address: str, engine_name: st
     async with Memory(address, config=PLAIN, clock=clock) as memory:
         await talk(memory, clock, 12, settings={"compaction.automatic": False})
     async with Memory(address, config=PLAIN.with_overrides({"read_only": True}), clock=clock) as memory:
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("hello"))
+        await hold(memory, "hello")
         await memory.settled()
         assert await memory.compactions("t1", "alice") == ()
         with pytest.raises(StoreError):
@@ -412,3 +396,39 @@ def test_without_await(tmp_path: Any) -> None:
         with pytest.raises(InputError):
             memory.prune("t1", "alice")
         assert memory.finalize("t1", "alice", compact=True).groups == 1
+
+
+# ---------------------------------------------------------------- search at each level of compaction
+
+
+LONG = "We walked along the river for hours and spoke of nothing in particular, as friends do. " * 6
+NAMES = [f"wug{letter}{other}zim" for letter in "abcdef" for other in "aeiou"]
+CODE = "```python\n" + "\n".join(f"{name} = prepare(rows)" for name in NAMES) + "\n```"
+unlogged = a_memory(config=Config(observe=False))
+
+
+async def found(unlogged: Memory, query: str) -> list[tuple[str, str]]:
+    """Return the messages that a query finds, with their source."""
+    answer = await unlogged.search(query, "alice", sources=("raw", "compacted"))
+    return [(result.id, result.source) for result in answer.results]
+
+
+async def test_search_at_each_level(unlogged: Memory, clock: FakeClock) -> None:
+    """Raw words first; then the summary with code and names; then the summary; after a restore all of it again."""
+    store = (await unlogged.open()).store
+    text = f"I prefer Fastify over Express. {LONG} Zebrafinch sang. {LONG}\n{CODE}\n{LONG}"
+    await store.messages.save("alice", "t1", [UserMessage(text, id="hit"), AssistantMessage(LONG, id="other")])
+    assert await found(unlogged, "river friends")
+    assert ("hit", "raw") in await found(unlogged, NAMES[-1])
+    done = await unlogged.compact("t1", "alice")
+    # A name that nobody wrote down, and that only the code has.
+    name = next(name for name in reversed(NAMES) if name not in done.summary)
+    assert ("hit", "compacted") in await found(unlogged, name)
+    assert ("hit", "compacted") in await found(unlogged, "Fastify")
+    assert await store.compactions.deepen("alice", "t1", keep=0) == 2
+    assert ("hit", "compacted") in await found(unlogged, "Fastify")
+    assert await found(unlogged, name) == []
+    for made in done.compactions:
+        await unlogged.restore_compaction("t1", "alice", made.id)
+    assert ("hit", "raw") in await found(unlogged, name)
+    assert await found(unlogged, "river friends")

@@ -1,29 +1,22 @@
 """Clones and merges under a log that threads share: nothing stands in it twice, and what cannot be done is said."""
 
-import pytest
-
-from conftest import FakeClock
-from memolog import AssistantMessage, Config, UserMessage
-from memolog.runtime.events import Degraded, Event
+from kit.engines import engines
+from kit.talk import hold, listen
+from memolog import Config
+from memolog.runtime.events import Degraded
 from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 
 OWN = Config.from_dict({"observation": {"message_tokens": 300}, "scope": "thread"})
 SHARED = OWN.with_overrides({"scope": "resource"})
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 async def chat(memory: Memory, turns: int, thread: str = "a") -> str:
     """Hold some turns; return the log as the last one saw it."""
     system = ""
     for number in range(turns):
-        async with memory.turn(thread, "alice") as turn:
-            system = (await turn.prepare(UserMessage(f"The limit of q{number} is {number * 100}."))).system
-            await turn.record(AssistantMessage("Done. " * 30))
+        system = (await hold(memory, f"The limit of q{number} is {number * 100}.", "Done. " * 30, thread=thread)).system
         await memory.settled()
     return system
 
@@ -66,9 +59,8 @@ async def test_a_merge_says_what_it_leaves(address: str, clock: FakeClock) -> No
         async with Memory(address, clock=clock, config=config) as memory:
             await chat(memory, 10, thread)
             await memory.observe(thread, "alice")
-    events: list[Event] = []
     async with Memory(address, clock=clock, config=SHARED) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         assert await memory.merge("alice") == ("b",)
         assert await memory.merge("alice") == ()
         assert (await memory.doctor()).is_healthy

@@ -9,16 +9,14 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from acceptance.lived_in import live, names_in, opened, word
-from conftest import FakeClock
+from kit.engines import engines
+from kit.talk import logged
 from memolog import Report, SyncMemory, UserMessage
 from memolog.domain.diagnosis import FindingKind
 from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data can be damaged by others."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 @pytest.fixture(params=("thread", "resource"))
@@ -42,10 +40,8 @@ async def test_nothing_is_found_on_a_healthy_database(memory: Memory, clock: Fak
         assert told(report) == []
         assert report.is_healthy
     assert dict((await memory.doctor("alice")).examined)["messages"] > 30
-    store = (await memory.open()).store
     await memory.forget("alice", message=word("alice", "a", 4))
-    snapshot = await store.logs.snapshot("alice", "a", memory.config.scope)
-    seen = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
+    seen = await logged(memory, "a", scope=memory.config.scope)
     line = next(line for line in seen if line.state == "active")
     await memory.edit_observation("alice", line.id, "They spoke of a gryphon")
     await memory.reinstate("alice", line.id)

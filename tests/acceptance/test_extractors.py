@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from conftest import FakeClock
+from kit.engines import engines
+from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Extract, Extractor, Message, SyncMemory, UserMessage
 from memolog.runtime.events import Degraded, Event, RunEnded
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 SMALL = Config.from_dict(
     {"observation": {"message_tokens": 1_000, "previous_tokens": 200}, "reflection": {"observation_tokens": 600}}
@@ -28,12 +29,7 @@ class Trip(BaseModel):
 TRIP = Extractor(key="trip", instructions="Where the user goes, and for how long.", schema=Trip)
 DIET = Extractor(key="diet", instructions="What the user eats.")
 Open = Callable[..., Memory]
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name both engines."""
-    return request.param
+engine_name = engines("memory", "postgres")
 
 
 @pytest.fixture
@@ -110,10 +106,9 @@ async def test_values_have_versions_and_sources(remember: Open) -> None:
 )
 async def test_one_that_fails_harms_nobody(remember: Open, section: str) -> None:
     """The others, and the observations, are kept; an event says which failed and why."""
-    events: list[Event] = []
     model = answering(f'<extract name="trip">{section}</extract><extract name="diet">vegan</extract>')
     memory = remember(TRIP, DIET, model=model)
-    memory.subscribe(events.append)
+    events = listen(memory)
     await say(memory, "I go to Rome. I am vegan.")
     assert values(await memory.extracts("t1", "alice")) == {"diet": "vegan"}
     status = await memory.status("t1", "alice")
@@ -195,8 +190,7 @@ async def test_threads_that_share_a_log(remember: Open) -> None:
     model.answers[:] = [_of_thread for _ in range(20)]
     memory = remember(DIET, model=model, config=SMALL.with_overrides({"scope": "resource"}))
     for thread in ("t1", "t2", "t3"):
-        async with memory.turn(thread, "alice") as turn:
-            await turn.prepare(UserMessage(f"In {thread} I eat {thread}-bread."))
+        await hold(memory, f"In {thread} I eat {thread}-bread.", thread=thread)
     await memory.observe("t1", "alice")
     drawn = [values(await memory.extracts(thread, "alice")) for thread in ("t1", "t2", "t3")]
     assert drawn == [{"diet": f"{thread}-bread"} for thread in ("t1", "t2", "t3")]

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, limit_turns
 from crash.survivors import select
+from kit.clock import limit_turns
+from kit.engines import engines
+from kit.models import Priced
+from kit.talk import RESOURCE, THREAD, Story, hold, listen, stories
 from memolog import AssistantMessage, Config, NewMessage, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
@@ -33,12 +36,10 @@ from memolog.runtime.events import (
     Windows,
     Withdrawn,
 )
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.runtime.model import ModelRequest
 from memolog.store import Store
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
-RESOURCE, THREAD = "alice", "t1"
 SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200, deadline=120),
     reflection=ReflectionConfig(observation_tokens=600),
@@ -50,15 +51,11 @@ HURRY = {"observation.deadline": 0.05}
 ALWAYS = 1_000
 
 
-class Story:
-    """A memory, its model and its clock, and everything that was said and told."""
+class Talk(Story):
+    """A story with small windows that keeps everything that was said."""
 
-    def __init__(self, address: str, clock: FakeClock, **options: Any) -> None:
-        self.model: Any = options.pop("model", None) or ScriptedModel()
-        self.clock = clock
-        self.memory = Memory(address, model=self.model, clock=clock, config=options.pop("config", SMALL), **options)
-        self.events: list[Event] = []
-        self.memory.subscribe(self.events.append)
+    def __init__(self, address: str, clock: FakeClock, model: Any = None, **options: Any) -> None:
+        super().__init__(address, clock, model, **{"config": SMALL, **options})
         self.said: list[str] = []
 
     async def chat(self, turns: int = 1, words: int = 30, **options: Any) -> Context:
@@ -76,18 +73,6 @@ class Story:
             self.clock.advance(minutes=1)
         return context
 
-    def told(self, kind: type[Event]) -> list[Any]:
-        """Return the events of one kind."""
-        return [event for event in self.events if isinstance(event, kind)]
-
-    async def store(self) -> Store:
-        """Return the store below."""
-        return (await self.memory.open()).store
-
-    async def stored(self) -> list[str]:
-        """Return the texts that are stored, in order."""
-        return [row.text for row in await (await self.store()).messages.after(RESOURCE, THREAD, 0)]
-
     async def recovers(self) -> None:
         """Check that everything said is stored once, and that the next turns bring the log up to date."""
         assert await self.stored() == self.said
@@ -99,29 +84,9 @@ class Story:
         assert not status.breaker_open
 
 
-Open = Callable[..., Story]
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name SQLite in its fastest form, and PostgreSQL; tests of files name theirs."""
-    return request.param
-
-
-@pytest.fixture
-async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that begins a story on each engine in turn."""
-    stories: list[Story] = []
-
-    def begin(**options: Any) -> Story:
-        stories.append(Story(options.pop("address", address), clock, **options))
-        return stories[-1]
-
-    yield begin
-    for story in stories:
-        await story.memory.aclose()
-    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("memolog")] == []
-
+Open = Callable[..., Talk]
+engine_name = engines("memory", "postgres")
+tell = stories(Talk)
 
 # ---------------------------------------------------------------- models
 
@@ -196,9 +161,8 @@ async def test_a_model_that_hangs(tell: Open) -> None:
     await story.recovers()
 
 
-async def _ask(story: Story, text: str, **options: Any) -> Context:
-    async with story.memory.turn(THREAD, RESOURCE, **options) as turn:
-        context = await turn.prepare(UserMessage(text))
+async def _ask(story: Talk, text: str, **options: Any) -> Context:
+    context = await hold(story.memory, text, **options)
     story.said.append(text)
     return context
 
@@ -212,8 +176,7 @@ async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: F
         return ""
 
     story = tell(model=ScriptedModel([hang]), config=HASTY)
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
-        await turn.prepare(UserMessage("word " * 300))
+    await hold(story.memory, "word " * 300)
     assert (await story.memory.status(THREAD, RESOURCE)).running == 1
     await asyncio.wait_for(story.memory.aclose(), 100)
     assert len(asyncio.all_tasks()) == 1
@@ -254,8 +217,7 @@ async def test_a_callback_that_raises(tell: Open, caplog: pytest.LogCaptureFixtu
         raise ZeroDivisionError(event.kind)
 
     stop = story.memory.subscribe(broken)
-    after: list[Event] = []
-    story.memory.subscribe(after.append)
+    after = listen(story.memory)
     with caplog.at_level(logging.ERROR, logger="memolog"):
         await story.chat(4)
     assert any("a listener failed" in record.message for record in caplog.records)
@@ -337,12 +299,6 @@ def locked(path: str, seconds: float = 1.5) -> Generator[None]:
     finally:
         done.set()
         holder.join()
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    """Return the name of a database file."""
-    return str(tmp_path / "memolog.db")
 
 
 async def test_a_database_that_is_locked(tell: Open, file: str) -> None:
@@ -591,8 +547,7 @@ async def test_a_turn_inside_a_turn(tell: Open) -> None:
             context = await inner.prepare(UserMessage("inner question"))
             assert [message.text for message in context.messages] == ["outer question", "inner question"]
             await inner.record(AssistantMessage("inner answer"))
-        async with story.memory.turn("elsewhere", RESOURCE) as other:
-            assert len((await other.prepare(UserMessage("elsewhere"))).messages) == 1
+        assert len((await hold(story.memory, "elsewhere", thread="elsewhere")).messages) == 1
         context = await outer.prepare()
         await outer.record(AssistantMessage("outer answer"))
     story.said += ["outer question", "inner question", "inner answer", "outer answer"]
@@ -1015,24 +970,6 @@ async def test_status_tells_how_it_is_doing(tell: Open, clock: FakeClock) -> Non
     assert (status.failures, status.failed, status.breaker_open) == (0, 0, False)
     assert status.observations.tokens > 0
     assert status.groups > 0
-
-
-class Priced:
-    """A dutiful model that costs a cent a call, and can be down."""
-
-    name = "priced"
-
-    def __init__(self) -> None:
-        self.requests: list[ModelRequest] = []
-        self.is_down = False
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        """Answer as an observer would."""
-        if self.is_down:
-            raise ConnectionError("down")
-        self.requests.append(request)
-        reply = await ScriptedModel().complete(request)
-        return replace(reply, usage=Usage(model=self.name, cost=0.01))
 
 
 # ---------------------------------------------------------------- telemetry

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from acceptance.lived_in import Echo, dump, files_holding, live, names_in, opened, rows_of, settings, word
-from conftest import FakeClock
+from kit.talk import hold, logged, store_of
 from memolog import (
-    AssistantMessage,
     Forgotten,
     InputError,
     ModelReply,
@@ -24,9 +23,9 @@ from memolog import (
 from memolog.domain.errors import MessageConflict
 from memolog.domain.observation import Observation
 from memolog.runtime.memory import Memory
-from memolog.store import Store
 from memolog.store.sqlite_backup import copy_back
 from memolog.store.sqlite_files import copies_of
+from memolog.testing import FakeClock
 from property.engine_invariants import check_log, read_rows
 
 
@@ -37,16 +36,9 @@ async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
         yield memory
 
 
-async def store_of(memory: Memory) -> Store:
-    """Return the store of a memory."""
-    return (await memory.open()).store
-
-
 async def lines(memory: Memory, resource: str, thread: str) -> list[Observation]:
     """Return the lines that the log shows now."""
-    store = await store_of(memory)
-    snapshot = await store.logs.snapshot(resource, thread, memory.config.scope)
-    found = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
+    found = await logged(memory, thread, resource, scope=memory.config.scope)
     return [line for line in found if line.state == "active"]
 
 
@@ -125,8 +117,7 @@ async def test_a_reflection_is_derived_again_from_what_is_left(memory: Memory, c
 
 async def test_what_is_forgotten_does_not_come_back(memory: Memory) -> None:
     """Saved again under its id, with the same words or with others, it stays forgotten, and who saves it is told."""
-    async with memory.turn("t", "alice") as turn:
-        await turn.prepare(UserMessage("my code is swordfish", id="m1"))
+    await hold(memory, UserMessage("my code is swordfish", id="m1"), thread="t")
     await memory.forget("alice", message="m1")
     async with memory.turn("t", "alice") as turn:
         for words in ("my code is swordfish", "my code is a secret"):
@@ -181,8 +172,7 @@ async def test_a_run_in_flight_cannot_bring_it_back(address: str, clock: FakeClo
 
 async def test_unknown_things_are_told(memory: Memory) -> None:
     """What is not there cannot be forgotten, and what is asked for must make sense."""
-    async with memory.turn("t", "alice") as turn:
-        await turn.prepare(UserMessage("hello", id="m1"))
+    await hold(memory, UserMessage("hello", id="m1"), thread="t")
     unknown: list[dict[str, Any]] = [
         {"message": "m2"},
         {"message": "m1", "thread": "other"},
@@ -415,9 +405,7 @@ async def test_retention_forgets_what_is_old(address: str, clock: FakeClock) -> 
         await live(memory, clock, "alice", threads=("a",), turns=4)
         clock.advance(days=40)
         assert await memory.apply_retention("alice") == Forgotten(resource="alice")
-        async with memory.turn("a", "alice") as turn:
-            await turn.prepare(UserMessage("still here? qzfresh", id="fresh"))
-            await turn.record(AssistantMessage("yes"))
+        await hold(memory, UserMessage("still here? qzfresh", id="fresh"), "yes", thread="a")
     keep = RetentionConfig(message_days=30, prompt_days=10, journal_days=20)
     async with opened(address, clock, retention=keep) as memory:
         store = await store_of(memory)

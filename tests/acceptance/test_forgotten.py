@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from acceptance.lived_in import dump, live, opened, rows_of, word
-from conftest import FakeClock
+from kit.talk import hold, store_of, stored_texts
 from memolog import AssistantMessage, Memory, UserMessage
 from memolog.adapters.news import news_of
 from memolog.domain.errors import ImportConflict
 from memolog.domain.message import NewMessage, TextPart, ToolCallPart, ToolMessage
-from memolog.store import Store
+from memolog.testing import FakeClock
 
 SECRET = "my code is swordfish"
 
@@ -23,16 +23,6 @@ async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
     """Return a memory that observes with small windows."""
     async with opened(address, clock) as memory:
         yield memory
-
-
-async def store_of(memory: Memory) -> Store:
-    """Return the store of a memory."""
-    return (await memory.open()).store
-
-
-async def texts(memory: Memory, thread: str, resource: str = "alice") -> list[str]:
-    """Return what a thread says."""
-    return [message.text for message in await (await store_of(memory)).messages.after(resource, thread)]
 
 
 async def forget(memory: Memory, what: str) -> None:
@@ -108,7 +98,7 @@ async def test_a_transcript_that_the_host_still_has(
     file = transcript(tmp_path / "t.jsonl", *lines)
     given: dict[str, Any] = {"resource": "alice", "format": "claude-code"}
     await memory.import_from(file, **given)
-    assert await texts(memory, "t") == [SECRET, "the weather is fine"]
+    assert await stored_texts(memory, "t") == [SECRET, "the weather is fine"]
     await forget(memory, what)
     before = ["the weather is fine"] if what == "message" else []
     report = await memory.import_from(file, **given)
@@ -120,7 +110,7 @@ async def test_a_transcript_that_the_host_still_has(
     transcript(file, *lines, ("09:30", "m9", "nice to see you"), ("09:31", "m8", SECRET))
     for _ in range(2):
         await memory.import_from(file, **given)
-        assert await texts(memory, "t") == [*before, "nice to see you", SECRET]
+        assert await stored_texts(memory, "t") == [*before, "nice to see you", SECRET]
     if what != "message":
         revived = await memory.import_from(file, **given, revive=True)
         assert (revived.added["message"], revived.left) == (2, {})
@@ -142,9 +132,8 @@ async def test_another_name_for_the_same_line(memory: Memory, clock: FakeClock, 
 async def test_a_forgotten_thread_can_be_begun_anew(memory: Memory, clock: FakeClock) -> None:
     """Under the same name, with the same ids and other words, or with the very same words."""
     for words in (SECRET, "something else", SECRET):
-        async with memory.turn("t", "alice") as turn:
-            await turn.prepare(UserMessage(words, id="m1"))
-        assert await texts(memory, "t") == [words]
+        await hold(memory, UserMessage(words, id="m1"), thread="t")
+        assert await stored_texts(memory, "t") == [words]
         clock.advance(minutes=1)
         await memory.forget("alice", thread="t")
 
@@ -195,11 +184,10 @@ async def test_an_older_export(address: str, clock: FakeClock, tmp_path: Path, s
         assert rows_of(found, secret) == []
         assert [row for row in rows_of(found, other) if not row.startswith("messages:")] == []
         # Begun anew here, a thread of the same name is not mixed with the old one.
-        async with memory.turn("a", "alice") as turn:
-            await turn.prepare(UserMessage("something else"))
+        await hold(memory, "something else", thread="a")
         with pytest.raises(ImportConflict):
             await memory.import_from(old)
-        assert await texts(memory, "a") == ["something else"]
+        assert await stored_texts(memory, "a") == ["something else"]
 
 
 async def test_an_older_export_of_somebody_who_was_forgotten(address: str, clock: FakeClock, tmp_path: Path) -> None:
@@ -221,4 +209,4 @@ async def test_an_older_export_of_somebody_who_was_forgotten(address: str, clock
         assert rows_of(await dump(await store_of(memory)), "swordfish") == []
         revived = await memory.import_from(old, revive=True)
         assert (revived.added["message"], revived.left) == (1, {})
-        assert await texts(memory, "t") == [SECRET]
+        assert await stored_texts(memory, "t") == [SECRET]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from conftest import FakeClock
+from kit.talk import hold, logged, of_kind, store_of
 from memolog import (
     AssistantMessage,
     Config,
@@ -30,7 +30,7 @@ from memolog.grounding import lowest, speaks_for_user, trust_of
 from memolog.runtime.events import Event, HintsChanged, RunEnded, TitleChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 TURNS = 84
 # In each, {} is a word that occurs nowhere else: it shows where the text has gone.
@@ -175,8 +175,7 @@ async def told(answer: Callable[[ModelRequest], str], scope: str) -> Story:
             clock.advance(minutes=1)
         await memory.observe("bad", "alice")
         await memory.observe("good", "alice")
-        async with memory.turn("bad", "alice") as turn:
-            story.contexts.append(await turn.prepare(UserMessage("And now?")))
+        story.contexts.append(await hold(memory, "And now?", thread="bad"))
         await collect(memory, story, scope)
     return story
 
@@ -286,7 +285,7 @@ def test_no_line_crosses_into_the_other_thread(story: Story) -> None:
 
 def test_faults_are_told(story: Story) -> None:
     """Whoever listens hears that lines spoke for the user, were not grounded, or that a hint was refused."""
-    heard = {fault for event in story.events if isinstance(event, RunEnded) for fault in event.faults}
+    heard = {fault for event in of_kind(story.events, RunEnded) for fault in event.faults}
     assert heard & {"ungrounded", "speaks_for_user", "untrusted_hint"}
 
 
@@ -301,16 +300,9 @@ async def test_no_secret_enters_the_log(redact: bool) -> None:
     )
     model = ScriptedModel([answer])
     async with Memory(":memory:", model=model, config=Config(redact=redact), clock=FakeClock()) as memory:
-        async with memory.turn("bad", "alice") as turn:
-            await turn.prepare(UserMessage(f"my key is {key}"))
-            await turn.record(AssistantMessage("Noted."))
+        await hold(memory, f"my key is {key}", "Noted.", thread="bad")
         await memory.observe("bad", "alice")
-        story = Story(requests=[], events=[])
-        store = (await memory.open()).store
-        snapshot = await store.logs.snapshot("alice", "bad", "thread")
-        story.lines += await store.logs.observations(
-            snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups]
-        )
-        hints = (await store.threads.get("alice", "bad")).hints
-    assert len(story.lines) == 1
-    assert (key in str(story.lines), key in str(hints), key in model.requests[0].text) == (not redact,) * 3
+        lines = await logged(memory, "bad")
+        hints = (await (await store_of(memory)).threads.get("alice", "bad")).hints
+    assert len(lines) == 1
+    assert (key in str(lines), key in str(hints), key in model.requests[0].text) == (not redact,) * 3

@@ -1,27 +1,22 @@
 """Earlier messages at the edge: off by default, found by what the user said last, stored nowhere."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
+from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Context, RecallConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.errors import StoreUnavailable
 from memolog.domain.message import NewMessage, ToolResultPart
 from memolog.runtime.contexts import Made, Shown
-from memolog.runtime.events import Degraded, Event
+from memolog.runtime.events import Degraded
 from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 
 FINDS = Config(observe=False, last_messages=4, recall=RecallConfig(results=2, neighbours=1))
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory that looks for two earlier messages, on each engine in turn."""
-    async with Memory(address, config=FINDS, clock=clock) as opened:
-        yield opened
+memory = a_memory(config=FINDS)
 
 
 async def fill(memory: Memory, thread: str = "t1", *, with_: str = "The passport number of the cat is Z-4711.") -> None:
@@ -37,8 +32,7 @@ async def fill(memory: Memory, thread: str = "t1", *, with_: str = "The passport
 
 async def ask(memory: Memory, text: str, thread: str = "t1", **options: Any) -> Context:
     """Ask in a turn of its own."""
-    async with memory.turn(thread, "alice", **options) as turn:
-        return await turn.prepare(UserMessage(text))
+    return await hold(memory, text, thread=thread, **options)
 
 
 def recalled(context: Context) -> str:
@@ -115,8 +109,7 @@ async def test_it_is_bounded_and_gives_way(memory: Memory) -> None:
 async def test_any_question_will_do(memory: Memory, text: str) -> None:
     """What a person says is prose, whatever signs are in it."""
     await fill(memory)
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     assert (await ask(memory, text)).tail
     assert not any(isinstance(event, Degraded) for event in events)
     assert "Z-4711" in recalled(await ask(memory, '-the: passport: -number *of* the "cat'))
@@ -149,8 +142,7 @@ async def test_a_search_that_fails_harms_nobody(memory: Memory, monkeypatch: pyt
         raise StoreUnavailable("The index is gone.", then="Try later.")
 
     monkeypatch.setattr(store.searching, "search", gone)
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     context = await ask(memory, "What is the passport number of the cat?")
     assert context.tail
     assert recalled(context) == ""

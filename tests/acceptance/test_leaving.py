@@ -2,55 +2,33 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Generator
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acceptance.test_faults import RESOURCE, SMALL, THREAD, Open, Story, locked, unwritable
-from conftest import FakeClock, until
+from acceptance.test_faults import SMALL, Open, Talk, locked, unwritable
+from kit.clock import until
+from kit.engines import engines
+from kit.talk import RESOURCE, THREAD, hold, stories
 from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage
 from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.domain.run import Usage
 from memolog.runtime import rescuing
 from memolog.runtime.events import Degraded
 from memolog.store import Store
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 HURRIED = replace(SMALL, busy_timeout=0.5)
+engine_name = engines("sqlite", "postgres")
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data outlives a memory."""
-    return request.param
+tell = stories(Talk, may_lose=True)
 
 
-@pytest.fixture
-async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that begins a story on each engine in turn."""
-    stories: list[Story] = []
-
-    def begin(**options: Any) -> Story:
-        stories.append(Story(options.pop("address", address), clock, **options))
-        return stories[-1]
-
-    yield begin
-    for story in stories:
-        with contextlib.suppress(NotSaved):
-            await story.memory.aclose()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    """Return the name of a database file."""
-    return str(tmp_path / "memolog.db")
-
-
-async def ask(story: Story, question: str, answer: str | None = None, **options: Any) -> list[str]:
+async def ask(story: Talk, question: str, answer: str | None = None, **options: Any) -> list[str]:
     """Hold a turn; return what the model was shown."""
     async with story.memory.turn(THREAD, RESOURCE) as turn:
         context = await turn.prepare(UserMessage(question))
@@ -185,9 +163,7 @@ async def test_what_is_said_again_is_shown_once(tell: Open, outage: Any) -> None
 async def test_what_the_log_covers_and_is_said_again_is_not_shown(tell: Open, outage: Any) -> None:
     """It is told by the log; it does not stand after what is newer. What was shown can be built again."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
-        await turn.prepare(UserMessage("asked", id="m1"))
-        await turn.record(AssistantMessage("told", id="m2"))
+    await hold(story.memory, UserMessage("asked", id="m1"), AssistantMessage("told", id="m2"))
     await story.memory.observe(THREAD, RESOURCE)
     async with story.memory.turn(THREAD, RESOURCE) as turn:
         with outage(await story.store()):
@@ -208,8 +184,7 @@ async def test_what_is_left_is_saved_with_the_next_write(tell: Open, monkeypatch
     await story.chat(1)
     with unwritable(await story.store()):
         await ask(story, "one", "one-a")
-    async with story.memory.turn("another", RESOURCE) as turn:
-        await turn.prepare(UserMessage("hello"))
+    await hold(story.memory, "hello", thread="another")
 
     async def is_saved() -> bool:
         return await story.stored() == story.said
@@ -319,8 +294,7 @@ async def test_closing_a_locked_database_tells_what_is_lost(tell: Open, file: st
 async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: Open) -> None:
     """Also while an observer is waited for: neither what was said is lost, nor does anything stay behind."""
     story = tell(model=ScriptedModel(seconds=3_600))
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
-        await turn.prepare(UserMessage("word " * 900))
+    await hold(story.memory, "word " * 900)
     story.said.append("word " * 900)
     assert (await story.memory.status(THREAD, RESOURCE)).running
     with unwritable(await story.store()):
@@ -453,6 +427,5 @@ async def test_calls_of_one_turn_at_once(tell: Open, file: str, count: int) -> N
         await asyncio.gather(*calls)
         said = ["go", *(f"part {number}" for number in range(count)), "last"]
         assert [message.text for message in (await last).messages] == said
-    async with story.memory.turn("t", RESOURCE) as turn:
-        context = await turn.prepare(UserMessage("next"))
+    context = await hold(story.memory, "next", thread="t")
     assert [message.text for message in context.messages] == [*said, "next"]

@@ -8,31 +8,23 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
-from memolog import AssistantMessage, Config, UserMessage
+from kit.models import Hanging
+from kit.talk import hold, listen
+from memolog import AssistantMessage, Config, Context, Memory, ToolMessage, UserMessage
 from memolog.domain.errors import StoreBusy, StoreError
+from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart
 from memolog.domain.observation import Span
 from memolog.runtime.events import Degraded, Event, Recovered
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.patience import Budget
 from memolog.store import Store, logs, runs, snapshot
 from memolog.store.sql import Step
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SHARED = Config.from_dict({"scope": "resource", "observation": {"message_tokens": 2_000}})
 SMALL = Config.from_dict({"observation": {"message_tokens": 300}})
 on_files = pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
 # Far longer than anything here takes, far shorter than a wait for somebody who is gone.
 PATIENCE = 25.0
-
-
-class Hanging(ScriptedModel):
-    """A model that never answers."""
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        await asyncio.Event().wait()
-        return await super().complete(request)
 
 
 def fall(point: str) -> None:
@@ -94,18 +86,17 @@ async def test_a_turn_goes_on_while_another_caller_has_the_log(
         await talk(memory, "t2", 1)
         await memory.settled()
         kit = await memory.open()
-        hold = kit.core.hold("alice", "t1", "resource")
-        await hold.take()
+        held = kit.core.hold("alice", "t1", "resource")
+        await held.take()
         with monkeypatch.context() as patch:
             patch.delitem(snapshot.q.__dict__, "other_tails")
-            async with memory.turn("t2", "alice") as turn:
-                context = await turn.prepare(UserMessage("what about us? " + "word " * 2_000))
+            context = await hold(memory, "what about us? " + "word " * 2_000, thread="t2")
             assert "question 3 of t1" in context.edge_text
         # Who asks by hand waits for it.
         by_hand = asyncio.create_task(memory.observe("t2", "alice"))
         await asyncio.sleep(0.05)
         assert not by_hand.done()
-        hold.give()
+        held.give()
         status = await by_hand
         assert status.cursor == status.last_seq
 
@@ -181,9 +172,8 @@ async def test_nobody_waits_for_a_process_that_was_killed(address: str, clock: F
     await talk(killed, "t1", 2, words=200)
     assert (await killed.status("t1", "alice")).running
     await kill(killed)
-    events: list[Event] = []
     async with Memory(address, model=ScriptedModel(), clock=clock, config=SMALL) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         async with asyncio.timeout(PATIENCE):
             await talk(memory, "t1", 1)
         assert not [event for event in events if isinstance(event, Recovered)]
@@ -200,7 +190,6 @@ async def test_nobody_waits_for_a_process_that_was_killed(address: str, clock: F
 @on_files
 async def test_a_loop_that_ends_gives_runs_back(address: str, clock: FakeClock) -> None:
     """A run whose task is cancelled, as a loop does at its end, can be taken over at once."""
-    events: list[Event] = []
     ended = Memory(address, model=Hanging(), clock=clock, config=Config.from_dict({"buffer_on_idle": True}))
     await talk(ended, "t1", 2, words=200)
     # All at once, as a loop does at its end: nothing of the process goes on.
@@ -210,7 +199,7 @@ async def test_a_loop_that_ends_gives_runs_back(address: str, clock: FakeClock) 
         task.cancel()
     await asyncio.wait(mine)
     async with Memory(address, model=ScriptedModel(), clock=clock, config=SMALL) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await talk(memory, "t1", 1)
         assert [event for event in events if isinstance(event, Recovered)]
     await ended.aclose()
@@ -257,9 +246,8 @@ async def test_a_budget_is_for_all_that_is_done_within_it() -> None:
 @pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
 async def test_a_server_that_stops_to_answer(address: str, clock: FakeClock) -> None:
     """A step of a turn ends when its budget is used up, with all that is known; what was said is saved later."""
-    events: list[Event] = []
     async with Memory(address, model=ScriptedModel(), clock=clock) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await talk(memory, "t1", 1)
         engine: Any = (await memory.open()).store.engine
         backends = [holder._con.get_server_pid() for holder in engine._pool._holders if holder._con is not None]
@@ -275,7 +263,88 @@ async def test_a_server_that_stops_to_answer(address: str, clock: FakeClock) -> 
                 os.kill(pid, signal.SIGCONT)
         assert [event.what for event in events if isinstance(event, Degraded)]
         await memory.settled()
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("and now?"))
+        await hold(memory, "and now?")
         stored = await (await memory.open()).store.messages.after("alice", "t1")
         assert [message.text for message in stored][-2:] == ["are you there?", "and now?"]
+
+
+# ---------------------------------------------------------------- turns of one thread at once, with equal call ids
+
+
+def pairs(context: Context) -> dict[str, object]:
+    """Return what each tool was answered; every call must be followed by its result."""
+    found: dict[str, object] = {}
+    for message, following in zip(context.messages, context.messages[1:], strict=False):
+        for part in message.parts:
+            if isinstance(part, ToolCallPart):
+                (result,) = following.parts
+                assert isinstance(result, ToolResultPart)
+                assert result.call_id == part.id
+                found[part.name] = result.content
+    return found
+
+
+def call(tool: str) -> NewMessage:
+    """Return an answer that calls a tool, with the id that this provider begins every turn with."""
+    return AssistantMessage([ToolCallPart(id="call_1", name=tool, arguments={})])
+
+
+@pytest.mark.parametrize("first", ["weather", "time"])
+async def test_each_result_stays_with_the_call_of_its_own_turn(address: str, clock: FakeClock, first: str) -> None:
+    """Whoever answers first: both models see their own result behind their own call."""
+    async with (
+        Memory(address, clock=clock) as memory,
+        memory.turn("t", "alice") as one,
+        memory.turn("t", "alice") as two,
+    ):
+        await one.prepare(UserMessage("What is the weather?"))
+        await one.record(call("weather"))
+        await two.prepare(UserMessage("What is the time?"))
+        await two.record(call("time"))
+        answers = {"weather": (one, "sunny"), "time": (two, "noon")}
+        (turn, said), (other, said_then) = answers.pop(first), next(iter(answers.values()))
+        context = await turn.prepare(ToolMessage("call_1", said))
+        assert pairs(context)[first] == said
+        context = await other.prepare(ToolMessage("call_1", said_then))
+        assert pairs(context) == {"weather": "sunny", "time": "noon"}
+
+
+async def test_a_span_holds_the_pairs_of_both_turns(address: str, clock: FakeClock) -> None:
+    """What is observed together is a call and its own result, also where another turn stands in between."""
+    model = ScriptedModel()
+    async with Memory(address, clock=clock, model=model) as memory:
+        async with memory.turn("t", "alice") as one, memory.turn("t", "alice") as two:
+            await one.prepare(UserMessage("What is the weather? " * 40))
+            await one.record(call("weather"))
+            await two.prepare(UserMessage("What is the time? " * 40))
+            await two.record(call("time"))
+            await one.prepare(ToolMessage("call_1", "sunny " * 100))
+            await two.prepare(ToolMessage("call_1", "noon " * 100))
+            await two.record(AssistantMessage("It is noon. " * 40))
+            await one.record(AssistantMessage("It is sunny."))
+        await memory.override("t", "alice", {"observation.message_tokens": 200})
+        await memory.observe("t", "alice")
+    assert len(model.requests) > 1
+    for request in model.requests:
+        for tool, said in (("weather", "sunny"), ("time", "noon")):
+            assert (f"<call>{tool}" in request.text) == (f"<result>{tool}\n{said}" in request.text), request.text
+            assert 'state="no result"' not in request.text
+
+
+async def test_the_embedded_observer_reads_each_call_with_its_own_result(address: str, clock: FakeClock) -> None:
+    """A provider that begins to count anew in every turn is understood: each call has its own outcome."""
+    async with Memory(address, clock=clock) as memory:
+        for tool, said in (("run_tests", "2 failed, 5 passed"), ("deploy", "deployed to staging")):
+            async with memory.turn("t", "alice") as turn:
+                await turn.prepare(UserMessage(f"Please use {tool}."))
+                await turn.record(call(tool))
+                await turn.prepare(ToolMessage("call_1", said))
+                await turn.record(AssistantMessage("Done."))
+        await memory.observe("t", "alice")
+        kit = await memory.open()
+        snapshot = await kit.store.logs.snapshot("alice", "t", "thread")
+        lines = "\n".join(group.text for group in snapshot.groups).splitlines()
+        outcomes = [line for line in lines if "run_tests" in line or "deploy" in line]
+        assert any("run_tests" in line and "2 failed" in line for line in outcomes), lines
+        assert any("deploy" in line and "staging" in line for line in outcomes), lines
+        assert not any("deploy" in line and "2 failed" in line for line in outcomes), lines

@@ -1,11 +1,11 @@
 """Whole stories through the public face, on every engine."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
+from kit.talk import hold, listen, logged
 from memolog import (
     AssistantMessage,
     Config,
@@ -16,21 +16,15 @@ from memolog import (
     UserMessage,
 )
 from memolog.domain.run import Usage
-from memolog.runtime.events import Activated, Decided, Event, GenerationMade
+from memolog.runtime.events import Activated, Decided, GenerationMade
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=600),
 )
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory with small windows and a scripted model, on each engine in turn."""
-    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
-        yield opened
+memory = a_memory(model=ScriptedModel, config=SMALL)
 
 
 async def chat(memory: Memory, clock: FakeClock, turns: int, **options: Any) -> list[str]:
@@ -48,8 +42,7 @@ async def chat(memory: Memory, clock: FakeClock, turns: int, **options: Any) -> 
 
 async def test_a_long_conversation_stays_small_and_nothing_is_lost(memory: Memory, clock: FakeClock) -> None:
     """The tail is activated into the log, the log is reflected, and every message is still there."""
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     await chat(memory, clock, 80)
     status = await memory.status("t1", "alice")
     assert status.last_seq == 160
@@ -65,8 +58,7 @@ async def test_a_long_conversation_stays_small_and_nothing_is_lost(memory: Memor
 
 async def test_each_context_extends_the_last_between_activations(memory: Memory, clock: FakeClock) -> None:
     """Outside activations and reflections the next context begins with the last one, byte for byte."""
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     previous, kept, total = "", 0, 0
     for number in range(60):
         before = len(events)
@@ -122,8 +114,7 @@ async def test_discard_leaves_no_trace(memory: Memory, clock: FakeClock) -> None
     async with memory.turn("t1", "alice") as turn:
         await turn.prepare(UserMessage("my password is swordfish"))
         await turn.discard()
-    async with memory.turn("t1", "alice") as turn:
-        context = await turn.prepare(UserMessage("hello again"))
+    context = await hold(memory, "hello again")
     assert "swordfish" not in context.render()
     status = await memory.observe("t1", "alice")
     assert status.backlog_tokens == 0
@@ -147,8 +138,7 @@ async def test_discard_can_keep_what_was_answered(memory: Memory) -> None:
             ("user", False),
         ]
         await turn.discard(keep_answered=True)
-    async with memory.turn("t1", "alice") as turn:
-        assert "go on" not in (await turn.prepare(UserMessage("and now?"))).render()
+    assert "go on" not in (await hold(memory, "and now?")).render()
 
 
 async def test_history_as_of_and_restore(memory: Memory, clock: FakeClock) -> None:
@@ -192,8 +182,7 @@ async def test_what_a_request_has_beside_the_context_is_not_its_size(memory: Mem
 
 async def test_every_decision_has_a_reason(memory: Memory, clock: FakeClock) -> None:
     """Decisions are events with readable reasons, kept in the journal."""
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     await chat(memory, clock, 20)
     reasons = [event.reason for event in events if isinstance(event, Decided)]
     assert all(len(reason) > 10 for reason in reasons)
@@ -210,14 +199,9 @@ async def test_a_clone_has_its_own_copy_of_the_log(memory: Memory, clock: FakeCl
     one, two = await memory.status("t1", "alice"), await memory.status("t2", "alice")
     assert (two.cursor, two.last_seq, two.groups) == (one.cursor, one.last_seq, one.groups)
     assert two.observations.tokens == one.observations.tokens
-    kit = await memory.open()
-    snapshot = await kit.store.logs.snapshot("alice", "t2", "thread")
-    lines = await kit.store.logs.observations(
-        snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups]
-    )
+    lines = await logged(memory, "t2")
     assert {source.thread for line in lines for source in line.sources} == {"t2"}
-    async with memory.turn("t2", "alice") as turn:
-        context = await turn.prepare(UserMessage("and now?"))
+    context = await hold(memory, "and now?", thread="t2")
     assert context.blocks
     made = await memory.restore("t2", "alice", 0)
     assert made.number == 1
@@ -238,6 +222,5 @@ async def test_logs_merge_after_a_change_of_scope(address: str, clock: FakeClock
         status = await memory.status("t1", "alice")
         assert (status.scope, status.cursor, status.groups) == ("resource", own.cursor, own.groups)
         assert model.requests == []
-        async with memory.turn("t2", "alice") as turn:
-            context = await turn.prepare(UserMessage("what did I ask in the other conversation?"))
+        context = await hold(memory, "what did I ask in the other conversation?", thread="t2")
         assert 'thread="t1"' in context.system

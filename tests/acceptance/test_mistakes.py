@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kit.talk import hold
 from memolog import (
     AssistantMessage,
     ConfigError,
@@ -126,8 +127,7 @@ async def test_a_mistake_is_refused_and_the_next_call_works(name: str) -> None:
     async with Memory(":memory:") as memory:
         with pytest.raises(kind, match=hint):
             await mistake(memory)
-        async with memory.turn("t1", "alice") as turn:
-            context = await turn.prepare(UserMessage("and now"))
+        context = await hold(memory, "and now")
         assert context.messages[-1].text == "and now"
 
 

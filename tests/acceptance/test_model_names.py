@@ -2,16 +2,13 @@
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
+from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Memory, Usage, UserMessage
-from memolog.runtime.events import Activated, Decided, Event
-from memolog.testing import ScriptedModel
+from memolog.runtime.events import Activated, Decided
+from memolog.testing import FakeClock, ScriptedModel
 
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 ASKED, TOLD = "openai-responses:gpt-5-mini", "gpt-5-mini-2025-08-07"
@@ -39,8 +36,7 @@ def opened(address: str, clock: FakeClock, config: Config = SMALL) -> Memory:
 async def test_the_name_in_a_response_is_no_change_of_model(address: str, clock: FakeClock) -> None:
     """Who asks for an alias and records the dated name keeps the prompt cache: nothing is activated early."""
     async with opened(address, clock) as memory:
-        events: list[Event] = []
-        memory.subscribe(events.append)
+        events = listen(memory)
         await turns(memory, clock, 11, asked=ASKED, told=TOLD)
         assert (await memory.status("t1", "alice")).buffered_groups > 0
         assert [event.reason for event in events if isinstance(event, Decided) and event.decision == "Activate"] == []
@@ -64,10 +60,8 @@ async def test_what_is_learned_of_a_model_counts_in_later_turns(
         await turns(memory, clock, 5, asked=asked, told=told, times=3)
     once = Config().with_overrides({"observation": {"message_tokens": 4_000, "buffer_tokens": 2_000}})
     async with opened(address, clock, once) as memory:
-        events: list[Event] = []
-        memory.subscribe(events.append)
-        async with memory.turn("t1", "alice", model=later) as turn:
-            await turn.prepare(UserMessage("and now?"))
+        events = listen(memory)
+        await hold(memory, "and now?", model=later)
         assert "Buffer" in [event.decision for event in events if isinstance(event, Decided)]
 
 

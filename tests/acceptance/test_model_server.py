@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from conftest import FakeClock
 from memolog import AssistantMessage, Config, FilePart, ObservationConfig, UserMessage
 from memolog.domain.run import Usage
 from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
@@ -33,7 +32,7 @@ from memolog.runtime.models import (
     PydanticModel,
     Retry,
 )
-from memolog.testing import observations_of, reflection_of
+from memolog.testing import FakeClock, observations_of, reflection_of
 
 Reply: TypeAlias = tuple[int, dict[str, str], dict[str, Any]]
 Handler: TypeAlias = Callable[[dict[str, Any]], Awaitable[Reply]]

@@ -1,49 +1,36 @@
 """What an application can say about observing and reflecting, each from the setting to what comes of it."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
+from kit.models import PRICE, Priced
+from kit.talk import RESOURCE, THREAD, Story, hold, logged, stories
 from memolog import AssistantMessage, Config, FilePart, NewMessage, TextPart, Usage, UserMessage
-from memolog.runtime.events import Degraded, Event, HintsChanged, RunEnded, RunFailed
+from memolog.runtime.events import Degraded, HintsChanged, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import ModelRefused
 from memolog.store.logs import Rendered
 from memolog.store.runs import Made, NewRun
-from memolog.testing import ScriptedModel, observations_of, reflection_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
 from memolog.tokens import HeuristicCounter
 
-RESOURCE, THREAD = "alice", "t1"
 SMALL: dict[str, Any] = {
     "observation": {"message_tokens": 1_000, "previous_tokens": 200},
     "reflection": {"observation_tokens": 600},
 }
-PRICE = 0.01
 
 
-class Priced(ScriptedModel):
-    """A model whose every answer costs a cent."""
+class Talk(Story):
+    """A story with small windows and these settings."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        reply = await super().complete(request)
-        assert reply.usage is not None
-        # Whoever writes a model may leave the kind out: it is known from what was asked.
-        return replace(reply, usage=Usage(model=self.name, input_tokens=10, cost=PRICE))
-
-
-class Story:
-    """A memory on a model, and what it told."""
-
-    def __init__(self, address: str, clock: FakeClock, model: ScriptedModel, config: Config) -> None:
-        self.clock, self.model = clock, model
-        self.memory = Memory(address, model=model, clock=clock, config=config)
-        self.events: list[Event] = []
-        self.memory.subscribe(self.events.append)
+    def __init__(self, address: str, clock: FakeClock, model: Any = None, **settings: Any) -> None:
+        super().__init__(address, clock, model, config=Config.from_dict(SMALL).with_overrides(settings))
 
     async def chat(self, turns: int, *, thread: str = THREAD, resource: str = RESOURCE, **options: Any) -> None:
         """Hold some turns; each has its own words in its context."""
@@ -62,33 +49,10 @@ class Story:
             await turn.prepare(*messages)
         await self.memory.observe(THREAD, RESOURCE)
 
-    def told(self, kind: type[Event]) -> list[Any]:
-        """Return the events of one kind."""
-        return [event for event in self.events if isinstance(event, kind)]
 
-
-Open = Callable[..., Story]
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
-
-
-@pytest.fixture
-async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that opens the memory of this test, with these settings."""
-    stories: list[Story] = []
-
-    def begin(model: ScriptedModel | None = None, **settings: Any) -> Story:
-        config = Config.from_dict(SMALL).with_overrides(settings)
-        stories.append(Story(address, clock, model or ScriptedModel(), config))
-        return stories[-1]
-
-    yield begin
-    for story in stories:
-        await story.memory.aclose()
+Open = Callable[..., Talk]
+engine_name = engines("sqlite", "postgres")
+tell = stories(Talk)
 
 
 def asked(model: ScriptedModel, purpose: str) -> Sequence[ModelRequest]:
@@ -180,9 +144,7 @@ async def test_many_messages_at_once(tell: Open) -> None:
     assert sorted(numbers) == list(range(1, 41))
     status = await story.memory.status(THREAD, RESOURCE)
     assert (status.cursor, status.groups, status.health) == (40, 1, "ok")
-    store = (await story.memory.open()).store
-    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
-    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [snapshot.groups[0].id])
+    lines = await story.lines()
     # The script writes a line for two messages: each leads to the messages it was made of.
     assert len(lines) >= 20
     assert all(f"Message {line.sources[0].span.first} was said" == line.text for line in lines)
@@ -352,7 +314,7 @@ class Reflecting(ScriptedModel):
         return await super().complete(request)
 
 
-async def hints(story: Story) -> tuple[str | None, str | None]:
+async def hints(story: Talk) -> tuple[str | None, str | None]:
     """Return the task and the suggested response of the thread."""
     found = (await (await story.memory.open()).store.threads.get(RESOURCE, THREAD)).hints
     return found.current_task, found.suggested_response
@@ -380,8 +342,7 @@ async def test_a_reflection_may_update_the_hints(tell: Open) -> None:
     )
     (told,) = story.told(HintsChanged)
     assert (told.current_task, told.suggested_response) == (task, response)
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
-        assert "Return to the question." in (await turn.prepare(UserMessage("And now?"))).edge_text
+    assert "Return to the question." in (await hold(story.memory, "And now?")).edge_text
 
 
 async def test_a_reflection_that_says_nothing_of_the_work(tell: Open) -> None:
@@ -444,9 +405,7 @@ async def test_what_a_reflection_no_longer_names_is_listed_and_found(address: st
         await memory.reflect(THREAD, RESOURCE)
         store = (await memory.open()).store
         snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
-        lines = await store.logs.observations(
-            snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups]
-        )
+        lines = await logged(memory)
         dropped = {name for generation in await memory.history(THREAD, RESOURCE) for name in generation.dropped}
         gone = [path for path in paths if not any(path.rpartition("/")[2] in line.text for line in lines)]
         for path in gone:
@@ -474,8 +433,7 @@ async def test_the_embedded_observer_dates_what_is_said_in_other_languages(addre
                 await turn.prepare(UserMessage(text))
                 await turn.record(AssistantMessage("Notiert."))
         await memory.observe(THREAD, RESOURCE)
-        async with memory.turn(THREAD, RESOURCE) as turn:
-            shown = (await turn.prepare(UserMessage("Was steht an?"))).system
+        shown = (await hold(memory, "Was steht an?")).system
     assert "Nr. 17 am 28. Juni (meaning 2026-06-28) 14 Uhr" in shown
     assert "2. Juli (meaning 2026-07-02) 9 Uhr" in shown
     assert "2026-06-14" not in shown

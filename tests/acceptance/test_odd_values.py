@@ -1,18 +1,17 @@
 """Values that are not what they should be: refused by the call that brings them, and never in the way of anything else."""
 
-import asyncio
-import contextlib
 import datetime as dt
 import math
 from collections import UserDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
 from acceptance.test_away import nowhere
-from acceptance.test_faults import RESOURCE, THREAD, Open, Story, unwritable
-from conftest import FakeClock
+from acceptance.test_faults import Open, Talk, unwritable
+from kit.engines import engines
+from kit.talk import RESOURCE, THREAD, hold, stories
 from memolog import (
     AssistantMessage,
     FilePart,
@@ -23,7 +22,6 @@ from memolog import (
     ToolResultPart,
     UserMessage,
 )
-from memolog.domain.errors import NotSaved
 from memolog.domain.message import parts_to_json
 from memolog.domain.run import Usage
 from memolog.runtime import away, contexts
@@ -75,26 +73,10 @@ def poison(metadata: Moody) -> NewMessage:
     return NewMessage(role="user", parts=(TextPart(text="poison"),), metadata=metadata)
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data outlives a memory."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
-@pytest.fixture
-async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that begins a story on each engine in turn."""
-    stories: list[Story] = []
-
-    def begin(**options: Any) -> Story:
-        stories.append(Story(address, clock, **options))
-        return stories[-1]
-
-    yield begin
-    for story in stories:
-        with contextlib.suppress(NotSaved):
-            await story.memory.aclose()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+tell = stories(Talk, may_lose=True)
 
 
 def odd_message(name: str) -> NewMessage:
@@ -152,8 +134,7 @@ async def test_what_can_never_be_saved_is_given_up_alone(tell: Open) -> None:
         async with story.memory.turn(THREAD, RESOURCE) as turn:
             await turn.prepare(UserMessage("one"))
             await turn.record(poison(metadata), AssistantMessage("two"), usage=usage)
-        async with story.memory.turn("another", "bob") as turn:
-            await turn.prepare(UserMessage("three"))
+        await hold(story.memory, "three", thread="another", resource="bob")
         metadata.is_moody = True
         # Nobody may change what was handed in; who does it all the same harms nothing else.
         object.__setattr__(usage, "input_tokens", None)
@@ -177,8 +158,7 @@ async def test_a_memory_that_is_closed_saves_what_stands_beside_an_odd_value(tel
     with unwritable(await story.store()):
         async with story.memory.turn(THREAD, RESOURCE) as turn:
             await turn.prepare(poison(metadata))
-        async with story.memory.turn("another", RESOURCE) as turn:
-            await turn.prepare(UserMessage("three"))
+        await hold(story.memory, "three", thread="another")
         metadata.is_moody = True
     await story.memory.aclose()
     again = tell()
@@ -200,8 +180,7 @@ async def test_a_row_that_is_stored_already_is_shown(tell: Open, monkeypatch: py
         await (await story.store()).messages.save(
             RESOURCE, THREAD, [NewMessage(role="tool", parts=parts[:1]), NewMessage(role="assistant", parts=parts[1:])]
         )
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
-        context = await turn.prepare(UserMessage("hello"))
+    context = await hold(story.memory, "hello")
     assert "found" in context.messages[0].text
     assert context.messages[-1].text == "hello"
     await story.memory.observe(THREAD, RESOURCE)
@@ -236,8 +215,7 @@ async def test_a_context_that_cannot_be_built(tell: Open, monkeypatch: pytest.Mo
 async def test_a_conflict_is_given_up_alone(tell: Open) -> None:
     """What waits is saved as one; a message of it whose id is taken does not take the others with it."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
-        await turn.prepare(UserMessage("one", id="m1"))
+    await hold(story.memory, UserMessage("one", id="m1"))
     async with story.memory.turn(THREAD, RESOURCE) as turn:
         with unwritable(await story.store()):
             await turn.prepare(UserMessage("two"))

@@ -7,19 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from conftest import FakeClock
-from memolog import AssistantMessage, Config, ObservationConfig, UserMessage
+from kit.engines import engines
+from kit.talk import hold
+from memolog import Config, ObservationConfig, UserMessage
 from memolog.runtime.memory import Memory
 from memolog.runtime.packing import context_pack
+from memolog.testing import FakeClock
 
 RESOURCE = "alice"
 CONFIG = Config(observation=ObservationConfig(message_tokens=2_000, previous_tokens=200))
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name SQLite in its fastest form, and PostgreSQL."""
-    return request.param
+engine_name = engines("memory", "postgres")
 
 
 @pytest.fixture(params=("thread", "resource"))
@@ -46,9 +43,7 @@ async def memory(address: str, clock: FakeClock, request: pytest.FixtureRequest)
 
 async def say(memory: Memory, thread: str, text: str) -> None:
     """Hold one turn."""
-    async with memory.turn(thread, RESOURCE) as turn:
-        await turn.prepare(UserMessage(text))
-        await turn.record(AssistantMessage(f"Noted, and done as you said in {thread}."))
+    await hold(memory, text, f"Noted, and done as you said in {thread}.", thread=thread)
 
 
 async def test_what_a_session_begins_with(memory: Memory) -> None:

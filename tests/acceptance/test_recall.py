@@ -1,13 +1,13 @@
 """Recall through the public face, on every engine: the exact words behind whatever the log shows."""
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from contract.raw_sql import run_sql, set_state
+from kit.engines import a_memory
+from kit.talk import hold
 from memolog import (
     AssistantMessage,
     Config,
@@ -26,20 +26,14 @@ from memolog import (
 )
 from memolog.domain.message import NewMessage
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=600),
 )
 HUGE = "".join(f"line {number}: naïve 👩‍👩‍👧 <tag> &amp; 🇩🇪🇫🇷 日本語 \U0001f9d1\U0001f3fd\r\n" for number in range(900))
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory with small windows and a scripted model, on each engine in turn."""
-    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
-        yield opened
+memory = a_memory(model=ScriptedModel, config=SMALL)
 
 
 async def say(memory: Memory, *messages: NewMessage, thread: str = "t1", resource: str = "alice") -> None:
@@ -91,8 +85,7 @@ async def test_a_group_leads_to_its_messages(memory: Memory) -> None:
     """The id that the prefix shows is enough."""
     await look_up(memory)
     await memory.observe("t1", "alice")
-    async with memory.turn("t1", "alice") as turn:
-        prefix = (await turn.prepare(UserMessage("go on"))).render()
+    prefix = (await hold(memory, "go on")).render()
     handles = re.findall(r'<observations id="(g\d+)"', prefix)
     assert handles
     found = [seq for handle in handles for seq in seqs(*(await pages(memory, handle, thread="t1")))]

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from kit.talk import hold, listen
 from memolog.config import Config
 from memolog.domain.codec import JsonValue
 from memolog.domain.errors import ConfigError, MessageConflict
@@ -26,7 +27,6 @@ from memolog.domain.message import (
     UserMessage,
 )
 from memolog.prompt.without_secrets import without_secrets
-from memolog.runtime.events import Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models.fallback import FallbackModel
@@ -177,8 +177,7 @@ async def test_no_shape_reaches_the_log_of_the_embedded_observer() -> None:
                 await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run", is_error=True))
             await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
         await memory.observe("t1", "alice")
-        async with memory.turn("t1", "alice") as turn:
-            shown = (await turn.prepare(UserMessage("And now?"))).system
+        shown = (await hold(memory, "And now?")).system
     assert "Assistant" in shown
     assert [secret for secret in (key, "swordfish") if secret in shown] == []
 
@@ -203,14 +202,11 @@ async def leaky(request: ModelRequest) -> str:
 )
 async def test_errors_of_models_are_redacted(tmp_path: Path, model: Any, caplog: pytest.LogCaptureFixture) -> None:
     """In the status, in events, in the journal, in the log of the program, in kept prompts, in an export and in the file."""
-    events: list[Event] = []
     out = tmp_path / "export.jsonl"
     with caplog.at_level(logging.DEBUG, logger="memolog"):
         async with Memory(tmp_path / "memory.db", model=model, config=Config(keep_prompts=True)) as memory:
-            memory.subscribe(events.append)
-            async with memory.turn("t1", "alice") as turn:
-                await turn.prepare(UserMessage("Hello there, my friend of many years."))
-                await turn.record(AssistantMessage("Hello."))
+            events = listen(memory)
+            await hold(memory, "Hello there, my friend of many years.", "Hello.")
             # Not `observe`, which would wait until the model may be asked again.
             await memory.buffer("t1", "alice")
             await memory.settled()
@@ -267,12 +263,9 @@ async def test_further_patterns_are_secrets_everywhere(tmp_path: Path) -> None:
         folder = tmp_path / str(is_raw)
         folder.mkdir()
         async with Memory(folder / "memory.db", config=config) as memory:
-            async with memory.turn("t1", "alice") as turn:
-                await turn.prepare(UserMessage("Please close TCK-4711 for badge B123456 before Friday."))
-                await turn.record(AssistantMessage("TCK-4711 is closed."))
+            await hold(memory, "Please close TCK-4711 for badge B123456 before Friday.", "TCK-4711 is closed.")
             await memory.observe("t1", "alice")
-            async with memory.turn("t1", "alice") as turn:
-                context = await turn.prepare(UserMessage("Thanks."))
+            context = await hold(memory, "Thanks.")
             found = await memory.search("4711", "alice")
         shown = context.system.replace("[redacted,", "[redacted:")
         assert "close [redacted: ticket] for badge [redacted: badge] before" in shown

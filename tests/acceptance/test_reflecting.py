@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from conftest import FakeClock
+from kit.talk import Story, hold, listen, logged, of_kind
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.observation import Observation
-from memolog.runtime.events import Event, GenerationMade, RunEnded, RunFailed
+from memolog.runtime.events import GenerationMade, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict(
     {
@@ -58,11 +58,19 @@ def as_they_are(request: ModelRequest) -> str:
     return "<observations>\n" + "\n".join(f"* {text} [{name}]" for name, text in lines) + "\n</observations>"
 
 
-class Story:
-    """A memory with a scripted reflector, what the reflector was asked, and what happened."""
+class Talk(Story):
+    """A story whose reflector answers as given."""
 
-    def __init__(self, memory: Memory, events: list[Event], asked: list[ModelRequest]) -> None:
-        self.memory, self.events, self.asked = memory, events, asked
+    def __init__(self, address: str, clock: FakeClock, reflector: Callable[[ModelRequest], str]) -> None:
+        def reply(request: ModelRequest) -> str:
+            return observer(request) if request.purpose == "observe" else reflector(request)
+
+        super().__init__(address, clock, ScriptedModel([reply] * 500), config=CONFIG)
+
+    @property
+    def asked(self) -> list[ModelRequest]:
+        """Return what the reflector was asked."""
+        return [request for request in self.model.requests if request.purpose == "reflect"]
 
     async def tell(self, facts: tuple[str, ...] = FACTS, answers: int = 3) -> None:
         """Say facts and have them observed."""
@@ -80,25 +88,9 @@ class Story:
         return text
 
 
-def told(address: str, clock: FakeClock, reflector: Callable[[ModelRequest], str]) -> Story:
-    """Return a story whose reflector answers as given."""
-    asked: list[ModelRequest] = []
-
-    def reply(request: ModelRequest) -> str:
-        if request.purpose == "observe":
-            return observer(request)
-        asked.append(request)
-        return reflector(request)
-
-    events: list[Event] = []
-    memory = Memory(address, model=ScriptedModel([reply] * 500), config=CONFIG, clock=clock)
-    memory.subscribe(events.append)
-    return Story(memory, events, asked)
-
-
 async def test_no_statement_disappears(address: str, clock: FakeClock) -> None:
     """A reflector that says hardly anything is asked once more; then what the user said is carried over unchanged."""
-    story = told(address, clock, in_one("User told some things about src/part2.py", "🔴"))
+    story = Talk(address, clock, in_one("User told some things about src/part2.py", "🔴"))
     async with story.memory:
         await story.tell()
         before = await story.log()
@@ -113,13 +105,13 @@ async def test_no_statement_disappears(address: str, clock: FakeClock) -> None:
         assert len(story.asked) == 2
         assert "no longer says these lines" in story.asked[1].text
         assert "User said: Never use an ORM in this project" in story.asked[1].text.split("<missing>")[1]
-        ended = next(event for event in story.events if isinstance(event, RunEnded) and event.run_kind == "reflect")
+        ended = next(event for event in story.told(RunEnded) if event.run_kind == "reflect")
         assert {"carried_over", "lost"} <= set(ended.faults)
 
 
 async def test_what_is_dropped_is_counted_found_and_restored(address: str, clock: FakeClock) -> None:
     """Lines whose files no line names any more are listed in the generation, whatever claims to stand for them."""
-    story = told(address, clock, in_one("Assistant wrote several parts, among them src/part2.py"))
+    story = Talk(address, clock, in_one("Assistant wrote several parts, among them src/part2.py"))
     async with story.memory as memory:
         await story.tell()
         assert (await memory.status("t1", "alice")).dropped == 0
@@ -135,11 +127,7 @@ async def test_what_is_dropped_is_counted_found_and_restored(address: str, clock
         assert found >= set(made.dropped)
         assert len(made.dropped) == len(gone)
         assert (await memory.status("t1", "alice")).dropped == len(gone)
-        (event,) = [
-            event
-            for event in story.events
-            if isinstance(event, GenerationMade) and event.generation_kind == "reflection"
-        ]
+        (event,) = [event for event in story.told(GenerationMade) if event.generation_kind == "reflection"]
         assert event.dropped == len(gone)
         await memory.restore("t1", "alice", 0)
         assert (await memory.status("t1", "alice")).dropped == 0
@@ -160,12 +148,12 @@ async def test_a_second_answer_that_says_it_is_taken(address: str, clock: FakeCl
         names = ", ".join(re.findall(r"^- (src/\S+)$", request.text, re.MULTILINE))
         return "<observations>\n" + "\n".join([*lines, f"* 🟡 Wrote {names} [{', '.join(rest)}]"]) + "\n</observations>"
 
-    story = told(address, clock, answer)
+    story = Talk(address, clock, answer)
     async with story.memory as memory:
         await story.tell()
         await memory.reflect("t1", "alice")
         made = (await memory.history("t1", "alice"))[-1]
-        ended = next(event for event in story.events if isinstance(event, RunEnded) and event.run_kind == "reflect")
+        ended = next(event for event in story.told(RunEnded) if event.run_kind == "reflect")
         assert {"carried_over", "lost"}.isdisjoint(ended.faults)
         assert made.dropped == ()
         log = await story.log()
@@ -185,10 +173,9 @@ async def test_many_lines_in_one_vague_one_are_refused(address: str, clock: Fake
         lines = [f"* 🟡 Assistant built feature{n} for screen{n} with widget{n} and panel{n} [{n}]" for n in numbers]
         return "<observations>\n" + "\n".join(lines) + "\n</observations>"
 
-    events: list[Event] = []
     model = ScriptedModel([reply] * 500)
     async with Memory(address, model=model, config=CONFIG.with_overrides(config), clock=clock) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         async with memory.turn("t1", "alice") as turn:
             await turn.prepare(UserMessage("go on"))
             await turn.record(*(AssistantMessage(f"Feature {n} is built.") for n in range(40)))
@@ -196,7 +183,7 @@ async def test_many_lines_in_one_vague_one_are_refused(address: str, clock: Fake
         await memory.reflect("t1", "alice")
         assert "say hardly anything of them" in asked[1].text
         assert len(await memory.history("t1", "alice")) == 1
-        (failed,) = [event for event in events if isinstance(event, RunFailed)]
+        (failed,) = of_kind(events, RunFailed)
         assert "hardly anything" in failed.error
 
 
@@ -207,7 +194,7 @@ def relatives(first: int, last: int) -> tuple[str, ...]:
 
 async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeClock) -> None:
     """The next reflection comes once the log has grown by a tenth; no turn waits, and nothing counts as a failure."""
-    story = told(address, clock, as_they_are)
+    story = Talk(address, clock, as_they_are)
     async with story.memory as memory:
         facts = relatives(0, 30)
         await story.tell(facts, answers=0)
@@ -215,7 +202,7 @@ async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeC
         status = await memory.status("t1", "alice")
         assert (status.health, status.failures, status.generation) == ("ok", 0, 0)
         assert 0.5 < status.observations.tokens / status.observations.limit < 0.9
-        assert [event.run_kind for event in story.events if isinstance(event, RunFailed)] == ["reflect"]
+        assert [event.run_kind for event in story.told(RunFailed)] == ["reflect"]
         asked = len(story.asked)
         await story.tell(("Fine.",), answers=0)
         assert len(story.asked) == asked
@@ -234,7 +221,7 @@ async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeC
 
 async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clock: FakeClock) -> None:
     """The oldest leave the prefix; a line a subject says how many they are, and they count as kept."""
-    story = told(address, clock, as_they_are)
+    story = Talk(address, clock, as_they_are)
     async with story.memory as memory:
         for start in range(0, 90, 10):
             await story.tell(relatives(start, start + 10), answers=0)
@@ -284,9 +271,7 @@ async def test_a_shared_log_is_in_the_order_of_time(address: str, clock: FakeClo
         for number, (thread, zone) in enumerate(
             [("b", "Asia/Tokyo"), ("a", "Europe/Berlin"), ("b", "America/New_York"), ("a", "Europe/Berlin")] * 2
         ):
-            async with memory.turn(thread, "alice", zone=zone) as turn:
-                await turn.prepare(UserMessage(f"My fact number {number} is here"))
-                await turn.record(AssistantMessage("Noted."))
+            await hold(memory, f"My fact number {number} is here", "Noted.", thread=thread, zone=zone)
             clock.advance(minutes=7)
         await memory.observe("a", "alice")
         await memory.observe("b", "alice")
@@ -305,25 +290,14 @@ async def test_a_shared_log_is_in_the_order_of_time(address: str, clock: FakeClo
 # ---------------------------------------------------------------- modes
 
 
-async def observations(memory: Memory, thread: str = "t1") -> list[Observation]:
-    """Return the lines of a thread's log."""
-    store = (await memory.open()).store
-    snapshot = await store.logs.snapshot("alice", thread, "thread")
-    return list(
-        await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
-    )
-
-
 async def test_observations_carry_their_mode(address: str, clock: FakeClock) -> None:
     """Whatever a reply says about it; a field that nobody knows is kept."""
     reply = "<observations>\n* 🟡 Assistant fixed it {category=change; mode=forged; owner=Anna} [2]\n</observations>"
     config = CONFIG.with_overrides({"mode": "bug_fixing"})
     async with Memory(address, model=ScriptedModel([reply]), config=config, clock=clock) as memory:
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("Fix it"))
-            await turn.record(AssistantMessage("Fixed."))
+        await hold(memory, "Fix it", "Fixed.")
         await memory.observe("t1", "alice")
-        (line,) = await observations(memory)
+        (line,) = await logged(memory)
     assert (line.mode, line.metadata, line.category) == (
         "bug_fixing",
         {"mode": "bug_fixing", "owner": "Anna"},
@@ -345,7 +319,7 @@ async def test_the_embedded_observer_looks_for_what_the_mode_names(address: str,
                 await turn.record(ToolMessage("c", printed, name="run_report"))
                 await turn.record(AssistantMessage("The table has no such column."))
             await memory.observe(mode, "alice")
-            found[mode] = await observations(memory, mode)
+            found[mode] = await logged(memory, mode)
     errors = [line for line in found["debugging"] if line.metadata.get("error_type") == "KeyError"]
     assert errors
     assert (errors[0].category, errors[0].metadata["stack_trace"], errors[0].mode) == (

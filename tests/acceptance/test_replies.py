@@ -2,22 +2,20 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.talk import RESOURCE, Story, hold, stories
 from memolog import AssistantMessage, Config, FilePart, UserMessage
-from memolog.domain.observation import Observation
-from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
-from memolog.runtime.memory import Memory
+from memolog.runtime.events import Degraded, RunEnded, RunFailed
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import FallbackModel, TieredModel
-from memolog.testing import ScriptedModel, observations_of, reflection_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
 
-RESOURCE, THREAD = "alice", "t"
+THREAD = "t"
 
 TALK: tuple[tuple[str, str], ...] = (
     (
@@ -31,57 +29,26 @@ TALK: tuple[tuple[str, str], ...] = (
 FACTS = ("peanuts", "shellfish", "Miramar", "Lisbon", "1,850", "Paula")
 
 
-class Story:
-    """A memory on one engine with a model that follows a script; every call of the model takes ten minutes."""
+class Talk(Story):
+    """A story with a model that follows a script and turns a day apart."""
 
-    def __init__(self, address: str, clock: FakeClock, model: Any, **settings: Any) -> None:
-        self.clock, self.model = clock, model
-        self.memory = Memory(address, model=model, clock=clock, config=Config.from_dict(settings))
-        self.events: list[Event] = []
-        self.memory.subscribe(self.events.append)
+    thread = THREAD
+
+    def __init__(
+        self, address: str, clock: FakeClock, answers: Sequence[Any] = (), model: Any = None, **settings: Any
+    ) -> None:
+        super().__init__(address, clock, model or ScriptedModel(answers), config=Config.from_dict(settings))
 
     async def say(self, *talk: tuple[str, str]) -> None:
         """Hold some turns, a day apart."""
         for said, answer in talk:
-            async with self.memory.turn(THREAD, RESOURCE) as turn:
-                await turn.prepare(UserMessage(said))
-                await turn.record(AssistantMessage(answer))
+            await hold(self.memory, said, answer, thread=THREAD)
             self.clock.advance(days=1)
         await self.memory.settled()
 
-    async def lines(self) -> list[Observation]:
-        """Return the lines of the log."""
-        store = (await self.memory.open()).store
-        snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
-        return list(
-            await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
-        )
 
-    async def log(self) -> str:
-        """Return the log as the agent's model is shown it."""
-        async with self.memory.turn(THREAD, RESOURCE) as turn:
-            return (await turn.prepare(UserMessage("And?"))).system
-
-    def told(self, kind: type[Event]) -> list[Any]:
-        """Return the events of one kind."""
-        return [event for event in self.events if isinstance(event, kind)]
-
-
-Open = Callable[..., Story]
-
-
-@pytest.fixture
-async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that opens the memory of this test."""
-    stories: list[Story] = []
-
-    def begin(answers: Sequence[Any] = (), model: Any = None, **settings: Any) -> Story:
-        stories.append(Story(address, clock, model or ScriptedModel(answers), **settings))
-        return stories[-1]
-
-    yield begin
-    for story in stories:
-        await story.memory.aclose()
+Open = Callable[..., Talk]
+tell = stories(Talk)
 
 
 def tagged(*lines: str) -> str:

@@ -1,14 +1,15 @@
 """Resource scope: several threads share one log, each with its own cursor, and a change of scope loses nothing."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from crash.survivors import select
+from kit.engines import a_memory, engines
+from kit.talk import hold, listen
 from memolog import (
     AssistantMessage,
     Config,
@@ -24,10 +25,10 @@ from memolog.context import Context
 from memolog.context.wording import OTHER_CONVERSATION
 from memolog.domain.errors import ThreadNotFound
 from memolog.domain.thread import Hints
-from memolog.runtime.events import Activated, Event, RunEnded, RunFailed, RunStarted, SettingsChanged
+from memolog.runtime.events import Activated, RunEnded, RunFailed, RunStarted, SettingsChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE = "alice"
 THREAD_SCOPE = Config(
@@ -38,28 +39,15 @@ THREAD_SCOPE = Config(
 )
 SHARED = replace(THREAD_SCOPE, scope="resource")
 _SECTION = re.compile(r'^<thread id="([^"]+)">\n(.*?)\n</thread>', re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name SQLite in its fastest form, and PostgreSQL."""
-    return request.param
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory whose threads share a log."""
-    async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as opened:
-        yield opened
+engine_name = engines("memory", "postgres")
+memory = a_memory(model=ScriptedModel, config=SHARED)
 
 
 async def say(memory: Memory, thread: str, *texts: str, clock: FakeClock | None = None) -> Context:
     """Hold a turn for each text; return the last context."""
     context = Context()
     for text in texts:
-        async with memory.turn(thread, RESOURCE) as turn:
-            context = await turn.prepare(UserMessage(f"{thread}: {text}"))
-            await turn.record(AssistantMessage(f"{thread} hears {text}"))
+        context = await hold(memory, f"{thread}: {text}", f"{thread} hears {text}", thread=thread)
         if clock is not None:
             clock.advance(minutes=1)
     return context
@@ -211,8 +199,7 @@ async def test_how_much_of_other_conversations_is_shown_is_a_setting(address: st
     little = config.with_overrides({"other_tokens": 40})
     async with Memory(address, model=ScriptedModel(), config=little, clock=clock) as memory:
         if address != ":memory:":
-            async with memory.turn("here", RESOURCE, settings={"read_only": True}) as turn:
-                context = await turn.prepare(UserMessage("and now?"))
+            context = await hold(memory, "and now?", thread="here", settings={"read_only": True})
             assert "[4 other conversations with 32 messages not shown]" in context.edge_text
             assert "<other-conversation " not in context.edge_text
     nothing = config.with_overrides({"other_threads": 0})
@@ -228,8 +215,7 @@ async def test_short_threads_are_observed_in_one_call_oldest_first(memory: Memor
     """One call carries several short threads, in the order of their oldest messages, whatever they are called."""
     for name in ("zebra", "mouse", "ant"):
         await say(memory, name, "word " * 10, clock=clock)
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     await memory.observe("ant", RESOURCE)
     assert len(model_of(memory).requests) == 1
     shown = [body for _, body in _SECTION.findall(model_of(memory).requests[0].text)]
@@ -259,8 +245,7 @@ async def test_one_failing_thread_keeps_the_progress_of_the_others(memory: Memor
     for thread in ("zebra", "mouse", "ant"):
         await say(memory, thread, "word " * 10, clock=clock)
     model.answers.append(all_but(name))
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     await memory.observe("ant", RESOURCE)
     assert [event.thread for event in events if isinstance(event, RunFailed)] == [name]
     where = await cursors(memory)
@@ -299,9 +284,7 @@ async def test_a_call_about_several_threads_carries_their_files(address: str, cl
     config = SHARED.with_overrides({"observation.attach_files": True, "observation.message_tokens": 40_000})
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
         for name in ("zebra", "mouse"):
-            async with memory.turn(name, RESOURCE) as turn:
-                await turn.prepare(UserMessage([TextPart(text="look"), image]))
-                await turn.record(AssistantMessage("a plan"))
+            await hold(memory, UserMessage([TextPart(text="look"), image]), "a plan", thread=name)
         await memory.observe("mouse", RESOURCE)
         (request,) = model_of(memory).requests
         assert [file.name for file in request.files] == ["plan.png", "plan.png"]
@@ -370,9 +353,7 @@ async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others
 
 async def test_an_open_call_elsewhere_holds_nobody_back(memory: Memory, clock: FakeClock) -> None:
     """A thread that waits for a tool keeps its call in its tail; the others are observed to their ends."""
-    async with memory.turn("waiting", RESOURCE) as turn:
-        await turn.prepare(UserMessage("look it up"))
-        await turn.record(AssistantMessage([Call(id="c", name="look")]))
+    await hold(memory, "look it up", AssistantMessage([Call(id="c", name="look")]), thread="waiting")
     await say(memory, "red", "word " * 40, clock=clock)
     await memory.observe("red", RESOURCE)
     where = await cursors(memory)
@@ -499,8 +480,7 @@ async def test_a_change_of_scope_on_live_data(address: str, clock: FakeClock) ->
             assert logs == [(2 if number == 1 else 3,)]
             before = groups
             for name, alias in (("red", "t1"), ("blue", "t2")):
-                async with memory.turn(name, RESOURCE, settings={"read_only": True}) as turn:
-                    system = (await turn.prepare(UserMessage("what do you know?"))).system
+                system = (await hold(memory, "what do you know?", thread=name, settings={"read_only": True})).system
                 assert (alias in system) == (config.scope == "resource")
                 assert "<observations id=" in system
 
@@ -534,9 +514,8 @@ async def test_what_the_code_says_wins_and_is_told_once(address: str, clock: Fak
     """A different setting is stored in place of the old one, with an event; the same again, or silence, is no news."""
 
     async def changes(config: Config, turns: int = 2) -> list[tuple[Any, Any]]:
-        events: list[Event] = []
         async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
-            memory.subscribe(events.append)
+            events = listen(memory)
             for _ in range(turns):
                 await say(memory, "red", "hello", clock=clock)
             return [(event.before, event.now) for event in events if isinstance(event, SettingsChanged)]
@@ -550,8 +529,7 @@ async def test_what_the_code_says_wins_and_is_told_once(address: str, clock: Fak
     before = {"scope": "thread", "observation.message_tokens": 2_000}
     assert await changes(longer) == [(before, {"scope": "resource", "observation.message_tokens": 9_000})]
     async with Memory(address, clock=clock) as memory:
-        async with memory.turn("red", RESOURCE, settings={"scope": "thread"}) as turn:
-            await turn.prepare(UserMessage("for this turn only"))
+        await hold(memory, "for this turn only", thread="red", settings={"scope": "thread"})
         found = await memory.status("red", RESOURCE)
         assert (found.scope, found.messages.limit) == ("resource", 9_000)
         await memory.forget(RESOURCE)
@@ -621,8 +599,7 @@ async def test_many_threads_are_swept(address: str, clock: FakeClock) -> None:
 
 async def test_a_busy_sibling_does_not_push_out_the_last_answer(memory: Memory, clock: FakeClock) -> None:
     """Two conversations go on while a third is much busier: each sees the answer that its user replies to."""
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     counts = dict.fromkeys(("one", "two", "three"), 0)
     for number in range(72):
         thread = "one" if number % 12 == 5 else "two" if number % 12 == 11 else "three"

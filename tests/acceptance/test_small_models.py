@@ -1,18 +1,18 @@
 """Small models: whichever of the recorded shapes their replies have, the log is at least as good as the embedded observer's."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import date
-from typing import Any
 
 import pytest
 
-from conftest import FakeClock
-from memolog import AssistantMessage, Config, UserMessage
+from kit.engines import OpenMemory, engines, memories
+from kit.talk import hold, logged
+from memolog import Config
 from memolog.domain.observation import Observation
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 from prompts.small_models import SHAPES, Shape
 
 RESOURCE, THREAD = "nadia", "moving"
@@ -86,9 +86,7 @@ async def lived(memory: Memory, clock: FakeClock) -> list[Observation]:
     for number, day in enumerate(DAYS):
         clock.time = clock.time.replace(day=FIRST.day + number, hour=9, minute=0)
         for said, answer in day:
-            async with memory.turn(THREAD, RESOURCE) as turn:
-                await turn.prepare(UserMessage(said))
-                await turn.record(AssistantMessage(answer))
+            await hold(memory, said, answer, thread=THREAD, resource=RESOURCE)
             clock.advance(minutes=10)
         if number != 2:
             # Two days are observed together.
@@ -96,12 +94,8 @@ async def lived(memory: Memory, clock: FakeClock) -> list[Observation]:
     await settle(memory, clock)
     status = await memory.status(THREAD, RESOURCE)
     assert status.cursor == status.last_seq
-    store = (await memory.open()).store
-    snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     assert (await memory.doctor()).is_healthy
-    return list(
-        await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
-    )
+    return await logged(memory, THREAD, RESOURCE)
 
 
 async def settle(memory: Memory, clock: FakeClock) -> None:
@@ -122,21 +116,8 @@ def kept(lines: list[Observation]) -> dict[str, list[date]]:
     return found
 
 
-Open = Callable[[Any], Memory]
-
-
-@pytest.fixture
-async def opened(clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that opens the memory of this test. What is kept does not depend on the engine."""
-    memories: list[Memory] = []
-
-    def begin(model: Any) -> Memory:
-        memories.append(Memory(":memory:", model=model, clock=clock, config=Config()))
-        return memories[-1]
-
-    yield begin
-    for memory in memories:
-        await memory.aclose()
+engine_name = engines("memory")
+opened = memories(Config())
 
 
 @pytest.fixture
@@ -154,14 +135,14 @@ def embedded() -> Callable[[], Awaitable[dict[str, list[date]]]]:
 @pytest.mark.parametrize("always", [True, False], ids=["always", "first try"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 async def test_the_log_is_at_least_as_good_as_without_a_model(
-    opened: Open,
+    opened: OpenMemory,
     clock: FakeClock,
     embedded: Callable[[], Awaitable[dict[str, list[date]]]],
     shape: Shape,
     always: bool,
 ) -> None:
     """Every fact that the embedded observer keeps is kept, under the day on which it was said, and no reply stands as it was."""
-    lines = await lived(opened(Shaped(shape, always=always, clock=clock)), clock)
+    lines = await lived(opened(model=Shaped(shape, always=always, clock=clock)), clock)
     found, expected = kept(lines), await embedded()
     assert expected.keys() <= found.keys()
     for fact, days in found.items():

@@ -1,28 +1,24 @@
 """What a model never takes: it is found, named in the log, and holds nothing up; an outage is waited for all the same."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
+from kit.talk import Story, stories
 from memolog import AssistantMessage, Config, UserMessage
-from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
+from memolog.runtime.events import Degraded, RunEnded, RunFailed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
 from memolog.runtime.models import ModelUnavailable
 from memolog.store import Store
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 MISSING = "could not be observed"
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 class Picky(ScriptedModel):
@@ -45,18 +41,17 @@ def refused() -> str:
     raise RuntimeError("400 content_filter")
 
 
-class Story:
-    """A memory, its clock, and what it told."""
+class Talk(Story):
+    """A story with tiny windows, and its health after each turn."""
+
+    thread = "t"
 
     def __init__(self, address: str, clock: FakeClock, model: ScriptedModel, **settings: Any) -> None:
-        self.clock = clock
         small = {
             "observation": {"message_tokens": 300, "previous_tokens": 100},
             "reflection": {"observation_tokens": 100_000},
         }
-        self.memory = Memory(address, model=model, clock=clock, config=Config.from_dict(small | settings))
-        self.events: list[Event] = []
-        self.memory.subscribe(self.events.append)
+        super().__init__(address, clock, model, config=Config.from_dict(small | settings))
         self.health: list[str] = []
 
     async def chat(self, turns: int, *, odd: int | None = None) -> None:
@@ -70,31 +65,9 @@ class Story:
             await self.memory.settled()
             self.health.append((await self.memory.status("t", "alice")).health)
 
-    async def system(self) -> str:
-        """Return the log as a model would see it."""
-        async with self.memory.turn("t", "alice") as turn:
-            return (await turn.prepare(UserMessage("And?"))).system
 
-    def told(self, kind: type[Event]) -> list[Any]:
-        """Return the events of one kind."""
-        return [event for event in self.events if isinstance(event, kind)]
-
-
-Open = Callable[..., Story]
-
-
-@pytest.fixture
-async def tell(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that opens the memory of this test."""
-    stories: list[Story] = []
-
-    def begin(model: ScriptedModel, **settings: Any) -> Story:
-        stories.append(Story(address, clock, model, **settings))
-        return stories[-1]
-
-    yield begin
-    for story in stories:
-        await story.memory.aclose()
+Open = Callable[..., Talk]
+tell = stories(Talk)
 
 
 async def test_one_message_that_is_always_refused(tell: Open) -> None:
@@ -105,7 +78,7 @@ async def test_one_message_that_is_always_refused(tell: Open) -> None:
     status = await story.memory.status("t", "alice")
     assert (status.health, status.failed) == ("ok", 0)
     assert status.messages.tokens < status.messages.limit
-    system = await story.system()
+    system = await story.log()
     assert system.count(MISSING) == 1
     assert "FORBIDDEN" not in system
     assert model.in_vain < 10
@@ -132,7 +105,7 @@ async def test_a_message_without_a_usable_answer(tell: Open) -> None:
     story = tell(Picky("FORBIDDEN", lambda: ""))
     await story.chat(30, odd=3)
     assert (await story.memory.status("t", "alice")).health == "ok"
-    system = await story.system()
+    system = await story.log()
     assert system.count(MISSING) == 1
     assert "FORBIDDEN" not in system
 
@@ -149,7 +122,7 @@ async def test_a_model_that_is_not_there(tell: Open) -> None:
     await story.memory.observe("t", "alice")
     status = await story.memory.status("t", "alice")
     assert (status.health, status.cursor) == ("ok", status.last_seq)
-    assert MISSING not in await story.system()
+    assert MISSING not in await story.log()
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit("gone"), BaseException("odd")])
@@ -181,7 +154,7 @@ def test_an_exit_is_noted_and_goes_through(tmp_path: Path, error: BaseException)
     stores: list[Store] = []
 
     async def until_exit() -> None:
-        story = Story(address, FakeClock(), Picky("limit", raises))
+        story = Talk(address, FakeClock(), Picky("limit", raises))
         stores.append((await story.memory.open()).store)
         await story.chat(5)
 
@@ -211,7 +184,7 @@ async def test_a_way_that_is_broken_for_a_while(tell: Open) -> None:
     assert failed >= 3
     model.words = "nobody says this"
     await story.chat(4)
-    assert MISSING not in await story.system()
+    assert MISSING not in await story.log()
     assert (await story.memory.status("t", "alice")).health == "ok"
 
 
@@ -221,7 +194,7 @@ async def test_a_span_of_nothing_else(tell: Open) -> None:
     await story.chat(1, odd=0)
     await story.memory.observe("t", "alice")
     await story.chat(12)
-    system = await story.system()
+    system = await story.log()
     assert system.count(MISSING) == 1
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import engines
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
 from memolog.domain.errors import ConfigError, InputError, StoreClosed
 from memolog.domain.run import Usage
@@ -24,7 +24,7 @@ from memolog.runtime.sync_working_memory import SyncWorkingMemory
 from memolog.runtime.tasks import Tasks
 from memolog.runtime.turn import Turn
 from memolog.runtime.working_memory import WorkingMemory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 RESOURCE, THREAD = "alice", "t1"
 SMALL = Config(
@@ -40,12 +40,7 @@ ASYNC_ONLY: Final = {
 OTHER_PARAMETERS: Final = {
     "__init__": "takes the options of Memory as they are, so that there is one list of them",
 }
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 def portals() -> list[threading.Thread]:

@@ -1,13 +1,13 @@
 """Task memory through the public face: sessions that hand work on, what a context tells of it, and summaries with citations."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
+from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, SyncMemory, UserMessage
 from memolog.domain.errors import InputError, NotFound, StoreReadOnly, TaskBlocked
 from memolog.domain.observation import Span
@@ -15,17 +15,11 @@ from memolog.domain.run import Usage
 from memolog.domain.task import Task, TaskCounts
 from memolog.runtime.memory import Memory
 from memolog.tasks.worth import EdgeTask, EdgeTasks, edge_lines
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 from memolog.tokens import HeuristicCounter
 
 SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200))
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory with small windows and a scripted model, on each engine in turn."""
-    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
-        yield opened
+memory = a_memory(model=ScriptedModel, config=SMALL)
 
 
 async def talk(memory: Memory, words: str, thread: str = "t1") -> Any:
@@ -160,15 +154,13 @@ async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, c
     await tasks.close("T-3", summary="done")
     await tasks.edit("T-2", title="Another title")
     assert (await memory.seen("t1", "alice", 2)).edge_text == edge
-    async with memory.turn("t1", "alice", settings={"task_tokens": 0}) as turn:
-        assert "<tasks>" not in (await turn.prepare(UserMessage("quiet"))).render()
+    assert "<tasks>" not in (await hold(memory, "quiet", settings={"task_tokens": 0})).render()
     clock.advance(hours=1)
 
 
 async def test_search_finds_tasks_by_their_words(memory: Memory) -> None:
     """By title, description and summary, in any case; with what was said about them if asked for."""
-    async with memory.turn("t1", "alice") as turn:
-        await turn.prepare(UserMessage("the schema is in auth.ts", id="m1"))
+    await hold(memory, UserMessage("the schema is in auth.ts", id="m1"))
     tasks = memory.tasks("alice")
     await tasks.create("Design LoginSchema", created_from=["m1"])
     await tasks.create("Invoices", description="the login page needs a link to invoices")

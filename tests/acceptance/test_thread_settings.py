@@ -2,27 +2,22 @@
 
 import pytest
 
-from conftest import FakeClock
-from memolog import AssistantMessage, Config, ConfigError, UserMessage
-from memolog.runtime.events import Degraded, Event, Trimmed
+from kit.engines import engines
+from kit.talk import hold, listen
+from memolog import Config, ConfigError, UserMessage
+from memolog.runtime.events import Degraded, Trimmed
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory
+from memolog.testing import FakeClock
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 async def chat(memory: Memory, turns: int, thread: str = "t") -> None:
     """Hold some turns."""
     for number in range(turns):
-        async with memory.turn(thread, "alice") as turn:
-            await turn.prepare(UserMessage(f"The limit of q{number} is {number * 100}. " * 5))
-            await turn.record(AssistantMessage("Done. " * 15))
+        await hold(memory, f"The limit of q{number} is {number * 100}. " * 5, "Done. " * 15, thread=thread)
         await memory.settled()
 
 
@@ -44,8 +39,7 @@ async def test_settings_that_a_thread_cannot_have(address: str, clock: FakeClock
         await chat(memory, 1)
         with pytest.raises(ConfigError, match="from thread to thread"):
             await memory.override("t", "alice", settings)
-        async with memory.turn("t", "alice", settings=settings) as turn:
-            assert await turn.prepare(UserMessage("And?"))
+        assert await hold(memory, "And?", thread="t", settings=settings)
 
 
 async def test_settings_of_one_turn(address: str, clock: FakeClock) -> None:
@@ -56,23 +50,20 @@ async def test_settings_of_one_turn(address: str, clock: FakeClock) -> None:
         async with memory.turn("t", "alice", settings={"last_messages": 2}) as turn:
             few = await turn.prepare(UserMessage("And?"))
             again = await turn.prepare()
-        async with memory.turn("t", "alice") as turn:
-            more = await turn.prepare(UserMessage("And now?"))
+        more = await hold(memory, "And now?", thread="t")
     assert [len(context.messages) for context in (few, again, more)] == [2, 2, 6]
 
 
 async def test_settings_that_nobody_knows_any_more(address: str, clock: FakeClock) -> None:
     """What was stored past us, or by another release, is ignored and told of; the rest of it holds, and so do turns."""
-    events: list[Event] = []
     async with Memory(address, clock=clock, config=CONFIG) as memory:
-        memory.subscribe(events.append)
+        events = listen(memory)
         await chat(memory, 1)
         kit = await memory.open()
         own = {"nope": 1, "observation.message_tokens": 5_000}
         await kit.store.threads.update("alice", "t", overrides=own)
         assert (await memory.status("t", "alice")).messages.limit == 5_000
-        async with memory.turn("t", "alice") as turn:
-            context = await turn.prepare(UserMessage("And?"))
+        context = await hold(memory, "And?", thread="t")
         assert len(context.messages) == 3
     told = [event for event in events if isinstance(event, Degraded)]
     assert told
@@ -99,16 +90,16 @@ async def test_a_sweep_ends(address: str, clock: FakeClock) -> None:
 
 async def test_a_reader_writes_nothing(address: str, clock: FakeClock) -> None:
     """A turn that only reads tells that it trimmed, and keeps no record of it."""
-    events: list[Event] = []
     async with Memory(address, clock=clock, config=CONFIG.with_overrides({"observe": False})) as memory:
         await chat(memory, 12)
-        memory.subscribe(events.append)
+        events = listen(memory)
         kit = await memory.open()
         before = await kit.store.journal.newest("alice")
-        async with memory.turn(
-            "t", "alice", settings={"read_only": True, "context_tokens": 400, "last_messages": 20}
-        ) as turn:
-            assert (await turn.prepare(UserMessage("And?"))).trimmed
+        assert (
+            await hold(
+                memory, "And?", thread="t", settings={"read_only": True, "context_tokens": 400, "last_messages": 20}
+            )
+        ).trimmed
         assert await kit.store.journal.newest("alice") == before
     assert [event for event in events if isinstance(event, Trimmed)]
 

@@ -1,44 +1,27 @@
 """What a context says about time: when messages were said, plans whose date has passed, and how old a hint is."""
 
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import OpenMemory, memories
+from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context import Context
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 RESOURCE, THREAD = "alice", "t1"
 CONFIG = Config(observation=ObservationConfig(buffer_tokens=False), activate_after_idle=False)
 
-Open = Callable[..., Memory]
-
-
-@pytest.fixture
-async def opened(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that opens a memory on each engine in turn."""
-    memories: list[Memory] = []
-
-    def begin(config: Config = CONFIG, model: Any = None) -> Memory:
-        memories.append(Memory(address, model=model or ScriptedModel(), clock=clock, config=config))
-        return memories[-1]
-
-    yield begin
-    for memory in memories:
-        await memory.aclose()
+opened = memories(CONFIG, ScriptedModel)
 
 
 async def say(memory: Memory, text: str, answer: str = "ok", thread: str = THREAD, zone: str | None = None) -> Context:
     """Hold one turn."""
-    async with memory.turn(thread, RESOURCE, zone=zone) as turn:
-        context = await turn.prepare(UserMessage(text))
-        await turn.record(AssistantMessage(answer))
-    return context
+    return await hold(memory, text, answer, thread=thread, zone=zone)
 
 
 async def check_seen(memory: Memory, context: Context, number: int, thread: str = THREAD) -> None:
@@ -65,7 +48,7 @@ def observed(*lines: str, **hints: str) -> str:
 # ---------------------------------------------------------------- when things were said
 
 
-async def test_the_tail_says_when_things_were_said(opened: Open, clock: FakeClock) -> None:
+async def test_the_tail_says_when_things_were_said(opened: OpenMemory, clock: FakeClock) -> None:
     """A gap is marked once, contexts go on extending each other, and nothing of it is stored or observed."""
     model = ScriptedModel()
     memory = opened(model=model)
@@ -90,7 +73,7 @@ async def test_the_tail_says_when_things_were_said(opened: Open, clock: FakeCloc
     assert not any("later:" in request.text for request in model.requests)
 
 
-async def test_a_gap_between_the_log_and_the_tail_is_marked(opened: Open, clock: FakeClock) -> None:
+async def test_a_gap_between_the_log_and_the_tail_is_marked(opened: OpenMemory, clock: FakeClock) -> None:
     """Also where the message before the gap is in the log alone; a restart changes nothing."""
     memory = opened()
     await say(memory, "The port is 8080")
@@ -105,7 +88,7 @@ async def test_a_gap_between_the_log_and_the_tail_is_marked(opened: Open, clock:
     await check_seen(memory, second, 3)
 
 
-async def test_a_tool_that_takes_hours_keeps_its_place(opened: Open, clock: FakeClock) -> None:
+async def test_a_tool_that_takes_hours_keeps_its_place(opened: OpenMemory, clock: FakeClock) -> None:
     """Call and result stay together, and nothing stands between the result and the model's answer."""
     memory = opened()
     async with memory.turn(THREAD, RESOURCE) as turn:
@@ -120,7 +103,7 @@ async def test_a_tool_that_takes_hours_keeps_its_place(opened: Open, clock: Fake
     assert context.tail[4].text == "[7 hours later: Saturday 2026-03-14, 16:00]"
 
 
-async def test_without_a_log_the_newest_messages_are_dated_too(opened: Open, clock: FakeClock) -> None:
+async def test_without_a_log_the_newest_messages_are_dated_too(opened: OpenMemory, clock: FakeClock) -> None:
     """The message before the first that is shown counts."""
     memory = opened(replace(CONFIG, observe=False, last_messages=2))
     await say(memory, "one")
@@ -150,7 +133,7 @@ SAID = (
 
 
 @pytest.mark.parametrize("scope", ["thread", "resource"])
-async def test_plans_are_told_once_their_date_has_passed(opened: Open, clock: FakeClock, scope: Any) -> None:
+async def test_plans_are_told_once_their_date_has_passed(opened: OpenMemory, clock: FakeClock, scope: Any) -> None:
     """Not before, not when an entry says that they are done or were moved, and not for ever."""
     done = observed(
         "* ✅ (10:00) Move from Express to Fastify finished; user confirmed [1]",
@@ -183,7 +166,7 @@ async def test_plans_are_told_once_their_date_has_passed(opened: Open, clock: Fa
     await check_seen(memory, later, 5)
 
 
-async def test_plans_taken_as_done_are_told_so(opened: Open, clock: FakeClock) -> None:
+async def test_plans_taken_as_done_are_told_so(opened: OpenMemory, clock: FakeClock) -> None:
     """With `assume_done` prefix and edge say the same; what was seen stays as it was when the setting changes."""
     memory = opened(replace(CONFIG, assume_done=True), ScriptedModel([observed(*PLANS)]))
     await say(memory, SAID)
@@ -197,7 +180,7 @@ async def test_plans_taken_as_done_are_told_so(opened: Open, clock: FakeClock) -
     assert "is not done until" not in context.system
 
 
-async def test_a_forgotten_plan_is_not_told(opened: Open, clock: FakeClock) -> None:
+async def test_a_forgotten_plan_is_not_told(opened: OpenMemory, clock: FakeClock) -> None:
     """What was known of it goes with the message."""
     memory = opened(model=ScriptedModel([observed(*PLANS)]))
     await say(memory, SAID)
@@ -211,7 +194,7 @@ async def test_a_forgotten_plan_is_not_told(opened: Open, clock: FakeClock) -> N
     assert "Fastify" not in (await memory.seen(THREAD, RESOURCE, 2)).render()
 
 
-async def test_the_embedded_observer_finds_plans(opened: Open, clock: FakeClock) -> None:
+async def test_the_embedded_observer_finds_plans(opened: OpenMemory, clock: FakeClock) -> None:
     """Without a model, too."""
     memory = opened(model="extractive")
     await say(memory, "I will present the budget to the board tomorrow.")
@@ -235,7 +218,7 @@ async def step(memory: Memory) -> Context:
 
 
 @pytest.mark.parametrize("scope", ["thread", "resource"])
-async def test_of_several_groups_the_newest_task_holds(opened: Open, clock: FakeClock, scope: Any) -> None:
+async def test_of_several_groups_the_newest_task_holds(opened: OpenMemory, clock: FakeClock, scope: Any) -> None:
     """A group that says nothing about the task brings no older one back, and makes the task no younger."""
     answers = [
         observed("* 🟡 (09:00) User has old letters [1]", current_task="Sort the old letters", thread_title="Letters"),
@@ -267,7 +250,7 @@ async def test_of_several_groups_the_newest_task_holds(opened: Open, clock: Fake
     await check_seen(memory, context, 4)
 
 
-async def test_a_new_request_outranks_an_older_hint(opened: Open, clock: FakeClock) -> None:
+async def test_a_new_request_outranks_an_older_hint(opened: OpenMemory, clock: FakeClock) -> None:
     """What was the task before is called so."""
     told = observed(
         "* 🟡 (09:00) User has a boat to paint [1]",
@@ -289,7 +272,7 @@ async def test_a_new_request_outranks_an_older_hint(opened: Open, clock: FakeClo
     await check_seen(memory, context, 3)
 
 
-async def test_a_task_that_is_done_is_no_hint_any_more(opened: Open) -> None:
+async def test_a_task_that_is_done_is_no_hint_any_more(opened: OpenMemory) -> None:
     """An observer ends it in words; silence does not end it."""
     line = "* 🟡 (09:00) User has a boat to paint [1]"
     answers = [observed(line, current_task="Paint the boat"), observed(line), observed(line, current_task="None.")]
@@ -303,7 +286,7 @@ async def test_a_task_that_is_done_is_no_hint_any_more(opened: Open) -> None:
     await check_seen(memory, context, 4)
 
 
-async def test_what_a_reflection_said_of_the_task_is_seen_again(opened: Open) -> None:
+async def test_what_a_reflection_said_of_the_task_is_seen_again(opened: OpenMemory) -> None:
     """The context after it shows the new words, the one before it the old ones; both can be built again."""
     line = "* 🟡 (09:00) User talked about the boat and the roof of the house [1]"
     reflected = (
@@ -326,7 +309,7 @@ async def test_what_a_reflection_said_of_the_task_is_seen_again(opened: Open) ->
     await check_seen(memory, after, 3)
 
 
-async def test_the_embedded_observer_ends_what_was_answered(opened: Open, clock: FakeClock) -> None:
+async def test_the_embedded_observer_ends_what_was_answered(opened: OpenMemory, clock: FakeClock) -> None:
     """A question that was answered is no task; a request is one until it is confirmed, and as old as its message."""
     memory = opened(model="extractive")
     await say(memory, "Which port does the service use?", "It uses port 8080.")

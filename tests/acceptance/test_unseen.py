@@ -1,36 +1,22 @@
 """The model sees what is new, whatever its size: an agent that calls its tool again until it sees the result always ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import OpenMemory, memories
+from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context import Context
 from memolog.domain.message import NewMessage, ToolResultPart
 from memolog.runtime.events import Activated, Decided, Event, Trimmed
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelRequest
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
-Open = Callable[..., Memory]
-
-
-@pytest.fixture
-async def opened(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that opens a memory on each engine in turn."""
-    memories: list[Memory] = []
-
-    def begin(config: Config | None = None, model: Any = None) -> Memory:
-        memories.append(Memory(address, model=model or ScriptedModel(), clock=clock, config=config))
-        return memories[-1]
-
-    yield begin
-    for memory in memories:
-        await memory.aclose()
+opened = memories(make_model=ScriptedModel)
 
 
 def text_of(tokens: int, name: str) -> str:
@@ -83,14 +69,12 @@ class Agent:
 
 @pytest.mark.parametrize("model", ["scripted", "extractive"])
 @pytest.mark.parametrize("buffering", [True, False])
-async def test_two_large_results_are_seen(opened: Open, model: str, buffering: bool) -> None:
+async def test_two_large_results_are_seen(opened: OpenMemory, model: str, buffering: bool) -> None:
     """Two parallel results of 20,000 tokens, with the default settings, are in the next request, word for word."""
     config = None if buffering else Config(observation=ObservationConfig(buffer_tokens=False))
     memory = opened(config, ScriptedModel() if model == "scripted" else "extractive")
     for number in range(6):
-        async with memory.turn(THREAD, RESOURCE) as turn:
-            await turn.prepare(UserMessage(text_of(2_500, f"question {number}")))
-            await turn.record(AssistantMessage(text_of(2_000, f"answer {number}")))
+        await hold(memory, text_of(2_500, f"question {number}"), text_of(2_000, f"answer {number}"))
         await memory.settled()
     agent = Agent(memory, {"a": text_of(20_000, "a"), "b": text_of(20_000, "b")}, failures=2)
     await agent.ask("What do both files say?")
@@ -105,7 +89,7 @@ async def test_two_large_results_are_seen(opened: Open, model: str, buffering: b
     assert status.health == "ok"
 
 
-async def test_five_hundred_parallel_results_are_seen(opened: Open) -> None:
+async def test_five_hundred_parallel_results_are_seen(opened: OpenMemory) -> None:
     """Each of them, and the call that they belong to."""
     agent = Agent(opened(), {f"c{number:03}": text_of(150, f"result {number}") for number in range(500)})
     await agent.ask("Read all of them.")
@@ -113,7 +97,7 @@ async def test_five_hundred_parallel_results_are_seen(opened: Open) -> None:
     assert agent.contexts[-1].trimmed == agent.contexts[-1].shortened == 0
 
 
-async def test_a_long_paste_is_seen_on_first_sight(opened: Open) -> None:
+async def test_a_long_paste_is_seen_on_first_sight(opened: OpenMemory) -> None:
     """A text of 40,000 tokens is in the context of its own turn, also when it is prepared again, and goes later."""
     memory = opened()
     for number in range(10):
@@ -128,12 +112,11 @@ async def test_a_long_paste_is_seen_on_first_sight(opened: Open) -> None:
         assert sum(len(message.render()) for message in first.tail[:-1]) > 4 * 1_000
         await turn.record(AssistantMessage("Thank you."))
     await memory.settled()
-    async with memory.turn(THREAD, RESOURCE) as turn:
-        later = await turn.prepare(UserMessage("Shorter, please."))
+    later = await hold(memory, "Shorter, please.")
     assert later.tokens.tail < 30_000
 
 
-async def test_a_provider_that_fails_leaves_the_words_in_sight(opened: Open) -> None:
+async def test_a_provider_that_fails_leaves_the_words_in_sight(opened: OpenMemory) -> None:
     """The turn ends without a reply; the same message in the next turn is still shown whole."""
     memory = opened()
     paste = text_of(40_000, "paste")
@@ -175,7 +158,7 @@ async def test_a_sibling_does_not_take_what_is_unseen(address: str, engine_name:
 
 
 @pytest.mark.parametrize("buffering", [True, False])
-async def test_the_answer_that_the_user_replies_to_stays(opened: Open, buffering: bool) -> None:
+async def test_the_answer_that_the_user_replies_to_stays(opened: OpenMemory, buffering: bool) -> None:
     """Where the tail is full, about the floor stays of it, however it is observed."""
     observation = ObservationConfig(message_tokens=10_000, buffer_tokens=0.2 if buffering else False)
     memory = opened(Config(observation=observation))
@@ -192,7 +175,7 @@ async def test_the_answer_that_the_user_replies_to_stays(opened: Open, buffering
     assert 1_000 < least < 10_000
 
 
-async def test_a_repeated_request_makes_no_second_activation(opened: Open) -> None:
+async def test_a_repeated_request_makes_no_second_activation(opened: OpenMemory) -> None:
     """A long request that the log covers is shown again, and the last answer stays beside it."""
     memory = opened(Config(observation=ObservationConfig(message_tokens=2_000)))
     activations: list[Event] = []
@@ -211,7 +194,7 @@ async def test_a_repeated_request_makes_no_second_activation(opened: Open) -> No
     assert len(activations) <= 2
 
 
-async def test_the_known_window_of_a_model_is_a_limit(opened: Open) -> None:
+async def test_the_known_window_of_a_model_is_a_limit(opened: OpenMemory) -> None:
     """What is unseen and larger than the model's window is shortened in the middle, evenly, marked, and can be recalled."""
     memory = opened()
     told: list[Trimmed] = []
@@ -233,7 +216,7 @@ async def test_the_known_window_of_a_model_is_a_limit(opened: Open) -> None:
     assert found.results
 
 
-async def test_several_messages_at_once_are_all_shown_within_a_hard_limit(opened: Open) -> None:
+async def test_several_messages_at_once_are_all_shown_within_a_hard_limit(opened: OpenMemory) -> None:
     """A hard limit shortens what is new; it leaves none of it out."""
     memory = opened(Config(observation=ObservationConfig(message_tokens=2_000), context_tokens=4_000))
     async with memory.turn(THREAD, RESOURCE) as turn:
@@ -244,7 +227,7 @@ async def test_several_messages_at_once_are_all_shown_within_a_hard_limit(opened
 
 
 @pytest.mark.parametrize("buffering", [True, False])
-async def test_a_new_thread_does_not_wait_for_its_sibling(opened: Open, buffering: bool) -> None:
+async def test_a_new_thread_does_not_wait_for_its_sibling(opened: OpenMemory, buffering: bool) -> None:
     """A sibling left 30 full tails behind, and the model never answers: the first turn of a new thread goes on at once."""
     never = asyncio.Event()
 
@@ -269,13 +252,11 @@ async def test_a_new_thread_does_not_wait_for_its_sibling(opened: Open, bufferin
     assert status.backlog_tokens == 0
 
 
-async def test_who_observes_by_hand_leaves_what_comes_meanwhile(opened: Open, clock: FakeClock) -> None:
+async def test_who_observes_by_hand_leaves_what_comes_meanwhile(opened: OpenMemory, clock: FakeClock) -> None:
     """A result that a turn hands in while somebody observes the same thread by hand stays until it is answered."""
     model = ScriptedModel()
     memory = opened(model=model)
-    async with memory.turn(THREAD, RESOURCE) as turn:
-        await turn.prepare(UserMessage("I live in Utrecht."))
-        await turn.record(AssistantMessage("Noted."))
+    await hold(memory, "I live in Utrecht.", "Noted.")
     async with memory.turn(THREAD, RESOURCE) as turn:
         await turn.prepare(UserMessage("Look."))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
@@ -306,16 +287,14 @@ async def test_who_observes_by_hand_leaves_what_comes_meanwhile(opened: Open, cl
     assert status.cursor == status.last_seq
 
 
-async def test_who_observes_a_thread_by_hand_leaves_its_siblings_alone(opened: Open) -> None:
+async def test_who_observes_a_thread_by_hand_leaves_its_siblings_alone(opened: OpenMemory) -> None:
     """An open turn of another thread of the same log still sees its result; its own thread would count as seen."""
     memory = opened(Config(scope="resource"))
     async with memory.turn("a", RESOURCE) as turn:
         await turn.prepare(UserMessage("Look."))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
         before = await turn.prepare(ToolMessage("c", text_of(2_000, "result")))
-        async with memory.turn("b", RESOURCE) as other:
-            await other.prepare(UserMessage("Hello."))
-            await other.record(AssistantMessage("Hello."))
+        await hold(memory, "Hello.", "Hello.", thread="b")
         status = await memory.observe("b", RESOURCE)
         assert status.cursor == status.last_seq
         again = await turn.prepare()

@@ -1,14 +1,15 @@
 """What a context shows of messages too large for it, of results that come late, and of what was shown while things failed."""
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import OpenMemory, engines, memories
+from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context import Context
 from memolog.domain.errors import StoreUnavailable
@@ -23,27 +24,10 @@ LIMITED = Config(observation=ObservationConfig(message_tokens=2_000, deadline=12
 BIG = "First of all: " + "the port of service 7 is 8007. " * 4_000 + "That is all."
 MARK = re.compile(r"\[… ([\d,]+) characters are left out here .* recall the message ([\w-]+) …\]")
 
-Open = Callable[..., Memory]
+engine_name = engines("memory", "postgres")
 
 
-@pytest.fixture(params=("memory", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name SQLite in its fastest form, and PostgreSQL."""
-    return request.param
-
-
-@pytest.fixture
-async def opened(address: str, clock: FakeClock) -> AsyncIterator[Open]:
-    """Return a function that opens a memory on each engine in turn."""
-    memories: list[Memory] = []
-
-    def begin(config: Config, model: Any = None) -> Memory:
-        memories.append(Memory(address, model=model or ScriptedModel(), clock=clock, config=config))
-        return memories[-1]
-
-    yield begin
-    for memory in memories:
-        await memory.aclose()
+opened = memories(make_model=ScriptedModel)
 
 
 def listening(memory: Memory) -> list[Event]:
@@ -55,10 +39,7 @@ def listening(memory: Memory) -> list[Event]:
 
 async def say(memory: Memory, text: str, answer: str = "ok") -> Context:
     """Hold one turn."""
-    async with memory.turn(THREAD, RESOURCE) as turn:
-        context = await turn.prepare(UserMessage(text))
-        await turn.record(AssistantMessage(answer))
-    return context
+    return await hold(memory, text, answer)
 
 
 async def stored(memory: Memory) -> list[str]:
@@ -74,7 +55,7 @@ def shown_of(text: str) -> tuple[str, int, str, str]:
 
 
 @pytest.mark.parametrize("observe", [True, False])
-async def test_one_message_above_the_hard_limit(opened: Open, observe: bool) -> None:
+async def test_one_message_above_the_hard_limit(opened: OpenMemory, observe: bool) -> None:
     """It is shown cut, always alike, and says where the rest is; somebody is told, and what is stored is exact."""
     memory = opened(replace(LIMITED, observe=observe), ScriptedModel([RuntimeError()] * 50))
     told = listening(memory)
@@ -96,7 +77,7 @@ async def test_one_message_above_the_hard_limit(opened: Open, observe: bool) -> 
 
 
 @pytest.mark.parametrize("observe", [True, False])
-async def test_one_tool_result_above_the_hard_limit(opened: Open, observe: bool) -> None:
+async def test_one_tool_result_above_the_hard_limit(opened: OpenMemory, observe: bool) -> None:
     """It is cut like a message, and stays the result of its call."""
     memory = opened(replace(LIMITED, observe=observe), ScriptedModel([RuntimeError()] * 50))
     told = listening(memory)
@@ -116,7 +97,7 @@ async def test_one_tool_result_above_the_hard_limit(opened: Open, observe: bool)
     assert len(told) == 1
 
 
-async def test_a_covered_request_is_counted_and_the_first_to_go(opened: Open) -> None:
+async def test_a_covered_request_is_counted_and_the_first_to_go(opened: OpenMemory) -> None:
     """A request larger than a tail is repeated in part, truly marked, told and counted; newer messages push it out."""
     memory = opened(LIMITED, ScriptedModel([observations_of, *[RuntimeError()] * 50]))
     told = listening(memory)
@@ -142,7 +123,7 @@ async def test_a_covered_request_is_counted_and_the_first_to_go(opened: Open) ->
     assert {"more " * 300, "again " * 300} <= {message.text for message in third.tail}
 
 
-async def test_a_late_result_stands_at_its_own_place(opened: Open) -> None:
+async def test_a_late_result_stands_at_its_own_place(opened: OpenMemory) -> None:
     """A call stays as it was shown once the user has gone on; its result is a note, and each context extends the last."""
     memory = opened(replace(LIMITED, context_tokens=None))
     shown: list[Context] = []
@@ -162,7 +143,7 @@ async def test_a_late_result_stands_at_its_own_place(opened: Open) -> None:
     assert (await memory.seen(THREAD, RESOURCE, 2)).render() == shown[0].render()
 
 
-async def test_the_observer_sees_a_late_result_with_its_call(opened: Open) -> None:
+async def test_the_observer_sees_a_late_result_with_its_call(opened: OpenMemory) -> None:
     """Also when the call was observed long before."""
     model = ScriptedModel()
     memory = opened(replace(LIMITED, context_tokens=None), model)
@@ -182,7 +163,7 @@ async def test_the_observer_sees_a_late_result_with_its_call(opened: Open) -> No
     assert "run the tests" not in asked.split("<call>", 1)[1]
 
 
-async def test_what_is_passed_along_once_is_told_of_in_what_was_seen(opened: Open) -> None:
+async def test_what_is_passed_along_once_is_told_of_in_what_was_seen(opened: OpenMemory) -> None:
     """It is not kept, so a note stands for it; everything else is as it was, also where the limit left something out."""
     memory = opened(replace(LIMITED, context_tokens=2_500), ScriptedModel([RuntimeError()] * 50))
     for number in range(5):
@@ -216,7 +197,7 @@ def said_in(context: Context) -> list[tuple[str, object]]:
     return [(message.role, message.parts) for message in context.tail]
 
 
-async def test_what_was_shown_while_the_database_was_away_is_recorded_later(opened: Open) -> None:
+async def test_what_was_shown_while_the_database_was_away_is_recorded_later(opened: OpenMemory) -> None:
     """With the next step that finds it again: what the model saw can be built again, in the order of its requests."""
     memory = opened(replace(LIMITED, context_tokens=None))
     await say(memory, "hello")
@@ -244,7 +225,7 @@ async def test_what_was_shown_while_the_database_was_away_is_recorded_later(open
         assert said_in(await memory.seen(THREAD, RESOURCE, number)) == said_in(context)
 
 
-async def test_what_was_shown_before_a_turn_ended_without_its_database_is_recorded(opened: Open) -> None:
+async def test_what_was_shown_before_a_turn_ended_without_its_database_is_recorded(opened: OpenMemory) -> None:
     """It is recorded with what the turn left behind; what failed after it had read the thread is recorded as well."""
     memory = opened(replace(LIMITED, context_tokens=None))
     await say(memory, "hello")

@@ -1,29 +1,23 @@
 """Working memory through the public face: shown without costing the cache, whoever changes it."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
+from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
 from memolog.domain.errors import DocumentConflict, DocumentInvalid, DocumentTooLarge, StoreReadOnly
-from memolog.runtime.events import Activated, Event, GenerationMade, WorkingMemoryChanged
+from memolog.runtime.events import Activated, GenerationMade, WorkingMemoryChanged
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=600),
 )
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return a memory with small windows and a scripted model, on each engine in turn."""
-    async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as opened:
-        yield opened
+memory = a_memory(model=ScriptedModel, config=SMALL)
 
 
 def block(blocks: object, name: str = "working-memory") -> str:
@@ -33,8 +27,7 @@ def block(blocks: object, name: str = "working-memory") -> str:
 
 async def test_an_update_does_not_cost_the_cache(memory: Memory, clock: FakeClock) -> None:
     """The prefix keeps the text it began with; the present one is at the edge until a generation takes it over."""
-    events: list[Event] = []
-    memory.subscribe(events.append)
+    events = listen(memory)
     facts = memory.working_memory("alice")
     await facts.replace("# Name\n\nAnn\n", who="test")
     previous, kept, changes, taken_over = "", 0, 0, 0
@@ -84,9 +77,7 @@ async def test_what_was_seen_names_its_versions(memory: Memory) -> None:
 
 async def test_both_scopes_are_shown_and_the_threads_holds(memory: Memory) -> None:
     """The resource's document is shown in every thread, a thread's own only there, and it says which one holds."""
-    async with memory.turn("t1", "alice") as turn:
-        await turn.prepare(UserMessage("hello"))
-        await turn.record(AssistantMessage("hello"))
+    await hold(memory, "hello", "hello")
     await memory.working_memory("alice").replace("Prefers tea", who="test")
     await memory.working_memory("alice", "t1").replace("Prefers coffee in {this} {thread} <b>", who="test")
     async with memory.turn("t1", "alice") as turn:
@@ -99,8 +90,7 @@ async def test_both_scopes_are_shown_and_the_threads_holds(memory: Memory) -> No
         context = await turn.prepare(UserMessage("hello"))
         assert block(context.blocks) == "<working-memory>\nPrefers tea\n</working-memory>"
         assert block(context.edge) == ""
-    async with memory.turn("t1", "bob") as turn:
-        assert "tea" not in (await turn.prepare(UserMessage("hello"))).render()
+    assert "tea" not in (await hold(memory, "hello", resource="bob")).render()
 
 
 async def test_a_shared_log_shows_each_thread_its_own(address: str, clock: FakeClock) -> None:
@@ -110,8 +100,7 @@ async def test_a_shared_log_shows_each_thread_its_own(address: str, clock: FakeC
     )
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
         for thread in ("t1", "t2"):
-            async with memory.turn(thread, "alice") as turn:
-                await turn.prepare(UserMessage("hello"))
+            await hold(memory, "hello", thread=thread)
             await memory.working_memory("alice", thread).replace(f"of {thread}", who="test")
         in_prefix = ""
         for number in range(40):
@@ -143,12 +132,10 @@ async def test_a_document_that_is_emptied_is_said_to_be(memory: Memory) -> None:
 
 async def test_a_clone_begins_with_what_its_original_knew(memory: Memory) -> None:
     """The clone's prefix holds the present text of the thread's document."""
-    async with memory.turn("t1", "alice") as turn:
-        await turn.prepare(UserMessage("hello"))
+    await hold(memory, "hello")
     await memory.working_memory("alice", "t1").replace("Knows this", who="test")
     await memory.clone("t1", "alice", "t2")
-    async with memory.turn("t2", "alice") as turn:
-        context = await turn.prepare(UserMessage("go on"))
+    context = await hold(memory, "go on", thread="t2")
     assert "Knows this" in block(context.blocks)
 
 
@@ -183,8 +170,7 @@ async def test_a_read_only_memory_reads(tmp_path: Path, clock: FakeClock) -> Non
         store = (await memory.open()).store
         await store.threads.create("alice", "t1")
     async with Memory(address, clock=clock, config=Config(read_only=True)) as memory:
-        async with memory.turn("t1", "alice") as turn:
-            context = await turn.prepare(UserMessage("hello"))
+        context = await hold(memory, "hello")
         assert "Prefers tea" in block(context.blocks)
         with pytest.raises(StoreReadOnly):
             await memory.working_memory("alice").replace("x", who="test")

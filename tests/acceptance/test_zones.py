@@ -7,18 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeClock
-from memolog import AssistantMessage, Config, NewMessage, TextPart, UserMessage
+from kit.engines import engines
+from kit.talk import hold
+from memolog import AssistantMessage, Config, NewMessage, TextPart
 from memolog.runtime.memory import Memory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines on which a memory can be opened again."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 async def foreign_export(clock: FakeClock, zone: str) -> str:
@@ -48,7 +44,6 @@ async def test_an_unknown_zone_is_utc(
         await memory.import_from(exported)
         status = await memory.observe("t", "alice")
         assert (status.cursor, status.health) == (status.last_seq, "ok")
-        async with memory.turn("t", "alice") as turn:
-            context = await turn.prepare(UserMessage("And now?"))
+        context = await hold(memory, "And now?", thread="t")
         assert "09:00" in context.system
         assert await memory.export_markdown("t", "alice")

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from memolog.domain.observation import Observation, Source, Span
 from memolog.domain.run import RunKind
 from memolog.store import Store
@@ -14,6 +13,7 @@ from memolog.store import postgres as engine
 from memolog.store.logs import Rendered
 from memolog.store.runs import Made, NewRun
 from memolog.store.snapshot import GroupRow
+from memolog.testing import FakeClock
 
 __all__ = ["Scribe", "meanwhile", "said"]
 

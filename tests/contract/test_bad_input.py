@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, OpenStore
+from kit.engines import OpenStore
 from memolog.domain.errors import InputError, MessageTooLarge, NotJson, UnknownRole
 from memolog.domain.message import (
     LONGEST_SPEAKER,
@@ -28,6 +28,7 @@ from memolog.domain.message import (
     UserMessage,
 )
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 ODD_TEXTS = {
     "empty": "",

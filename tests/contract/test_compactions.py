@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from contract.raw_sql import add_group, add_log, add_task, run_sql, set_state, thread_pk
 from memolog.domain.codec import loads
 from memolog.domain.compaction import Compaction
@@ -15,6 +14,7 @@ from memolog.domain.message import AssistantMessage, UserMessage
 from memolog.domain.observation import Span
 from memolog.store import Store
 from memolog.store.compactions import RowTexts
+from memolog.testing import FakeClock
 
 COLUMNS = (
     "SELECT seq, id, role, tokens, state, level, pruned, injection, search, parts FROM messages ORDER BY thread_pk, seq"

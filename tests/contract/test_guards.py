@@ -2,11 +2,11 @@
 
 import pytest
 
-from conftest import FakeClock
 from contract.raw_sql import add_group, add_log, add_run, add_task, run_sql, set_state, thread_pk
 from memolog.domain.errors import StoreCorrupt
 from memolog.domain.message import UserMessage
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 
 async def refuse(store: Store, text: str, **values: object) -> StoreCorrupt:

@@ -5,11 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from conftest import FakeClock, OpenStore, counts
 from contract.raw_sql import lease_of
+from kit.effort import counts
+from kit.engines import OpenStore
 from memolog.domain.errors import InputError
 from memolog.domain.run import Lease
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 HALF_A_MINUTE = timedelta(seconds=30)
 

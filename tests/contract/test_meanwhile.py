@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, OpenStore
 from contract.meanwhile import RESOURCE, Scribe, meanwhile, said
 from contract.raw_sql import run_sql
+from kit.engines import OpenStore
 from memolog.config import Config
 from memolog.domain.errors import NotFound
 from memolog.domain.message import AssistantMessage, UserMessage
@@ -18,6 +18,7 @@ from memolog.domain.observation import Scope
 from memolog.domain.task import NewTask
 from memolog.runtime.searching import Wanted, search_memory
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 on_postgres = pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
 

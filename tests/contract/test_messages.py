@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from conftest import FakeClock, OpenStore, counts, weigh
 from contract.raw_sql import add_task, run_sql, set_state
+from kit.effort import counts
+from kit.engines import OpenStore, weigh
 from memolog.domain.errors import MessageConflict, MessageNotFound, ThreadNotFound
 from memolog.domain.message import (
     AssistantMessage,
@@ -25,6 +26,7 @@ from memolog.domain.message import (
 from memolog.domain.observation import Span
 from memolog.store import Store
 from memolog.store.messages import Totals
+from memolog.testing import FakeClock
 
 
 def said(*texts: str) -> list[NewMessage]:

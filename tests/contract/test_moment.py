@@ -4,14 +4,15 @@ import asyncio
 
 import pytest
 
-from conftest import FakeClock, OpenStore
 from contract.meanwhile import Scribe
 from contract.test_recent import RESOURCE, THREAD, Author
+from kit.engines import OpenStore
 from memolog.config import Config
 from memolog.domain.message import UserMessage
 from memolog.runtime.contexts import Contexts, Shown
 from memolog.store import Store
 from memolog.store.snapshot import Snapshot
+from memolog.testing import FakeClock
 from memolog.tokens import HeuristicCounter
 
 ROUNDS = 40

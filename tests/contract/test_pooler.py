@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, weigh
+from kit.engines import weigh
 from memolog.domain.errors import StoreUnavailable
 from memolog.domain.message import UserMessage
 from memolog.domain.run import Usage
 from memolog.store import Store, open_store
 from memolog.store.store import StoreOptions
+from memolog.testing import FakeClock
 from pooler import Pooler, Settings
 
 _TASKS = 16

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from conftest import FakeClock, OpenStore, counts
 from contract.test_scope import render
+from kit.effort import counts
+from kit.engines import OpenStore
 from memolog.domain.errors import LeaseLost, StoreError
 from memolog.domain.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.observation import Observation, Span
@@ -14,6 +15,7 @@ from memolog.store import Store
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import Snapshot
+from memolog.testing import FakeClock
 
 RESOURCE, THREAD = "alice", "t1"
 _FAILS = 0.2

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 
-from conftest import FakeClock
 from contract.raw_sql import add_task, lease_of
 from memolog.documents import replaced
 from memolog.domain.errors import EmptyId, InputError, MemologError
@@ -34,6 +33,7 @@ from memolog.store.snapshot import GroupRow
 from memolog.store.task_filter import TaskFilter
 from memolog.store.transfer_tables import BY_KIND
 from memolog.store.transfers import Arrival
+from memolog.testing import FakeClock
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),

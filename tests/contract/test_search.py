@@ -1,33 +1,23 @@
 """Search on every engine: what is saved is found, what is gone is not, and any text is a query."""
 
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from conftest import FakeClock, counts
 from contract.raw_sql import add_task, run_sql, set_state
+from kit.effort import counts
+from kit.engines import a_memory
+from kit.talk import save_texts
 from memolog import AssistantMessage, Config, InputError, Memory, ToolCallPart, ToolMessage, UserMessage
 from memolog.search.analysis import analyse
 from memolog.search.texts import text_of_parts
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 RESOURCE = "alice"
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return an open memory on each engine in turn."""
-    async with Memory(address, clock=clock) as opened:
-        yield opened
-
-
-async def say(memory: Memory, thread: str, *texts: str, resource: str = RESOURCE) -> None:
-    """Save texts, each under itself as its id."""
-    kit = await memory.open()
-    await kit.store.messages.save(resource, thread, [UserMessage(text, id=text[:80]) for text in texts])
+memory = a_memory()
 
 
 async def found(memory: Memory, query: str, resource: str = RESOURCE, **options: object) -> list[str]:
@@ -69,7 +59,7 @@ async def found(memory: Memory, query: str, resource: str = RESOURCE, **options:
 )
 async def test_words_find_their_message(memory: Memory, query: str, text: str) -> None:
     """Words, parts of identifiers, paths, and single characters of scripts without spaces find what holds them."""
-    await say(
+    await save_texts(
         memory,
         "t",
         "nothing to do with it",
@@ -85,8 +75,8 @@ async def test_words_find_their_message(memory: Memory, query: str, text: str) -
 
 async def test_operators(memory: Memory) -> None:
     """Quotes, minus and filters narrow; what makes no sense as a filter is words."""
-    await say(memory, "t1", "red apple pie", "apple red tart", "green apple")
-    await say(memory, "t2", "apple juice")
+    await save_texts(memory, "t1", "red apple pie", "apple red tart", "green apple")
+    await save_texts(memory, "t2", "apple juice")
     kit = await memory.open()
     await kit.store.messages.save(RESOURCE, "t2", AssistantMessage("I like apple cake", id="cake"))
     assert await found(memory, '"red apple"') == ["red apple pie"]
@@ -103,7 +93,7 @@ async def test_operators(memory: Memory) -> None:
 
 async def test_exclusions_of_beginnings_and_parts(memory: Memory) -> None:
     """Every word that begins like this, or contains this, is kept away; what stands for too many is named."""
-    await say(memory, "t", "The Lean Startup", "a lean starter kit", "lean restarting", "lean meat")
+    await save_texts(memory, "t", "The Lean Startup", "a lean starter kit", "lean restarting", "lean meat")
     assert set(await found(memory, "lean -start*")) == {"lean restarting", "lean meat"}
     assert await found(memory, "lean -*start*") == ["lean meat"]
     assert set(await found(memory, "lean -zebra*")) == set(await found(memory, "lean"))
@@ -119,7 +109,7 @@ async def test_exclusions_that_stand_for_too_many_words(
 ) -> None:
     """What could be looked up is kept away, and the rest is named."""
     monkeypatch.setattr("memolog.store.search_terms._MOST_UNWANTED", 2)
-    await say(memory, "t", "lean start", "lean starch", "lean starling", "lean meat")
+    await save_texts(memory, "t", "lean start", "lean starch", "lean starling", "lean meat")
     answer = await memory.search(f"lean {excluded}", RESOURCE)
     assert answer.left_out == (excluded,)
     assert answer.total < 4
@@ -130,7 +120,7 @@ async def test_exclusions_that_stand_for_too_many_words(
 
 async def test_a_question_beside_a_long_paste(memory: Memory) -> None:
     """Its words are looked for wherever it stands; what is not read is named."""
-    await say(memory, "t", "The argon2 limit is 64 MiB", "nothing to do with it")
+    await save_texts(memory, "t", "The argon2 limit is 64 MiB", "nothing to do with it")
     paste = "\n".join(f"12:00:{n % 60:02} host{n} service{n}.worker request{n} took {n} ms" for n in range(900))
     for query in (f"What is the argon2 limit?\n\n{paste}", f"{paste}\n\nWhat is the argon2 limit?"):
         answer = await memory.search(query, RESOURCE)
@@ -141,7 +131,7 @@ async def test_a_question_beside_a_long_paste(memory: Memory) -> None:
 
 async def test_a_quoted_title_in_a_question(memory: Memory) -> None:
     """In a question quotes name something: who holds the words in this order comes first, and others follow."""
-    await say(memory, "t", "I read The Lean Startup", "a startup that is lean, read about it", "a cat")
+    await save_texts(memory, "t", "I read The Lean Startup", "a startup that is lean, read about it", "a cat")
     both = ["I read The Lean Startup", "a startup that is lean, read about it"]
     assert (await found(memory, 'What did I read, "The Lean Startup"?'))[:2] == both
     assert await found(memory, '"The Lean Startup" read') == both[:1]
@@ -155,7 +145,7 @@ async def test_a_word_that_stands_everywhere(memory: Memory, monkeypatch: pytest
     monkeypatch.setattr("memolog.store.search_terms._MOST_A_TERM", 5)
     monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 5)
     texts = [f"whale whale whale whale {number}" for number in range(4)] + [f"whale song {n}" for n in range(8)]
-    await say(memory, "t", *texts, "a quiet song")
+    await save_texts(memory, "t", *texts, "a quiet song")
     newest = await found(memory, "whale")
     assert newest
     assert set(newest) <= set(texts[4:])
@@ -164,7 +154,7 @@ async def test_a_word_that_stands_everywhere(memory: Memory, monkeypatch: pytest
 
 async def test_results_tell_where_and_why(memory: Memory, clock: FakeClock) -> None:
     """A result has its place, a marked snippet, neighbours and the parts of its score; pages continue."""
-    await say(memory, "t", "one", "two", "the blue whale", "four", "five", "a whale again")
+    await save_texts(memory, "t", "one", "two", "the blue whale", "four", "five", "a whale again")
     answer = await memory.search("whale", RESOURCE, context=2, explain=True, limit=1)
     first = answer.results[0]
     assert (first.source, first.thread, first.role, first.at, first.rank) == ("raw", "t", "user", clock.now(), 1)
@@ -183,8 +173,8 @@ async def test_results_tell_where_and_why(memory: Memory, clock: FakeClock) -> N
 
 async def test_threads_as_results(memory: Memory) -> None:
     """By thread, each thread is there once, with its best message."""
-    await say(memory, "t1", "whales and more whales", "a whale")
-    await say(memory, "t2", "one whale was there")
+    await save_texts(memory, "t1", "whales and more whales", "a whale")
+    await save_texts(memory, "t2", "one whale was there")
     answer = await memory.search("whale", RESOURCE, by="thread")
     assert sorted(result.thread or "" for result in answer.results) == ["t1", "t2"]
 
@@ -240,7 +230,9 @@ async def test_tasks_are_found(memory: Memory) -> None:
 
 async def test_neighbours_are_those_that_can_be_seen(memory: Memory) -> None:
     """What was forgotten or withdrawn takes up no place: the next one on that side is shown instead."""
-    await say(memory, "t", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "the blue whale", "x1", "x2", "x3", "x4", "x5")
+    await save_texts(
+        memory, "t", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "the blue whale", "x1", "x2", "x3", "x4", "x5"
+    )
     store = (await memory.open()).store
     for name, state in (("w7", "forgotten"), ("w5", "withdrawn"), ("x2", "withdrawn"), ("x3", "forgotten")):
         await set_state(store, name, state)
@@ -256,7 +248,7 @@ async def test_neighbours_are_those_that_can_be_seen(memory: Memory) -> None:
 
 async def test_observations_are_found(memory: Memory) -> None:
     """What is in the log is found, and what is dropped from it says so."""
-    await say(
+    await save_texts(
         memory, "t", "I moved to Lisbon in March because of a new position at the harbour.", "I am allergic to peanuts."
     )
     await memory.observe("t", RESOURCE)
@@ -274,10 +266,10 @@ async def test_observations_are_found(memory: Memory) -> None:
 
 async def test_resources_do_not_meet(memory: Memory) -> None:
     """One resource finds nothing of another, nor learns how common its words are."""
-    await say(memory, "t", "the password of the vault")
-    await say(memory, "t", "a vault elsewhere", resource="bob")
+    await save_texts(memory, "t", "the password of the vault")
+    await save_texts(memory, "t", "a vault elsewhere", resource="bob")
     alone = await memory.search("vault", "bob", explain=True)
-    await say(memory, "t", *(f"vault number {number}" for number in range(20)))
+    await save_texts(memory, "t", *(f"vault number {number}" for number in range(20)))
     after = await memory.search("vault", "bob", explain=True)
     assert [(result.id, result.score) for result in after.results] == [(r.id, r.score) for r in alone.results]
 
@@ -302,9 +294,9 @@ async def test_a_read_only_memory_says_what_it_cannot_see(
     """A reader searches what is indexed, and says how many threads are behind."""
     if engine_name == "memory":
         pytest.skip("nobody else can open it")
-    await say(memory, "t", "the blue whale")
+    await save_texts(memory, "t", "the blue whale")
     assert await found(memory, "whale") == ["the blue whale"]
-    await say(memory, "new", "another whale")
+    await save_texts(memory, "new", "another whale")
     async with Memory(address, clock=clock, config=Config(read_only=True)) as reader:
         answer = await reader.search("whale", RESOURCE)
         assert [result.id for result in answer.results] == ["the blue whale"]
@@ -457,7 +449,7 @@ PIECES = (
 
 async def test_any_text_is_a_query(memory: Memory) -> None:
     """No text raises, whatever is in it."""
-    await say(memory, "t", "the blue whale", "src/a.ts has fooBar", "北京 แมว 한")
+    await save_texts(memory, "t", "the blue whale", "src/a.ts has fooBar", "北京 แมว 한")
     chance = random.Random(7)
     for _ in range(counts(300, 100_000)):
         query = "".join(chance.choices(PIECES, k=chance.randrange(0, 24)))
@@ -468,7 +460,7 @@ async def test_any_text_is_a_query(memory: Memory) -> None:
 @pytest.mark.parametrize("query", ["task:\ud800 whale", 'thread:"a\x00b" whale', "whale task:role:\udfff\x1f"])
 async def test_what_no_id_can_be_is_words(memory: Memory, query: str) -> None:
     """A filter by what no engine takes as text is no filter."""
-    await say(memory, "t", "the blue whale")
+    await save_texts(memory, "t", "the blue whale")
     assert await found(memory, query) == ["the blue whale"]
 
 
@@ -486,7 +478,7 @@ async def test_what_no_id_can_be_is_words(memory: Memory, query: str) -> None:
 )
 async def test_huge_queries_are_answered(memory: Memory, query: str) -> None:
     """Ten thousand characters of anything are answered."""
-    await say(memory, "t", "w1 w2 a x", "北北北")
+    await save_texts(memory, "t", "w1 w2 a x", "北北北")
     found = await memory.search(query[:10_000], RESOURCE)
     assert len(found.results) <= 2
     assert {result.thread for result in found.results} <= {"t"}

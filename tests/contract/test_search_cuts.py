@@ -1,39 +1,28 @@
 """Where a search reads only so much, on every engine: what is asked for is found all the same, and what is missing is told."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
+from kit.talk import save_texts
 from memolog import AssistantMessage, Config, Memory, UserMessage
 from memolog.domain.errors import StoreError
 from memolog.search.texts import Redact
 from memolog.store.indexing import Indexing
+from memolog.testing import FakeClock
 
 RESOURCE = "alice"
 NEW = datetime(2026, 3, 1, tzinfo=UTC)
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return an open memory on each engine in turn."""
-    async with Memory(address, clock=clock) as opened:
-        yield opened
+memory = a_memory()
 
 
 @pytest.fixture
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a word be common that stands in more than twenty messages."""
     monkeypatch.setattr("memolog.store.search_terms._MOST_A_TERM", 20)
-
-
-async def say(memory: Memory, thread: str, *texts: str) -> None:
-    """Save texts, each under itself as its id."""
-    kit = await memory.open()
-    await kit.store.messages.save(RESOURCE, thread, [UserMessage(text, id=text[:80]) for text in texts])
 
 
 async def found(memory: Memory, query: str) -> list[str]:
@@ -117,7 +106,7 @@ async def test_a_list_that_was_cut_is_told(memory: Memory, monkeypatch: pytest.M
 
 async def test_phrases_are_looked_for_in_many_messages(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only in the best few hundred; if there are more than are read, the answer says so."""
-    await say(memory, "t", "beta alpha", *(f"alpha beta {number}" for number in range(700)))
+    await save_texts(memory, "t", "beta alpha", *(f"alpha beta {number}" for number in range(700)))
     answer = await memory.search('"beta alpha"', RESOURCE)
     assert ([result.id for result in answer.results], answer.left_out) == (["beta alpha"], ())
     assert (await memory.search('"alpha beta"', RESOURCE)).total == 700
@@ -129,7 +118,7 @@ async def test_phrases_are_looked_for_in_many_messages(memory: Memory, monkeypat
 @pytest.mark.parametrize("guess", ["hunter2secret", "password hunter2secret"])
 async def test_a_phrase_does_not_tell_a_secret(memory: Memory, guess: str) -> None:
     """Whether a guess is right makes no difference, wanted or not; beside the secret phrases are what they are."""
-    await say(memory, "t", "my password=Hunter2secret! fine", "a fine day")
+    await save_texts(memory, "t", "my password=Hunter2secret! fine", "a fine day")
     assert set(await found(memory, f'fine "{guess}"')) == set()
     assert len(await found(memory, f'fine -"{guess}"')) == 2
     assert len(await found(memory, 'fine "my password"')) == 1
@@ -141,7 +130,7 @@ async def test_a_phrase_does_not_tell_a_secret(memory: Memory, guess: str) -> No
 async def test_without_redaction_every_phrase_is_found(address: str, clock: FakeClock) -> None:
     """Then nothing is a secret."""
     async with Memory(address, clock=clock, config=Config(redact=False)) as memory:
-        await say(memory, "t", "my password=Hunter2secret! fine")
+        await save_texts(memory, "t", "my password=Hunter2secret! fine")
         assert len(await found(memory, '"password hunter2secret"')) == 1
 
 
@@ -157,11 +146,11 @@ async def test_what_is_saved_while_the_index_is_brought_up_is_found(
     async def and_then_save(self: Indexing, resource: str, redact: Redact, *, most: int | None = None) -> int:
         batches = await catch_up(self, resource, redact, most=most)
         if late:
-            await say(memory, "other", late.pop())
+            await save_texts(memory, "other", late.pop())
         return batches
 
     monkeypatch.setattr(Indexing, "catch_up", and_then_save)
-    await say(memory, "t", "the blue whale")
+    await save_texts(memory, "t", "the blue whale")
     answer = await memory.search("whale", RESOURCE)
     assert (answer.total, answer.behind) == (3, 0)
 
@@ -173,11 +162,11 @@ async def test_who_never_rests_is_not_waited_for(memory: Memory, monkeypatch: py
     async def and_then_save(self: Indexing, resource: str, redact: Redact, *, most: int | None = None) -> int:
         batches = await catch_up(self, resource, redact, most=most)
         saved.append(f"whale {len(saved)}")
-        await say(memory, "other", saved[-1])
+        await save_texts(memory, "other", saved[-1])
         return batches
 
     monkeypatch.setattr(Indexing, "catch_up", and_then_save)
-    await say(memory, "t", "the blue whale")
+    await save_texts(memory, "t", "the blue whale")
     answer = await memory.search("whale", RESOURCE)
     assert 1 < len(saved) < 10
     assert (answer.total, answer.behind) == (len(saved), 1)
@@ -189,7 +178,7 @@ async def test_nothing_is_looked_for_in_an_index_that_is_up(memory: Memory, monk
     async def never(_self: Indexing, _resource: str, _redact: Redact, *, most: int | None = None) -> int:
         raise AssertionError(most)
 
-    await say(memory, "t", "the blue whale")
+    await save_texts(memory, "t", "the blue whale")
     assert await found(memory, "whale") == ["the blue whale"]
     monkeypatch.setattr(Indexing, "catch_up", never)
     assert await found(memory, "whale") == ["the blue whale"]
@@ -201,10 +190,10 @@ async def test_an_index_that_cannot_be_written_is_searched(memory: Memory, monke
     async def refuse(_self: Indexing, _resource: str, _redact: Redact, *, most: int | None = None) -> int:
         raise StoreError(f"no space left, {most}", then="Make room.")
 
-    await say(memory, "t", "the blue whale")
+    await save_texts(memory, "t", "the blue whale")
     assert await found(memory, "whale") == ["the blue whale"]
-    await say(memory, "t", "another whale")
-    await say(memory, "other", "a third whale")
+    await save_texts(memory, "t", "another whale")
+    await save_texts(memory, "other", "a third whale")
     monkeypatch.setattr(Indexing, "catch_up", refuse)
     answer = await memory.search("whale", RESOURCE)
     assert (answer.total, answer.behind) == (1, 2)

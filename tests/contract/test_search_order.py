@@ -1,11 +1,10 @@
 """The order of results on every engine: the newest statement of a fact, what the user decided, and what merely repeats it."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
 from memolog import AssistantMessage, Memory, NewMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.testing import FakeClock
 
 RESOURCE = "alice"
 TALK = (
@@ -13,13 +12,7 @@ TALK = (
     "We watched a film about lighthouse keepers yesterday.",
     "Thanks, that helped.",
 )
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return an open memory on each engine in turn."""
-    async with Memory(address, clock=clock) as opened:
-        yield opened
+memory = a_memory()
 
 
 async def say(memory: Memory, *messages: NewMessage, thread: str = "t") -> None:

@@ -1,26 +1,13 @@
 """What a query may hold, on every engine: much text, many exclusions, phrases in every script; and what was left out is told."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from conftest import FakeClock
+from kit.engines import a_memory
+from kit.talk import save_texts
 from memolog import AssistantMessage, InputError, Memory, UserMessage
 
 RESOURCE = "alice"
-
-
-@pytest.fixture
-async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
-    """Return an open memory on each engine in turn."""
-    async with Memory(address, clock=clock) as opened:
-        yield opened
-
-
-async def say(memory: Memory, thread: str, *texts: str) -> None:
-    """Save texts, each under itself as its id."""
-    kit = await memory.open()
-    await kit.store.messages.save(RESOURCE, thread, [UserMessage(text, id=text[:80]) for text in texts])
+memory = a_memory()
 
 
 async def found(memory: Memory, query: str, *, limit: int = 50) -> set[str]:
@@ -30,7 +17,7 @@ async def found(memory: Memory, query: str, *, limit: int = 50) -> set[str]:
 
 async def test_a_snippet_shows_what_was_quoted(memory: Memory) -> None:
     """By a query that wants it, and by a question that only names it."""
-    await say(memory, "t", f"car. {'red things. ' * 3}{'blah ' * 100} then we took the fast red car to town")
+    await save_texts(memory, "t", f"car. {'red things. ' * 3}{'blah ' * 100} then we took the fast red car to town")
     for query in ('"red car"', 'When did we take the "red car"?'):
         (result,) = (await memory.search(query, RESOURCE)).results
         assert "fast «red» «car» to town" in result.snippet
@@ -41,14 +28,16 @@ async def test_a_snippet_shows_what_was_quoted(memory: Memory) -> None:
 
 async def test_a_question_after_a_pasted_text_is_answered(memory: Memory) -> None:
     """Words that nobody said do not push out those that somebody said, however long they are."""
-    await say(memory, "t", "the door code is 4711", "we use Helix")
+    await save_texts(memory, "t", "the door code is 4711", "we use Helix")
     pasted = " ".join(f"initialising-subsystem{number}" for number in range(240))
     assert "the door code is 4711" in await found(memory, f"{pasted}\n\nWhat is the door code?")
 
 
 async def test_what_was_too_much_is_told(memory: Memory) -> None:
     """Words beyond those that are looked at are named, and so is what was cut short."""
-    await say(memory, "t", "whale song", *(f"word con{chr(97 + n // 26)}{chr(97 + n % 26)}x" for n in range(230)))
+    await save_texts(
+        memory, "t", "whale song", *(f"word con{chr(97 + n // 26)}{chr(97 + n % 26)}x" for n in range(230))
+    )
     answer = await memory.search(" ".join(f"w{number}" for number in range(300)) + " whale", RESOURCE)
     assert [result.id for result in answer.results] == ["whale song"]
     assert len(answer.left_out) == 45
@@ -61,7 +50,7 @@ async def test_what_was_too_much_is_told(memory: Memory) -> None:
 async def test_a_beginning_stands_for_many_words(memory: Memory) -> None:
     """Not only for the first ones of the alphabet."""
     words = [f"con{first}{second}" for first in "abcdef" for second in "lmnopqrs"]
-    await say(memory, "t", *words)
+    await save_texts(memory, "t", *words)
     assert await found(memory, "con*", limit=100) == set(words)
     assert await found(memory, "*con*", limit=100) == set(words)
 
@@ -82,7 +71,7 @@ async def test_many_words_may_be_excluded(memory: Memory) -> None:
         "kiwi",
         "lemon",
     ]
-    await say(memory, "t", *(f"a basket with {fruit}" for fruit in fruits), "a basket")
+    await save_texts(memory, "t", *(f"a basket with {fruit}" for fruit in fruits), "a basket")
     excluded = " ".join(f"-{fruit}" for fruit in fruits)
     assert await found(memory, f"basket {excluded}") == {"a basket"}
 
@@ -92,8 +81,8 @@ async def test_many_words_may_be_excluded(memory: Memory) -> None:
 
 async def test_filters_can_be_turned_round(memory: Memory) -> None:
     """A minus before a filter lets everything else through."""
-    await say(memory, "t1", "a red apple")
-    await say(memory, "t2", "a green apple")
+    await save_texts(memory, "t1", "a red apple")
+    await save_texts(memory, "t2", "a green apple")
     kit = await memory.open()
     await kit.store.messages.save(RESOURCE, "t2", AssistantMessage("an apple a day", id="day"))
     assert await found(memory, "apple -role:user") == {"day"}
@@ -107,7 +96,7 @@ async def test_filters_can_be_turned_round(memory: Memory) -> None:
 
 async def test_a_word_without_spaces_is_excluded_as_a_whole(memory: Memory) -> None:
     """Not wherever its first two characters stand."""
-    await say(memory, "t", "会議は来週です", "会議室を予約した", "会議の資料")
+    await save_texts(memory, "t", "会議は来週です", "会議室を予約した", "会議の資料")
     assert await found(memory, "会議 -会議室") == {"会議は来週です", "会議の資料"}
 
 
@@ -129,7 +118,9 @@ async def test_a_word_without_spaces_is_excluded_as_a_whole(memory: Memory) -> N
 )
 async def test_a_phrase_stands_where_it_is_written(memory: Memory, phrase: str, text: str) -> None:
     """In scripts without spaces and across hyphens too; in another order it does not."""
-    await say(memory, "t", text, "来周東去京微架构服务 key idempotency art the of state login auth 정책 비밀번호")
+    await save_texts(
+        memory, "t", text, "来周東去京微架构服务 key idempotency art the of state login auth 정책 비밀번호"
+    )
     assert await found(memory, f'"{phrase}"') == {text}
 
 
@@ -171,7 +162,7 @@ async def test_what_holds_the_words_comes_before_what_stands_beside_it(
 
 async def test_the_words_for_a_secret_are_not_what_was_said(memory: Memory) -> None:
     """Nobody said `redacted`."""
-    await say(memory, "t", "my key is sk-ant-api03-" + "Ab3dEf6hIj" * 9 + "AA, keep it")
+    await save_texts(memory, "t", "my key is sk-ant-api03-" + "Ab3dEf6hIj" * 9 + "AA, keep it")
     assert await found(memory, "keep") != set()
     assert await found(memory, "redacted") == set()
     assert await found(memory, "anthropic") == set()
@@ -179,7 +170,7 @@ async def test_the_words_for_a_secret_are_not_what_was_said(memory: Memory) -> N
 
 async def test_a_cursor_belongs_to_its_search(memory: Memory) -> None:
     """Taken to another one it would skip results."""
-    await say(memory, "t", *(f"apple {number}" for number in range(5)))
+    await save_texts(memory, "t", *(f"apple {number}" for number in range(5)))
     first = await memory.search("apple", RESOURCE, limit=2)
     again = await memory.search("apple", RESOURCE, limit=2, cursor=first.next)
     assert {result.id for result in first.results}.isdisjoint(result.id for result in again.results)
@@ -243,21 +234,21 @@ WRITTEN = (
 )
 async def test_a_text_is_found_as_it_is_written(memory: Memory, query: str, number: int | None) -> None:
     """By the beginnings and the pieces of its words, by the command in it, and without the points that may be left out."""
-    await say(memory, "t", *WRITTEN)
+    await save_texts(memory, "t", *WRITTEN)
     wanted = set[str]() if number is None else {WRITTEN[number][:80]}
     assert await found(memory, query) & set(WRITTEN) == wanted
 
 
 async def test_a_vowel_sign_does_not_cut_a_word(memory: Memory) -> None:
     """Words that share their consonants are others."""
-    await say(memory, "t", "हाथ धो लो", "होली कब है", "मेरा नाम")
+    await save_texts(memory, "t", "हाथ धो लो", "होली कब है", "मेरा नाम")
     assert await found(memory, "हिन्दी") == set()
     assert await found(memory, "नाम") == {"मेरा नाम"}
 
 
 async def test_a_phrase_stands_in_an_identifier(memory: Memory) -> None:
     """Signs between words are no words."""
-    await say(memory, "t", "the login_schema is new", "login and schema")
+    await save_texts(memory, "t", "the login_schema is new", "login and schema")
     assert await found(memory, '"login schema"') == {"the login_schema is new"}
     assert await found(memory, 'login -"login schema"') == {"login and schema"}
 
@@ -282,7 +273,7 @@ async def test_words_that_nobody_wrote_find_those_that_look_like_them(
     memory: Memory, query: str, text: str, relaxed: tuple[str, ...]
 ) -> None:
     """Parts, forms and slips of the pen are found where the word itself stands nowhere, and the answer says so."""
-    await say(memory, "t", "nothing to do with it", "Xylophon 12345", text, "thank you very much")
+    await save_texts(memory, "t", "nothing to do with it", "Xylophon 12345", text, "thank you very much")
     answer = await memory.search(query, RESOURCE)
     assert answer.results[0].id == text
     assert answer.relaxed == relaxed
@@ -290,7 +281,7 @@ async def test_words_that_nobody_wrote_find_those_that_look_like_them(
 
 async def test_nothing_is_relaxed_where_a_word_is_found(memory: Memory) -> None:
     """A word that stands there is enough: nothing that only looks like another joins it."""
-    await say(memory, "t", "the database is full", "the server sleeps")
+    await save_texts(memory, "t", "the database is full", "the server sleeps")
     answer = await memory.search("databse server", RESOURCE, sources=["raw"])
     assert [result.id for result in answer.results] == ["the server sleeps"]
     assert answer.relaxed == ()
@@ -312,7 +303,7 @@ async def test_nothing_is_relaxed_where_a_word_is_found(memory: Memory) -> None:
 )
 async def test_what_was_said_precisely_is_not_relaxed(memory: Memory, query: str) -> None:
     """Exclusions, filters, quotes and stars mean what they say, also where nothing is left."""
-    await say(memory, "t", "the database is full", "the server sleeps")
+    await save_texts(memory, "t", "the database is full", "the server sleeps")
     answer = await memory.search(query, RESOURCE)
     assert answer.results == ()
     assert answer.relaxed == ()
@@ -320,7 +311,7 @@ async def test_what_was_said_precisely_is_not_relaxed(memory: Memory, query: str
 
 async def test_a_question_says_that_its_quote_stands_nowhere(memory: Memory) -> None:
     """The words are found, and the answer says that they do not stand there as they were quoted."""
-    await say(memory, "t", "I read The Startup Way, it is lean", "We met Jon")
+    await save_texts(memory, "t", "I read The Startup Way, it is lean", "We met Jon")
     answer = await memory.search('When did I read "The Lean Startup"?', RESOURCE)
     assert answer.results[0].id == "I read The Startup Way, it is lean"
     assert answer.relaxed == ('"the lean startup"',)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, OpenStore, counts
 from contract.raw_sql import lease_of, run_sql
+from kit.effort import counts
+from kit.engines import OpenStore
 from memolog.domain.errors import (
     InputError,
     MessageNotFound,
@@ -24,6 +25,7 @@ from memolog.domain.run import Usage
 from memolog.domain.task import Claimed, Closed, LinkKind, NewTask, Task
 from memolog.store import Store
 from memolog.store.task_filter import TaskFilter
+from memolog.testing import FakeClock
 
 R = "alice"
 HOUR = timedelta(hours=1)

@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 
-from conftest import FakeClock, OpenStore, counts
 from contract.raw_sql import add_group, add_log, add_run, run_sql, set_state, thread_pk
+from kit.effort import counts
+from kit.engines import OpenStore
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import InputError, NotJson, ThreadExists, ThreadNotFound
 from memolog.domain.message import AssistantMessage, NewMessage, TextPart, UserMessage
 from memolog.domain.thread import Hints
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 
 async def names(store: Store, resource: str, limit: int) -> list[str]:

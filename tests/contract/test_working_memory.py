@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from conftest import FakeClock, OpenStore
+from kit.engines import OpenStore
 from memolog.documents import Change, edited_section, merged_patch, replaced, restored
 from memolog.domain.errors import (
     DocumentConflict,
@@ -15,6 +15,7 @@ from memolog.domain.errors import (
     ThreadNotFound,
 )
 from memolog.store import Store
+from memolog.testing import FakeClock
 
 MOST = 10_000
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from crash.survivors import check_sound
+from kit.engines import engines
 from memolog import AssistantMessage, CompactionConfig, Config, ToolCallPart, ToolMessage, UserMessage
 from memolog.runtime.memory import Memory
+from memolog.testing import FakeClock
 
 CONFIG = Config(observe=False, compaction=CompactionConfig(automatic=False, batch=5, after=5, deep_after=12))
 NAMES = ("compactions.compact", "compactions.deepen", "compactions.restore")
@@ -19,10 +20,7 @@ class Death(BaseException):
     """Nobody catches it, as nobody survives a kill."""
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data outlives a process."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 async def fill(memory: Memory) -> None:

@@ -14,22 +14,19 @@ from typing import Any
 
 import pytest
 
-from conftest import LONG, OpenStore, counts, until
 from crash import writer_child
 from crash.survivors import check_sound, select
 from crash.writer_child import CROWD_TASKS, RESOURCE, THREADS, open_real
+from kit.clock import until
+from kit.effort import LONG, counts
+from kit.engines import OpenStore, engines
 from memolog.domain.message import UserMessage
 from memolog.store import Store
 
 _CHILD = str(Path(writer_child.__file__))
 _PROCESSES = 2
 _PATIENCE = 240
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines that several processes can share."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 def _run_crowds(address: str, each: int) -> dict[str, list[list[Any]]]:

@@ -15,12 +15,13 @@ from typing import Any, Final
 import pytest
 
 import memolog.store
-from conftest import LONG, counts
 from contract.raw_sql import run_sql
 from crash import engine_child
 from crash.engine_child import RESOURCE, THREAD, Conversation
 from crash.survivors import check_sound, select
 from crash.writer_child import OPERATIONS, open_fixed
+from kit.effort import LONG, counts
+from kit.engines import engines
 from memolog.domain.message import UserMessage
 from memolog.domain.observation import Observation, Span
 from memolog.domain.thread import Hints
@@ -62,12 +63,7 @@ ALONE: Final = (
     *(*COMPACTIONS, *FORGETTING, *TRANSFERS),
 )
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data outlives a process."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 # ---------------------------------------------------------------- what a conversation leaves behind

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from conftest import OpenStore, weigh
 from crash.survivors import check_sound, select
+from kit.engines import OpenStore, weigh
 from memolog.domain.errors import (
     ConfigError,
     MemologError,

@@ -10,9 +10,10 @@ from typing import Any
 
 import asyncpg
 
-from conftest import FakeClock, counts
 from crash.fleet_child import LEASE
+from kit.effort import counts
 from memolog.store.postgres_address import PostgresOptions, split_url
+from memolog.testing import FakeClock
 
 CHILD = Path(__file__).with_name("fleet_child.py")
 PROCESSES = counts(4, 8)

@@ -15,10 +15,11 @@ from typing import IO, Any
 import pytest
 
 import memolog.store
-from conftest import counts
 from crash import writer_child
 from crash.survivors import Row, check_sound, everything
 from crash.writer_child import OPERATIONS, open_fixed, open_real, prologue, text_of
+from kit.effort import counts
+from kit.engines import engines
 from memolog.domain.message import UserMessage
 from memolog.store import Store
 
@@ -32,12 +33,7 @@ PARTS = (
 
 Acks = dict[tuple[str, str, int], tuple[int, str]]
 """Thread, id and continuation of what was acknowledged, to its sequence number and batch."""
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data outlives a process."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 def _kill_one(address: str, seed: str, chance: random.Random, acks_file: Path, *, early: bool = False) -> Acks:

@@ -11,24 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from conftest import counts
 from crash import claim_child
 from crash.claim_child import SHORT
 from crash.writer_child import RESOURCE, open_real
+from kit.effort import counts
+from kit.engines import engines
 from memolog.domain.task import NewTask
 
 _CHILD = str(Path(claim_child.__file__))
 _TESTS = str(Path(_CHILD).parents[1])
 _PROCESSES = counts(3, 8)
 _CLAIMERS = 64
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines that several processes can share."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 def _start(*arguments: str) -> subprocess.Popen[str]:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock, counts
 from crash.survivors import select
+from kit.effort import counts
+from kit.engines import engines
+from kit.talk import listen
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
 from memolog.domain.errors import Conflict, LeaseLost
 from memolog.domain.observation import Observation, Source, Span
@@ -24,15 +26,10 @@ from memolog.store import Store
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, Made, NewRun
 from memolog.store.snapshot import GroupRow
-from memolog.testing import ScriptedModel, observations_of
+from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines that several processes can share."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 LEASE = 30.0
@@ -301,8 +298,7 @@ async def test_who_takes_over_asks_the_same_question(address: str, clock: FakeCl
         hints = (await (await other.open()).store.threads.get(RESOURCE, THREAD)).hints
         assert hints.current_task is not None
         assert hints.current_task not in slow.requests[1].text
-        events: list[Event] = []
-        other.subscribe(events.append)
+        events = listen(other)
         clock.advance(minutes=5)
         await talk(other, clock, "c", 1)
         await other.settled()
@@ -330,8 +326,7 @@ async def test_a_zombie_of_flesh_and_blood(address: str, clock: FakeClock) -> No
         await other.sweep(RESOURCE)
         await other.settled()
         await other.observe(THREAD, RESOURCE)
-        told: list[Event] = []
-        zombie.subscribe(told.append)
+        told = listen(zombie)
         store = (await other.open()).store
         before = await everything(store)
         gate.set()

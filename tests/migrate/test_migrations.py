@@ -15,8 +15,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from conftest import FakeClock, weigh
 from crash.survivors import Row, check_sound, select
+from kit.engines import engines, weigh
 from memolog.domain.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
 from memolog.domain.message import UserMessage
 from memolog.runtime.clock import system_chance
@@ -25,16 +25,12 @@ from memolog.store.migrate import Migration
 from memolog.store.sqlite import SqliteEngine
 from memolog.store.sqlite_files import snapshot_path
 from memolog.store.store import StoreOptions
+from memolog.testing import FakeClock
 
 _RECORD = "SELECT version, name, checksum FROM memolog_migrations ORDER BY version"
 
 Pretend = Callable[..., None]
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose schema outlives a process."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import counts
+from kit.effort import counts
 from memolog.context import (
     ContextMessage,
     GroupView,

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import FakeClock, counts
+from kit.effort import counts
 from memolog import AssistantMessage, CompactionConfig, Config, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.message import Message, NewMessage, ToolResultPart
 from memolog.runtime.memory import Memory
 from memolog.store.compactions import RowTexts
+from memolog.testing import FakeClock
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80) | st.sampled_from(
     [

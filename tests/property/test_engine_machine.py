@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from conftest import LONG, FakeClock, counts
+from kit.effort import LONG, counts
 from memolog import AssistantMessage, Config, KeepRecent, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
@@ -23,7 +23,7 @@ from memolog.domain.errors import MemologError
 from memolog.runtime.events import Degraded, Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.turn import Turn
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 from property.engine_invariants import Rows, check_log, read_rows
 
 RESOURCE = "alice"

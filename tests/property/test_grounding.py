@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from conftest import counts
+from kit.effort import counts
 from memolog.domain.message import Message, NewMessage
 from memolog.domain.observation import Observation, Source, Span
 from memolog.domain.thread import Hints

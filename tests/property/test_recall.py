@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import counts
+from kit.effort import counts
 from memolog.context.recalled import LEAST_TOKENS, PageDraft, Wanted, part_text
 from memolog.domain.message import Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from memolog.tokens import HeuristicCounter

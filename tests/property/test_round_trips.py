@@ -13,13 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import memolog.domain
-from conftest import FakeClock, counts, weigh
+from kit.effort import counts
+from kit.engines import weigh
 from memolog.domain.caches import empty_caches
 from memolog.domain.checking import check_message
 from memolog.domain.codec import check_json, decode, dumps, encode, loads, object_text, pack, unpack
 from memolog.domain.message import NewMessage, Part, parts_from_json, parts_to_json
 from memolog.domain.moments import from_micros, to_micros
 from memolog.store import Store
+from memolog.testing import FakeClock
 from property.strategies import VALUES, ids, json_objects, json_values, moments, new_messages, parts, texts
 
 QUICK = settings(deadline=None, max_examples=counts(100, 2000), suppress_health_check=[HealthCheck.too_slow])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import LONG, counts
+from kit.effort import LONG, counts
 from memolog.domain.errors import TaskBlocked, TaskCycle, TaskHeld, TaskMoveRefused
 from memolog.domain.task import LINK_KINDS, LinkKind, NewTask
 from memolog.store import Store

@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter
 
-from conftest import FakeClock
 from memolog import (
     Config,
     KeepRecent,
@@ -32,6 +31,7 @@ from memolog import (
     ToolResultPart,
 )
 from memolog.domain.observation import TRACES
+from memolog.testing import FakeClock
 
 __all__ = [
     "KINDS",

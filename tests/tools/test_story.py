@@ -6,18 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from kit.engines import engines
 from tools import story_child
 from tools.story_child import CODE
 
 _CHILD = str(Path(story_child.__file__))
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines whose data outlives a process."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 def run(which: str, address: str) -> str:

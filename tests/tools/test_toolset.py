@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
+from kit.talk import hold
 from memolog import AssistantMessage, Config, Memory, SyncMemory, ToolCallPart, ToolMessage, UserMessage
 from memolog.domain.message import NewMessage, TextPart, ToolResultPart
 from memolog.domain.own import own_tool, with_own_apart
 from memolog.runtime.tools import Tools
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 from memolog.tools.showing import MOST_CHARACTERS
 from tools.world import CODE, world
 
@@ -85,8 +85,7 @@ async def test_a_long_message_is_recalled_in_pages() -> None:
     """Recall is bounded too; the pages hold every line."""
     lines = [f"const value{number} = compute({number}) // line" for number in range(800)]
     async with Memory(":memory:", model=ScriptedModel(), clock=FakeClock()) as memory:
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("\n".join(lines), id="big"))
+        await hold(memory, UserMessage("\n".join(lines), id="big"))
         tools, seen, cursor = memory.tools("alice", thread="t1"), "", None
         for _ in range(100):
             call = {"action": "recall", "target": "1-1"} | ({"cursor": cursor} if cursor else {})
@@ -105,12 +104,9 @@ async def test_code_can_be_copied_from_a_hit() -> None:
     code = "class LoginSchema:\n    email: str\n\n    def check(self) -> bool:\n        return '@' in self.email"
     noise = "\n".join(f"value_{number} = compute_login({number})  # " + "x" * 80 for number in range(200))
     async with Memory(":memory:", clock=FakeClock()) as memory:
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("Write it, please."))
-            await turn.record(AssistantMessage(f"Here it is:\n{code}\nDone.", id="code"))
+        await hold(memory, "Write it, please.", AssistantMessage(f"Here it is:\n{code}\nDone.", id="code"))
         for number in range(30):
-            async with memory.turn("t1", "alice") as turn:
-                await turn.prepare(UserMessage(f"{number} {noise}", id=f"n{number}"))
+            await hold(memory, UserMessage(f"{number} {noise}", id=f"n{number}"))
         tools = memory.tools("alice", thread="t1")
         found = await tools.call("memory-search", {"action": "search", "query": "LoginSchema email"})
         hit = next(hit for hit in found["results"] if hit["id"] == "code")

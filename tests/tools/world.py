@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from conftest import FakeClock
+from kit.talk import hold
 from memolog import AssistantMessage, Memory, UserMessage
 from memolog.runtime.tools import Tools
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 __all__ = ["CODE", "World", "world"]
 
@@ -30,8 +30,7 @@ async def world(address: str = ":memory:") -> AsyncGenerator[World]:
             await turn.prepare(UserMessage("Please write the login schema.", id="m1"))
             await turn.record(AssistantMessage(f"Here it is, in src/schemas/auth.ts:\n{CODE}", id="m2"))
         await memory.observe("t1", "alice")
-        async with memory.turn("t1", "alice") as turn:
-            await turn.prepare(UserMessage("Now the endpoint.", id="m3"))
+        await hold(memory, UserMessage("Now the endpoint.", id="m3"))
         tasks = memory.tasks("alice", session="setup")
         await tasks.create("Write the login schema", labels=["auth"], priority=1)
         await tasks.create("Add the login endpoint", blocked_by=["T-1"], type="feature")

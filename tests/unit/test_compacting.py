@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from kit.rows import row
+from memolog.domain.message import Message, Part, Role, ToolCallPart, ToolResultPart
 from memolog.extractive import Line, compact_texts, words_left
 from memolog.prompt.redact import REDACTION
 from memolog.runtime.compacting import choose_batch
@@ -17,22 +19,10 @@ AT = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 LONG = "and so on, as was said before, at some length, for the sake of the argument. " * 8
 
 
-def message(seq: int, *parts: Part | str, role: str = "user", own: bool = False, state: str = "live") -> Message:
-    """Return a stored message."""
-    made = tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
-    tokens = sum(COUNTER.count(str(part)) for part in made)
-    return Message(
-        id=f"m{seq}",
-        resource="r",
-        thread="t",
-        seq=seq,
-        role=role,  # pyright: ignore[reportArgumentType]
-        parts=made,
-        created_at=AT,
-        tokens=tokens,
-        own=own,
-        state=state,  # pyright: ignore[reportArgumentType]
-    )
+def message(seq: int, *parts: Part | str, role: Role = "user", **fields: Any) -> Message:
+    """Return a stored message with the tokens of its parts."""
+    made = row(seq, role, *parts, created_at=AT, **fields)
+    return replace(made, tokens=sum(COUNTER.count(str(part)) for part in made.parts))
 
 
 def test_code_and_identifiers_stay_findable_at_the_first_level() -> None:

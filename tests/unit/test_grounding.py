@@ -1,13 +1,14 @@
 """Grounding: what can be checked in a line, what its sources have of it, and whose word it is."""
 
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from datetime import date
 
 import pytest
 
-from memolog.domain.message import FilePart, Message, Part, ReasoningPart, Role, TextPart, ToolCallPart, ToolResultPart
-from memolog.domain.observation import Observation, Priority, Source, Span, Trust
+from kit.rows import SAID, line
+from kit.rows import row as message
+from memolog.domain.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart
+from memolog.domain.observation import Observation, Priority, Trust
 from memolog.domain.thread import Hints
 from memolog.grounding import (
     Evidence,
@@ -22,30 +23,6 @@ from memolog.grounding import (
     trusted_hints,
     ungrounded,
 )
-
-SAID = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)
-
-
-def message(seq: int, role: Role, *parts: str | Part, **fields: Any) -> Message:
-    """Return a stored message, a minute after the one before it."""
-    made = tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
-    values: dict[str, Any] = {"created_at": SAID + timedelta(minutes=seq), "thread": "t1", "tokens": 1, **fields}
-    return Message(id=f"m{seq}", resource="alice", seq=seq, role=role, parts=made, **values)
-
-
-def line(text: str, *cites: int, priority: Priority = "medium", ordinal: int = 1, **fields: Any) -> Observation:
-    """Return an observation that cites these messages."""
-    sources = tuple(Source(thread="t1", span=Span(first=seq, last=seq)) for seq in cites)
-    return Observation(
-        id=f"o{ordinal}",
-        group="g",
-        ordinal=ordinal,
-        priority=priority,
-        text=text,
-        sources=sources,
-        said_at=SAID,
-        **fields,
-    )
 
 
 def found(text: str) -> list[tuple[str, str]]:

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from conftest import FakeClock, counts
+from kit.effort import counts
 from memolog.domain.ids import IdMaker, short, uuid7
 from memolog.domain.moments import to_micros
+from memolog.testing import FakeClock
 
 ALL = (1 << 62) - 1
 

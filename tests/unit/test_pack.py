@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memolog.context import render_group
+from kit.rows import rendered, row
 from memolog.context.pack import Conversation, Pack, PackView, pack
-from memolog.domain.message import Message, TextPart
 from memolog.domain.observation import Observation, Priority
 from memolog.domain.thread import Hints
 from memolog.tokens import HeuristicCounter, SplintrCounter, TokenCounter
@@ -23,27 +22,12 @@ def group(number: int, *lines: tuple[Priority, str], verbatim: str | None = None
         Observation(id=f"o{n}", group="g", ordinal=n, priority=priority, text=text, said_at=at, verbatim=verbatim)
         for n, (priority, text) in enumerate(lines, start=1)
     ]
-    return render_group(handle=f"g{number}", observations=observations, previous=None, alias=None, is_reflection=False)
+    return rendered(observations, f"g{number}")
 
 
 def alike(priority: Priority, number: int, text: str) -> list[tuple[Priority, str]]:
     """Return so many lines that differ in a number."""
     return [(priority, text.format(n)) for n in range(number)]
-
-
-def message(seq: int, text: str, *, own: bool = False) -> Message:
-    """Return something that the user said."""
-    return Message(
-        id=f"m{seq}",
-        resource="r",
-        thread="t",
-        seq=seq,
-        role="user",
-        parts=(TextPart(text=text),),
-        created_at=NOW,
-        tokens=1,
-        own=own,
-    )
 
 
 def packed(tokens: int = 4_000, **fields: object) -> Pack:
@@ -60,7 +44,13 @@ def test_everything_is_shown_where_there_is_room() -> None:
         task_lines=("active T-1 (P2): Write it", "2 more ready"),
         hints=Hints(current_task="Writing\nit", suggested_response="Go on", at=NOW),
         conversations=(
-            Conversation(thread='t"1', title="Login", at=NOW, groups=(first, second), messages=(message(1, "Hello"),)),
+            Conversation(
+                thread='t"1',
+                title="Login",
+                at=NOW,
+                groups=(first, second),
+                messages=(row(1, "user", "Hello", created_at=NOW),),
+            ),
             Conversation(thread="t0", groups=(group(9, ("low", "Of the day before")),)),
         ),
     )
@@ -81,7 +71,7 @@ def test_nothing_to_tell_is_no_text() -> None:
     """Who remembers nothing says nothing: an empty text, also where a conversation has only our own calls."""
     assert packed() == Pack()
     assert packed(working_memory="  \n", conversations=(Conversation(thread="t"),)) == Pack()
-    assert packed(conversations=(Conversation(thread="t", messages=(message(1, "x", own=True),)),)) == Pack()
+    assert packed(conversations=(Conversation(thread="t", messages=(row(1, "user", "x", own=True),)),)) == Pack()
 
 
 def test_the_newest_and_the_marked_lines_stay() -> None:
@@ -112,7 +102,7 @@ def test_a_huge_line_does_not_push_out_the_others() -> None:
 
 def test_messages_get_what_the_log_does_not_need() -> None:
     """Where there is no log yet, the latest messages fill the room, and the earlier ones are counted."""
-    said = tuple(message(n, f"sentence number {n:03}") for n in range(1, 200))
+    said = tuple(row(n, "user", f"sentence number {n:03}") for n in range(1, 200))
     made = packed(800, conversations=(Conversation(thread="t", messages=said),))
     assert 700 < made.tokens <= 800
     assert "number 199" in made.text
@@ -141,7 +131,7 @@ def conversation(
         title=title,
         at=NOW,
         groups=tuple(filter(None, (group(n, *given) for n, given in enumerate(groups, start=1)))),
-        messages=tuple(message(n, text) for n, text in enumerate(said, start=1)),
+        messages=tuple(row(n, "user", text) for n, text in enumerate(said, start=1)),
     )
 
 

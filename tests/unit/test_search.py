@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from conftest import counts
+from kit.effort import counts
 from memolog.search import drafting
 from memolog.search.analysis import analyse
 from memolog.search.drafting import Draft, Posting, Stats, draft

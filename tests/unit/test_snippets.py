@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from conftest import counts
+from kit.effort import counts
 from memolog.search.query import phrase_of
 from memolog.search.snippets import Marker
 from memolog.search.words import terms_of_word, words_of

