@@ -193,7 +193,7 @@ declare(
 declare(Message, parts=several_parts, level=levels)
 declare(Task, priority=st.integers(min_value=0, max_value=4), level=levels)
 declare(
-    *(Source, Hints, Thread, Cursor, Observation, Generation, Log),
+    *(Source, Hints, Thread, Cursor, Observation, Generation),
     *(Lease, UsageTotal, Usage, Calibration, Run, KeptPrompt),
     *(TaskLink, DocumentVersion, Document, Proposal),
     *(Compacted, Compaction, Pruned, Extract, NewExtract),

@@ -80,8 +80,7 @@ def _running(*steps: Step) -> Callable[[], Script[None]]:
     """Return a script of these steps."""
 
     def script() -> Script[None]:
-        for step in steps:
-            yield step
+        yield from steps
 
     return script
 
