@@ -5,7 +5,7 @@ Knows the parts by name, and remembers how models count. A remembered factor onl
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from memolog.config import Config
 from memolog.domain.clock import Clock
@@ -17,9 +17,9 @@ from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import SettingsChanged
 from memolog.runtime.model import Model
-from memolog.runtime.rescuing import Rescue, give_up, may_pass
+from memolog.runtime.models import ModelPair, close_model
+from memolog.runtime.outbox import Outbox, Pending, Spent
 from memolog.runtime.runner import Runner
-from memolog.runtime.unsaved import Held, Spent, Unsaved
 from memolog.store import Store
 from memolog.tokens import learn
 
@@ -42,9 +42,7 @@ class Kit:
     contexts: Contexts
     runner: Runner
     compacting: Compacting
-    unsaved: Unsaved
-    """What turns could not save yet; it is saved as soon as the database allows."""
-    rescue: Rescue = field(init=False)
+    outbox: Outbox
     writer: Model | None = None
     """The model that writes when it is asked to; None: the embedded rules do."""
     is_embedded: bool = False
@@ -54,8 +52,29 @@ class Kit:
     """What is stored with resources, once the configuration has been: whoever names the scope need not look every time."""
 
     def __post_init__(self) -> None:
-        self.rescue = Rescue(self.unsaved, self.store, self.core, clock=self.clock, book=self.book)
-        self.unsaved.rescue = self.rescue.begin
+        self.outbox.connect(self.core, self._learn)
+
+    async def close(self, models: ModelPair) -> Exception | None:
+        """Save what is left, let runs finish, and close everything; returns what kept messages from being saved."""
+        try:
+            # Before the observer is waited for: a caller who cancels that must not lose messages.
+            await self.outbox.try_now(self.config.turn_timeout, also_open=True)
+            await self.runner.close(self.config.observation.deadline)
+            return await self.outbox.save_all(self.config.busy_timeout)
+        finally:
+            await self._release(models)
+
+    async def _release(self, models: ModelPair) -> None:
+        """Leave no task, thread or connection behind, also when `aclose` is cancelled."""
+        try:
+            await self.outbox.stop()
+        finally:
+            await self.store.close()
+        # A turn that was running may have started something in the meantime.
+        await self.runner.close(0.0)
+        for model in (models.observe, models.reflect):
+            if model is not None:
+                await close_model(model)
 
     async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
         """Return a configuration, the memory's own if none is named, with what is stored with a resource where it is silent.
@@ -112,29 +131,8 @@ class Kit:
         known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
         self.factors[resource, canonical_model(model)] = known.factor
 
-    async def book(self, held: Held) -> None:
-        """Book what a turn's requests cost, and learn from it how their models count.
-
-        What can never be booked is told and given up: nothing that was said may wait for it.
-        """
-        while held.spent:
-            spent = held.spent.pop(0)
-            try:
-                await self.store.ledger.add(
-                    held.resource, replace(spent.usage, thread=spent.usage.thread or held.thread)
-                )
-            except BaseException as error:
-                if not isinstance(error, Exception) or may_pass(error):
-                    held.spent.insert(0, spent)
-                    raise
-                why = f"the usage of a request of thread {held.thread} cannot be booked: {error}"
-                await give_up(self.core, held, "booking what was spent", why, error)
-            else:
-                await self._learn(held, spent)
-            finally:
-                self.unsaved.hold(held)
-
-    async def _learn(self, held: Held, spent: Spent) -> None:
+    async def _learn(self, pending: Pending, spent: Spent) -> None:
+        """Calibrate token counts with the usage that a provider reported."""
         usage, counted = spent.usage, spent.counted
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if counted > 0 and reported > 0:
@@ -143,8 +141,8 @@ class Kit:
             # one that another model answered for, as a fallback does, must not learn how the other counts.
             name = asked if asked and context_window(asked) is None else usage.model
             await self.calibrate(
-                held.resource,
+                pending.resource,
                 name,
                 lambda known: learn(known, counted, reported),
-                thread=None if asked else held.thread,
+                thread=None if asked else pending.thread,
             )
