@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import assert_never
 from weakref import WeakValueDictionary
@@ -28,7 +28,6 @@ from memolog.decide import (
     SpanOf,
     Trim,
     Wait,
-    back_off,
     decide,
 )
 from memolog.domain.clock import Clock
@@ -38,7 +37,6 @@ from memolog.domain.message import has_many_parts
 from memolog.domain.observation import Observation, Scope
 from memolog.runtime.events import (
     Activated,
-    Bus,
     Decided,
     Degraded,
     Event,
@@ -48,12 +46,12 @@ from memolog.runtime.events import (
     changed_document,
 )
 from memolog.runtime.inputs import observer_inputs
+from memolog.runtime.journal import EventJournal
 from memolog.runtime.patience import Budget
-from memolog.runtime.runner import Job, Runner
+from memolog.runtime.runner import Job, Runner, retry_at
 from memolog.runtime.status import hint_events
 from memolog.runtime.views import Asked, others_for, state_of
 from memolog.store import Store
-from memolog.store.journal import NewEvent
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, NewRun
 from memolog.store.snapshot import GroupRow, RunRow, Snapshot, UnseenRow
@@ -146,7 +144,7 @@ class Core:
         self,
         store: Store,
         runner: Runner,
-        bus: Bus,
+        journal: EventJournal,
         *,
         clock: Clock,
         counter: TokenCounter,
@@ -154,46 +152,11 @@ class Core:
         open_turns: Container[str],
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.store, self.runner, self.bus = store, runner, bus
+        self.store, self.runner = store, runner
+        self._journal, self.bus, self.tell = journal, journal.bus, journal.tell
         self._open_turns = open_turns
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
-        self._unkept: dict[str, list[Event]] = {}
         self._gates: WeakValueDictionary[tuple[str, str | None], _Gate] = WeakValueDictionary()
-
-    # ------------------------------------------------------------ events
-
-    async def tell(self, *events: Event) -> None:
-        """Hand out events and keep them; a journal that cannot be written harms nobody."""
-        self._hand_out(*events)
-        if events:
-            await self._keep(events[0].resource, events)
-
-    def _hand_out(self, *events: Event) -> None:
-        for event in events:
-            self.bus.emit(event)
-            if isinstance(event, Degraded):
-                _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
-
-    async def _keep(self, resource: str, events: Sequence[Event] = ()) -> None:
-        """Write events into the journal, after those that were handed out before and are not in it yet."""
-        events = (*self._unkept.pop(resource, ()), *events)
-        # Every request waits, and its record says why; what failed is often the store itself.
-        kept = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
-        if not kept or self.store.options.read_only:
-            return
-        rows = [NewEvent(kind=event.kind, thread=event.thread, at=event.at, data=event.data()) for event in kept]
-        try:
-            await self.store.journal.add(kept[0].resource, rows)
-        except MemologError as error:
-            self.bus.emit(
-                Degraded(
-                    at=self.clock.now(),
-                    resource=kept[0].resource,
-                    thread=kept[0].thread,
-                    what="keeping events",
-                    error=str(error),
-                )
-            )
 
     # ------------------------------------------------------------ the loop
 
@@ -243,9 +206,8 @@ class Core:
             name = type(decision).__name__
             names.append(name)
             decided = Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason)
-            self._hand_out(decided)
-            # Kept with what follows from it: what is decided is true only for as long as nobody else changes the log.
-            self._unkept.setdefault(resource, []).append(decided)
+            # Stored with what follows from it: a decision holds only until another process changes the log.
+            self._journal.tell_later(decided)
             if isinstance(decision, Wait | Trim):
                 break
             started = asyncio.get_running_loop().time()
@@ -269,7 +231,7 @@ class Core:
                 # It was given up while a model was waited for. Whoever waited uses what came of it: others have it for a moment.
                 await (hold.take() if waited or not is_turn else hold.try_take())
             snapshot = await self._read(resource, thread, config, hold)
-        await self._keep(resource)
+        await self._journal.flush(resource)
         return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
 
     async def _read(self, resource: str, thread: str, config: Config, hold: Hold) -> Snapshot:
@@ -610,17 +572,13 @@ class Core:
     async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:
         now = self.clock.now()
         error = f"no answer within {config.observation.deadline:g} s"
-        retry_at = self.retry_at(snapshot.log.failures + 1, now)
-        await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=retry_at)
+        later = retry_at(snapshot.log.failures + 1, now, self._chance())
+        await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
         await self.tell(
             Degraded(
                 at=now, resource=snapshot.resource, thread=snapshot.thread.id, what="waiting for the model", error=error
             )
         )
-
-    def retry_at(self, failures: int, now: datetime) -> datetime:
-        """Return when a failed run may be tried again."""
-        return now + timedelta(seconds=back_off(failures, self._chance()))
 
 
 def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:

@@ -30,6 +30,7 @@ from memolog.runtime.events import Bus, Degraded, Event
 from memolog.runtime.extractors import Extractor, Extractors
 from memolog.runtime.forgetting import Forgetting
 from memolog.runtime.heartbeat import Heartbeat
+from memolog.runtime.journal import EventJournal
 from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
 from memolog.runtime.minds import Mind, minds_of
@@ -146,18 +147,18 @@ class Memory(LookingBack, Forgetting, Transferring):
         store.processes.lease = self.config.lease
         store.processes.silence = min(store.processes.silence, self.config.lease)
         heartbeat = Heartbeat(store.processes, owner, clock=self.clock, every=min(_BEAT_SECONDS, self.config.heartbeat))
-        runner = Runner(store, thinking, clock=self.clock, heartbeat=heartbeat)
+        journal = EventJournal(store, self._bus, self.clock)
+        runner = Runner(store, thinking, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random)
         core = Core(
             store,
             runner,
-            self._bus,
+            journal,
             clock=self.clock,
             counter=self.counter,
             owner=owner,
             open_turns=self._outside.open_turns,
-            chance=lambda: self._chance(32) / 2**32,
+            chance=self._random,
         )
-        runner.tell, runner.retry_at = core.tell, core.retry_at
         return Kit(
             store=store,
             config=self.config,
@@ -170,6 +171,9 @@ class Memory(LookingBack, Forgetting, Transferring):
             writer=self._models.reflect,
             is_embedded=self._models.observe is None,
         )
+
+    def _random(self) -> float:
+        return self._chance(32) / 2**32
 
     async def _minds(self) -> tuple[Mind, Mind]:
         """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""

@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeAlias
 
 from memolog.config import Config
+from memolog.decide import back_off
 from memolog.domain.clock import Clock
 from memolog.domain.errors import LeaseLost, MemologError, StoreError
 from memolog.domain.run import Usage
@@ -21,7 +22,7 @@ from memolog.runtime.heartbeat import Heartbeat
 from memolog.store import Store
 from memolog.store.runs import Claim, Made
 
-__all__ = ["Job", "RunFault", "Runner", "Thinker", "Thought", "Trouble"]
+__all__ = ["Job", "RunFault", "Runner", "Thinker", "Thought", "Trouble", "retry_at"]
 
 Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
 
@@ -128,11 +129,11 @@ class Runner:
         *,
         clock: Clock,
         heartbeat: Heartbeat,
+        tell: Callable[[Event], Awaitable[None]],
+        chance: Callable[[], float],
     ) -> None:
         self._store, self._thinker, self._clock, self.heartbeat = store, thinker, clock, heartbeat
-        # The core, which launches jobs here, sets these: it knows who listens and how to back off.
-        self.tell: Callable[..., Awaitable[None]]
-        self.retry_at: Callable[[int, datetime], datetime]
+        self._tell, self._chance = tell, chance
         self._jobs: dict[str, Job] = {}
         # A job is over before its task is: what follows from it is decided in the same task.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -278,13 +279,15 @@ class Runner:
         now = self._clock.now()
         for trouble in thought.troubles:
             who = thought.thread or job.thread
-            await self._say(Degraded(at=now, resource=job.resource, thread=who, what=trouble.what, error=trouble.error))
+            await self._tell(
+                Degraded(at=now, resource=job.resource, thread=who, what=trouble.what, error=trouble.error)
+            )
         if thought.made is None:
             await self._fail(job, (thought.claim,), thought.error or "no answer", thought.usage)
             return
         usage = _billed(thought.made.usage, thought.thread, job)
         await self._finish(job, thought.claim, replace(thought.made, usage=usage))
-        await self._say(
+        await self._tell(
             RunEnded(
                 at=now,
                 resource=job.resource,
@@ -316,10 +319,10 @@ class Runner:
         for index, claim in enumerate(claims):
             run = await self._store.runs.get(job.resource, claim.run)
             attempt = run.attempt if run else 1
-            retry_at = self.retry_at(attempt, now)
+            later = retry_at(attempt, now, self._chance())
             spent = _billed(usage, run.thread if run else None, job) if index == 0 else None
-            failures = await self._store.runs.fail(job.resource, claim, error, now=now, retry_at=retry_at, usage=spent)
-            await self._say(
+            failures = await self._store.runs.fail(job.resource, claim, error, now=now, retry_at=later, usage=spent)
+            await self._tell(
                 RunFailed(
                     at=now,
                     resource=job.resource,
@@ -327,7 +330,7 @@ class Runner:
                     run=claim.run,
                     run_kind=run.kind if run else "observe",
                     error=error,
-                    retry_at=retry_at if failures is not None else None,
+                    retry_at=later if failures is not None else None,
                 )
             )
 
@@ -342,7 +345,7 @@ class Runner:
 
     async def _refused(self, job: Job, claim: Claim, why: str) -> None:
         run = await self._store.runs.get(job.resource, claim.run)
-        await self._say(
+        await self._tell(
             RunFailed(
                 at=self._clock.now(),
                 resource=job.resource,
@@ -354,8 +357,10 @@ class Runner:
             )
         )
 
-    async def _say(self, event: Event) -> None:
-        await self.tell(event)
+
+def retry_at(failures: int, now: datetime, chance: float) -> datetime:
+    """Return when a failed run may be tried again."""
+    return now + timedelta(seconds=back_off(failures, chance))
 
 
 def _result(work: "asyncio.Future[tuple[Thought, ...]]", seconds: float) -> tuple[Thought, ...]:
