@@ -24,7 +24,7 @@ from memolog.prompt.without_secrets import messages_without_secrets
 from memolog.runtime.asking import Asking
 from memolog.runtime.core import Core
 from memolog.runtime.events import CompactionMade, Degraded
-from memolog.runtime.minds import ExtractiveMind, Mind, Observed
+from memolog.runtime.minds import EmbeddedObserver, Observed, Observer
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.redacting import redactor_for
 from memolog.runtime.runner import RunFault
@@ -64,10 +64,10 @@ def choose_batch(
 class Compacting:
     """Compacts the messages of threads."""
 
-    def __init__(self, store: Store, core: Core, observer: Mind, *, counter: TokenCounter, clock: Clock) -> None:
+    def __init__(self, store: Store, core: Core, observer: Observer, *, counter: TokenCounter, clock: Clock) -> None:
         self._store, self._core, self._observer = store, core, observer
         self._counter, self._clock = counter, clock
-        self._embedded = ExtractiveMind(counter)
+        self._embedded = EmbeddedObserver(counter)
         self._under_way: set[tuple[str, str]] = set()
 
     # ------------------------------------------------------------ by count
@@ -223,7 +223,7 @@ class Compacting:
         given = ObserveInput(messages=cleaned, mode=config.mode, alias=thread)
         ask = Asking(self._store, resource, thread, (), config)
         try:
-            if may_ask and self._observer.name != ExtractiveMind.name:
+            if may_ask and self._observer.name != EmbeddedObserver.name:
                 answer = (await self._observer.observe([given], redactor, ask))[0]
                 if lines := _lines_of(answer):
                     return lines

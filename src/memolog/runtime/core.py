@@ -48,7 +48,7 @@ from memolog.runtime.events import (
 from memolog.runtime.inputs import observer_inputs
 from memolog.runtime.journal import EventJournal
 from memolog.runtime.patience import Budget
-from memolog.runtime.runner import Job, Runner, retry_at
+from memolog.runtime.runner import RunBatch, Runner, retry_at
 from memolog.runtime.status import hint_events
 from memolog.runtime.views import Asked, others_for, state_of
 from memolog.store import Store
@@ -383,7 +383,7 @@ class Core:
 
     # ------------------------------------------------------------ runs
 
-    async def _start(self, spans: Sequence[SpanOf], snapshot: Snapshot, config: Config) -> Job:
+    async def _start(self, spans: Sequence[SpanOf], snapshot: Snapshot, config: Config) -> RunBatch:
         """Claim spans and observe them in the background, in one call."""
         runs = [
             NewRun(
@@ -397,7 +397,7 @@ class Core:
         ]
         return await self._launch(runs, snapshot, config)
 
-    async def _launch(self, runs: Sequence[NewRun], snapshot: Snapshot, config: Config) -> Job:
+    async def _launch(self, runs: Sequence[NewRun], snapshot: Snapshot, config: Config) -> RunBatch:
         await self.runner.heartbeat.now()
         now = self.clock.now()
         claims = await self.store.runs.start(
@@ -424,7 +424,7 @@ class Core:
             )
         return self._run(claims, snapshot, config)
 
-    def _run(self, claims: Sequence[Claim], snapshot: Snapshot, config: Config) -> Job:
+    def _run(self, claims: Sequence[Claim], snapshot: Snapshot, config: Config) -> RunBatch:
         return self.runner.launch(
             tuple(claims), resource=snapshot.resource, thread=snapshot.thread.id, config=config, then=self.go_on
         )
@@ -487,11 +487,11 @@ class Core:
 
     async def _is_still_ours(self, run: str, now: datetime, config: Config) -> bool:
         """Renew the lease of a run that is under way here: the clock jumped, and nobody else has taken it over."""
-        job = self.runner.job(run)
-        for claim in job.claims if job else ():
-            if job is not None and claim.run == run:
+        batch = self.runner.batch(run)
+        for claim in batch.claims if batch else ():
+            if batch is not None and claim.run == run:
                 with contextlib.suppress(LeaseLost):
-                    await self.store.runs.heartbeat(job.resource, claim, now=now, lease=config.lease)
+                    await self.store.runs.heartbeat(batch.resource, claim, now=now, lease=config.lease)
                     return True
         return False
 
@@ -500,8 +500,8 @@ class Core:
     ) -> bool:
         run = decision.run
         if run is None:
-            job = await self._start(decision.spans, snapshot, config)
-            run = job.claims[0].run
+            batch = await self._start(decision.spans, snapshot, config)
+            run = batch.claims[0].run
         return await self._join(run, snapshot, config, patience, hold)
 
     async def _reflect(
@@ -522,8 +522,8 @@ class Core:
                     snapshot.resource, snapshot.log.pk, decision.groups, most=_HINTED_THREADS
                 )
             new = NewRun(id=self.store.new_id(), kind="reflect", thread=None, span=None, inputs=inputs)
-            job = await self._launch([new], snapshot, config)
-            run = job.claims[0].run
+            batch = await self._launch([new], snapshot, config)
+            run = batch.claims[0].run
         return not decision.wait or await self._join(run, snapshot, config, patience, hold)
 
     async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold) -> bool:
@@ -535,12 +535,12 @@ class Core:
         hold.give()
         loop = asyncio.get_running_loop()
         end = loop.time() + (config.lease if patience is None else max(0.0, patience))
-        job = self.runner.job(run)
-        if job is not None:
+        batch = self.runner.batch(run)
+        if batch is not None:
             with hold.paused(), contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if patience is None else max(0.0, patience)):
-                    await job.ended.wait()
-            if job.ended.is_set():
+                    await batch.ended.wait()
+            if batch.ended.is_set():
                 return True
         else:
             row = next((known for known in snapshot.runs if known.id == run), None)

@@ -19,7 +19,7 @@ from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
 from memolog.prompt.transcript import Shown, in_zone
 from memolog.runtime.asking import Ask
-from memolog.runtime.minds import Mind, Observed, put_together, stood_in
+from memolog.runtime.minds import Observed, Observer, put_together, stood_in
 from memolog.runtime.runner import RunFault
 from memolog.runtime.views import weights_of
 from memolog.tokens import TokenCounter
@@ -69,7 +69,7 @@ class _Part:
 
 
 async def observe_in_parts(
-    mind: Mind,
+    observer: Observer,
     given: ObserveInput,
     redactor: Redactor,
     ask: Ask,
@@ -93,7 +93,7 @@ async def observe_in_parts(
         part = todo.popleft()
         if calls < _MOST_CALLS:
             calls += 1
-            await _ask(part, mind, given, redactor, ask)
+            await _ask(part, observer, given, redactor, ask)
         has_answered = has_answered or part.answer is not None
         if calls == least and part.fault is not None and not has_answered:
             if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
@@ -109,9 +109,9 @@ async def observe_in_parts(
     return await _put_together(sorted(done, key=lambda part: part.first), given, attempt, counter)
 
 
-async def _ask(part: _Part, mind: Mind, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
+async def _ask(part: _Part, observer: Observer, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
     try:
-        answer = (await mind.observe([replace(given, messages=part.messages)], redactor, ask))[0]
+        answer = (await observer.observe([replace(given, messages=part.messages)], redactor, ask))[0]
     except RunFault as fault:
         part.fault = fault
     except MemologError:

@@ -17,7 +17,7 @@ from memolog.domain.extract import Extract, NewExtract
 from memolog.domain.message import Message
 from memolog.prompt.extracts import Wanted, mismatches, read_value
 from memolog.prompt.redact import Redactor
-from memolog.runtime.runner import Trouble
+from memolog.runtime.runner import Problem
 
 __all__ = ["Drawn", "Extractor", "Extractors", "latest"]
 
@@ -90,7 +90,7 @@ class Drawn:
     """What came of drawing: values, and what went wrong."""
 
     values: list[NewExtract] = field(default_factory=list[NewExtract])
-    troubles: list[Trouble] = field(default_factory=list[Trouble])
+    problems: list[Problem] = field(default_factory=list[Problem])
 
 
 class Extractors:
@@ -131,7 +131,7 @@ class Extractors:
                 value = redactor.value(extractor.checked(value))
             except Exception as error:  # noqa: BLE001 - whatever one does, the others and the observations go on
                 what = f"extracting {extractor.key}"
-                result.troubles.append(Trouble(what=what, error=f"{type(error).__name__}: {error}"))
+                result.problems.append(Problem(what=what, error=f"{type(error).__name__}: {error}"))
                 continue
             if extractor.key not in known or known[extractor.key] != value:
                 result.values.append(NewExtract(key=extractor.key, value=value))

@@ -33,14 +33,14 @@ from memolog.runtime.heartbeat import Heartbeat
 from memolog.runtime.journal import EventJournal
 from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
-from memolog.runtime.minds import Mind, minds_of
+from memolog.runtime.minds import Observer, observers_of
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, models_for
 from memolog.runtime.opening import check_thread, check_turn, overridden, store_options
 from memolog.runtime.outbox import Outbox, Outside
 from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
-from memolog.runtime.thinking import Thinking
+from memolog.runtime.thinking import RunExecutor
 from memolog.runtime.tools import Tools
 from memolog.runtime.transferring import Transferring
 from memolog.runtime.turn import Turn
@@ -142,13 +142,13 @@ class Memory(LookingBack, Forgetting, Transferring):
         )
         # Unique among all processes that ever use this database, so that a fence tells owners apart.
         owner = f"{os.getpid()}-{store.new_id()}"
-        observer, reflector = await self._minds()
-        thinking = Thinking(store, observer, reflector, counter=self.counter, extractors=self._extractors)
+        observer, reflector = await self._observers()
+        executor = RunExecutor(store, observer, reflector, counter=self.counter, extractors=self._extractors)
         store.processes.lease = self.config.lease
         store.processes.silence = min(store.processes.silence, self.config.lease)
         heartbeat = Heartbeat(store.processes, owner, clock=self.clock, every=min(_BEAT_SECONDS, self.config.heartbeat))
         journal = EventJournal(store, self._bus, self.clock)
-        runner = Runner(store, thinking, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random)
+        runner = Runner(store, executor, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random)
         core = Core(
             store,
             runner,
@@ -175,7 +175,7 @@ class Memory(LookingBack, Forgetting, Transferring):
     def _random(self) -> float:
         return self._chance(32) / 2**32
 
-    async def _minds(self) -> tuple[Mind, Mind]:
+    async def _observers(self) -> tuple[Observer, Observer]:
         """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""
         try:
             self._models = models_for(self.config, self.model)
@@ -188,10 +188,10 @@ class Memory(LookingBack, Forgetting, Transferring):
             what, now = "choosing the model", self.clock.now()
             self._bus.emit(Degraded(at=now, resource="", thread=None, what=what, error=str(error)))
             _log.warning("%s", error)
-            return minds_of(ModelPair(observe=None, reflect=None), self.counter)
+            return observers_of(ModelPair(observe=None, reflect=None), self.counter)
         if self._models.observe is None and self._models.reflect is None:
             _log.info("no model is named, so the embedded observer is used")
-        return minds_of(self._models, self.counter)
+        return observers_of(self._models, self.counter)
 
     async def aclose(self) -> None:
         """Let background work finish, save what is left, then let go of the database. Closing twice is harmless.

@@ -40,13 +40,13 @@ from memolog.runtime.views import weights_of
 from memolog.tokens import TokenCounter
 
 __all__ = [
-    "ExtractiveMind",
-    "Mind",
-    "ModelMind",
+    "EmbeddedObserver",
+    "ModelObserver",
     "Observed",
+    "Observer",
     "Reflected",
     "embedded_statements",
-    "minds_of",
+    "observers_of",
     "put_together",
     "readings_of",
     "stood_in",
@@ -90,7 +90,7 @@ class Reflected:
     prompt: Prompt
 
 
-class Mind(Protocol):
+class Observer(Protocol):
     """Observes and reflects."""
 
     @property
@@ -107,7 +107,7 @@ class Mind(Protocol):
         ...
 
 
-class ExtractiveMind:
+class EmbeddedObserver:
     """The embedded observer and reflector: no model, no key, no network, and nothing to pay."""
 
     name = "extractive"
@@ -166,14 +166,14 @@ def embedded_statements(given: ObserveInput, messages: Sequence[Message], counte
     """Return the statements that the embedded observer finds in some messages of users; its lines say that they are its own."""
     found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
     stated = (draft for draft in found.parsed.observations if draft.priority in {"high", "done"})
-    drafts = tuple(replace(draft, observer=ExtractiveMind.name, parent=None) for draft in stated)
+    drafts = tuple(replace(draft, observer=EmbeddedObserver.name, parent=None) for draft in stated)
     return replace(found, parsed=Parsed(observations=drafts))
 
 
 async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Return what the embedded observer makes of messages that a model observed badly; its lines say that they are its own."""
     found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
-    drafts = tuple(replace(draft, observer=ExtractiveMind.name) for draft in found.parsed.observations)
+    drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
     return replace(found, parsed=replace(found.parsed, observations=drafts))
 
 
@@ -187,7 +187,7 @@ class _Condensed:
     tokens: int
 
 
-class ModelMind:
+class ModelObserver:
     """Asks a model, and reads what it answers."""
 
     def __init__(self, observer: Model, reflector: Model, counter: TokenCounter) -> None:
@@ -499,10 +499,10 @@ async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-def minds_of(models: ModelPair, counter: TokenCounter) -> tuple[Mind, Mind]:
+def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Observer]:
     """Return what observes and what reflects: a model where one is named, else the embedded rules."""
-    embedded = ExtractiveMind(counter)
+    embedded = EmbeddedObserver(counter)
     return (
-        ModelMind(models.observe, models.observe, counter) if models.observe else embedded,
-        ModelMind(models.reflect, models.reflect, counter) if models.reflect else embedded,
+        ModelObserver(models.observe, models.observe, counter) if models.observe else embedded,
+        ModelObserver(models.reflect, models.reflect, counter) if models.reflect else embedded,
     )

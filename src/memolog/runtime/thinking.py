@@ -1,4 +1,4 @@
-"""Thinking: from a claimed run to what it makes.
+"""RunExecutor: from a claimed run to what it makes.
 
 Knows which rows a run is about, and what becomes of an answer: ids, sources, trust and grounding are given by code. A run's
 inputs are fixed in its row, so whoever takes it over asks the same question.
@@ -34,17 +34,25 @@ from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
-from memolog.runtime.minds import ExtractiveMind, Mind, Observed, Reflected, embedded_statements, readings_of, stood_in
+from memolog.runtime.minds import (
+    EmbeddedObserver,
+    Observed,
+    Observer,
+    Reflected,
+    embedded_statements,
+    readings_of,
+    stood_in,
+)
 from memolog.runtime.models import BudgetSpent
 from memolog.runtime.redacting import redactor_for
 from memolog.runtime.reflection import Guarded, archived, as_they_are, guarded
-from memolog.runtime.runner import RunFault, Thought, Trouble
+from memolog.runtime.runner import Problem, RunFault, RunOutcome
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
 from memolog.store.snapshot import GroupRow
 from memolog.tokens import TokenCounter
 
-__all__ = ["Thinking"]
+__all__ = ["RunExecutor"]
 
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
@@ -72,25 +80,27 @@ class _Task:
     """The lines of the log that the observer is shown."""
 
 
-class Thinking:
-    """Carries out the thinking of claimed runs, with a mind of either kind."""
+class RunExecutor:
+    """Carries out the thinking of claimed runs, with a observer of either kind."""
 
     def __init__(
         self,
         store: Store,
-        observer: Mind,
-        reflector: Mind,
+        observer: Observer,
+        reflector: Observer,
         *,
         counter: TokenCounter,
         extractors: Extractors | None = None,
     ) -> None:
         self._store, self._observer, self._reflector, self._counter = store, observer, reflector, counter
-        self._embedded = ExtractiveMind(counter)
+        self._embedded = EmbeddedObserver(counter)
         self._extractors = extractors or Extractors()
         # Whose budget was found to be spent: it is told once, not at every run.
         self._over_budget: set[str] = set()
 
-    async def think(self, resource: str, thread: str, claims: Sequence[Claim], config: Config) -> tuple[Thought, ...]:
+    async def execute(
+        self, resource: str, thread: str, claims: Sequence[Claim], config: Config
+    ) -> tuple[RunOutcome, ...]:
         """Return what each claimed run came to; `thread` is the one that they were started for."""
         works = [(claim, await self._store.runs.work(resource, claim.run)) for claim in claims]
         found = [(claim, work) for claim, work in works if work is not None]
@@ -99,47 +109,47 @@ class Thinking:
             raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
         ask = Asking(self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config)
         try:
-            return await self._with_mind(resource, found, config, ask)
+            return await self._with_fallback(resource, found, config, ask)
         except RunFault as fault:
             raise fault.billed(ask.usage) from fault
 
-    async def _with_mind(
+    async def _with_fallback(
         self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: Asking
-    ) -> tuple[Thought, ...]:
-        mind = self._reflector if found[0][1].run.kind == "reflect" else self._observer
-        troubles: tuple[Trouble, ...] = ()
+    ) -> tuple[RunOutcome, ...]:
+        observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
+        problems: tuple[Problem, ...] = ()
         try:
-            thoughts = await self._thoughts(resource, found, config, mind, ask)
+            outcomes = await self._outcomes(resource, found, config, observer, ask)
             self._over_budget.discard(resource)
         except BudgetSpent as spent:
             if config.over_budget == "wait":
                 raise RunFault(str(spent)) from spent
             if resource not in self._over_budget:
                 self._over_budget.add(resource)
-                troubles = (Trouble(what="asking the model", error=f"{spent} The embedded observer goes on."),)
-            thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
-            thoughts = [replace(thought, faults=(*thought.faults, "over_budget")) for thought in thoughts]
+                problems = (Problem(what="asking the model", error=f"{spent} The embedded observer goes on."),)
+            outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
+            outcomes = [replace(outcome, faults=(*outcome.faults, "over_budget")) for outcome in outcomes]
         except RunFault as fault:
-            is_full = fault.cause == "incompressible" and mind is not self._embedded
+            is_full = fault.cause == "incompressible" and observer is not self._embedded
             if not is_full and not _is_stuck(found[0][1], fault):
                 raise
             error = f"{str(fault).rstrip('.')}. The embedded reflector takes over."
-            troubles = (Trouble(what="condensing the log", error=error),)
+            problems = (Problem(what="condensing the log", error=error),)
             try:
-                thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
+                outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
             except RunFault as another:
                 raise (another if another.cause == "incompressible" else fault) from another
-            thoughts = [replace(thought, faults=(*thought.faults, "stood_in")) for thought in thoughts]
+            outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
         # One call, one bill: the first carries it.
-        first = thoughts[0]
+        first = outcomes[0]
         made = replace(first.made, usage=ask.usage) if first.made else None
-        return (replace(first, made=made, usage=ask.usage, troubles=(*first.troubles, *troubles)), *thoughts[1:])
+        return (replace(first, made=made, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
 
-    async def _thoughts(
-        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, mind: Mind, ask: Asking
-    ) -> list[Thought]:
+    async def _outcomes(
+        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, observer: Observer, ask: Asking
+    ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
-            return [await self._reflect(resource, *found[0], config, mind, ask)]
+            return [await self._reflect(resource, *found[0], config, observer, ask)]
         threads = [work.run.thread for _, work in found if work.run.thread is not None]
         aliases = await self._aliases(resource, found[0][1].log_pk, threads)
         tasks = [
@@ -147,9 +157,9 @@ class Thinking:
             for number, (claim, work) in enumerate(found, start=1)
         ]
         spoken = [task for task in tasks if task.messages]
-        thoughts = await self._observe(spoken, config, mind, ask) if spoken else []
+        outcomes = await self._observe(spoken, config, observer, ask) if spoken else []
         nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
-        return [*thoughts, *(self._thought(task, nothing, config, mind) for task in tasks if not task.messages)]
+        return [*outcomes, *(self._outcome(task, nothing, config, observer) for task in tasks if not task.messages)]
 
     # ------------------------------------------------------------ observing
 
@@ -228,41 +238,43 @@ class Thinking:
                 found.setdefault(call[0], []).append(part_at(rows, call))
         return tuple(replace(rows[number], parts=tuple(parts)) for number, parts in sorted(found.items()))
 
-    async def _observe(self, tasks: Sequence[_Task], config: Config, mind: Mind, ask: Asking) -> list[Thought]:
+    async def _observe(
+        self, tasks: Sequence[_Task], config: Config, observer: Observer, ask: Asking
+    ) -> list[RunOutcome]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
-            return [await self._observe_divided(tasks[0], config, mind, ask)]
-        answers = await mind.observe([task.given for task in tasks], redactor_for(config), ask)
-        thoughts: list[Thought] = []
+            return [await self._observe_divided(tasks[0], config, observer, ask)]
+        answers = await observer.observe([task.given for task in tasks], redactor_for(config), ask)
+        outcomes: list[RunOutcome] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
-            thoughts.append(await self._finished(task, answer, config, mind, others))
-        return thoughts
+            outcomes.append(await self._finished(task, answer, config, observer, others))
+        return outcomes
 
     async def _finished(
-        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
-    ) -> Thought:
+        self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
+    ) -> RunOutcome:
         """Return what an answer comes to; where all of it is dropped as doubtful, the embedded observer says what was said."""
-        thought = await self._checked(task, answer, config, mind, foreign)
-        if answer.parsed.observations and thought.made and not thought.made.observations:
+        outcome = await self._checked(task, answer, config, observer, foreign)
+        if answer.parsed.observations and outcome.made and not outcome.made.observations:
             messages = _messages_of(task, answer)
             embedded = await stood_in(task.given, messages, self._counter)
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
-            again = await self._checked(task, answer, config, mind, foreign)
-            thought = replace(again, faults=(*thought.faults, *again.faults, "stood_in"))
-        return await self._with_extracts(thought, task, answer, config)
+            again = await self._checked(task, answer, config, observer, foreign)
+            outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
+        return await self._with_extracts(outcome, task, answer, config)
 
     async def _checked(
-        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message]
-    ) -> Thought:
+        self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
+    ) -> RunOutcome:
         if sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS:
             # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
-            return await asyncio.to_thread(self._thought, task, answer, config, mind, foreign)
-        return self._thought(task, answer, config, mind, foreign)
+            return await asyncio.to_thread(self._outcome, task, answer, config, observer, foreign)
+        return self._outcome(task, answer, config, observer, foreign)
 
-    async def _observe_divided(self, task: _Task, config: Config, mind: Mind, ask: Asking) -> Thought:
+    async def _observe_divided(self, task: _Task, config: Config, observer: Observer, ask: Asking) -> RunOutcome:
         """Observe part by part what failed as a whole so often; what no model takes must not hold up the log for ever."""
         divided = await observe_in_parts(
-            mind,
+            observer,
             task.given,
             redactor_for(config),
             ask,
@@ -270,7 +282,7 @@ class Thinking:
             is_alive=_is_alive(task.work),
             counter=self._counter,
         )
-        thought = await self._finished(task, divided.observed, config, mind)
+        outcome = await self._finished(task, divided.observed, config, observer)
         if divided.missing or divided.embedded:
             span = task.work.run.span
             of = f"of the messages {span.first if span else ''}–{span.last if span else ''}"
@@ -280,40 +292,40 @@ class Thinking:
             )
             if divided.embedded:
                 error = f"The embedded observer observed {divided.embedded} {of}: {divided.error}"
-            trouble = Trouble(what="observing a part of the conversation", error=error)
-            thought = replace(thought, troubles=(*thought.troubles, trouble), faults=(*thought.faults, "stood_in"))
-        return thought
+            noted = Problem(what="observing a part of the conversation", error=error)
+            outcome = replace(outcome, problems=(*outcome.problems, noted), faults=(*outcome.faults, "stood_in"))
+        return outcome
 
-    async def _with_extracts(self, thought: Thought, task: _Task, answer: Observed, config: Config) -> Thought:
+    async def _with_extracts(self, outcome: RunOutcome, task: _Task, answer: Observed, config: Config) -> RunOutcome:
         """Add the application's values to what was observed; what fails there stays there."""
-        if thought.made is None or not self._extractors:
-            return thought
+        if outcome.made is None or not self._extractors:
+            return outcome
         messages = _messages_of(task, answer)
         drawn = await self._extractors.drawn(messages, answer.said, task.known, redactor_for(config))
         return replace(
-            thought,
-            made=replace(thought.made, extracts=tuple(drawn.values)),
-            troubles=(*thought.troubles, *drawn.troubles),
-            faults=(*thought.faults, *("extract" for _ in drawn.troubles)),
+            outcome,
+            made=replace(outcome.made, extracts=tuple(drawn.values)),
+            problems=(*outcome.problems, *drawn.problems),
+            faults=(*outcome.faults, *("extract" for _ in drawn.problems)),
         )
 
-    def _thought(
-        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
-    ) -> Thought:
+    def _outcome(
+        self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
+    ) -> RunOutcome:
         run, parsed = task.work.run, answer.parsed
         task = replace(task, messages=_messages_of(task, answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         made = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
         if problem is None:
-            made, found = self._made(task, answer, config, mind, foreign)
+            made, found = self._made(task, answer, config, observer, foreign)
             faults = (*faults, *found)
             if parsed.observations and not made.observations and "foreign_line" in found:
                 made, problem = None, "empty: nothing in it is about this conversation"
-        return Thought(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
+        return RunOutcome(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
 
     def _made(
-        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message]
+        self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
     ) -> tuple[Made, tuple[str, ...]]:
         """Return what an answer comes to, checked against the messages, and what was wrong with it."""
         parsed = answer.parsed
@@ -340,10 +352,10 @@ class Thinking:
             lines=task.lines,
             readings=lambda: readings_of(task.given, task.messages, self._counter),
             extracted=[
-                line.id for line in drafted if ExtractiveMind.name in {mind.name, line.metadata.get("observer")}
+                line.id for line in drafted if EmbeddedObserver.name in {observer.name, line.metadata.get("observer")}
             ],
         )
-        judged = self._with_statements(judged, task, group, mind, redactor)
+        judged = self._with_statements(judged, task, group, observer, redactor)
         hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign, task.lines)
         proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
         made = Made(
@@ -353,19 +365,21 @@ class Thinking:
             # As old as what they were drawn from, however long the group waits to be activated.
             hints=hints,
             tokens=sum(observation.tokens for observation in judged.observations),
-            model=mind.name,
+            model=observer.name,
             prompt_version=answer.prompt.version,
             last_seq=answer.last_seq,
         )
         return made, (*judged.faults, *wrong, *refused)
 
-    def _with_statements(self, judged: Judged, task: _Task, group: str, mind: Mind, redactor: Redactor) -> Judged:
+    def _with_statements(
+        self, judged: Judged, task: _Task, group: str, observer: Observer, redactor: Redactor
+    ) -> Judged:
         """Return the lines with what users stated in messages whose lines were lowered: in their own words, found by code."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
         lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
         told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
-        if not messages or mind is self._embedded:
+        if not messages or observer is self._embedded:
             return judged
         found = embedded_statements(task.given, messages, self._counter)
         drafted = observations_from(
@@ -389,8 +403,8 @@ class Thinking:
     # ------------------------------------------------------------ reflecting
 
     async def _reflect(
-        self, resource: str, claim: Claim, work: Work, config: Config, mind: Mind, ask: Asking
-    ) -> Thought:
+        self, resource: str, claim: Claim, work: Work, config: Config, observer: Observer, ask: Asking
+    ) -> RunOutcome:
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(resource, work.log_pk, names)
         lines = tuple(line for line in lines if line.state == "active")
@@ -414,9 +428,9 @@ class Thinking:
             thread_hints={} if "thread" in work.run.inputs else hints,
         )
         try:
-            answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
+            answer = await observer.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
         except RunFault as fault:
-            if fault.cause != "incompressible" or mind is not self._embedded:
+            if fault.cause != "incompressible" or observer is not self._embedded:
                 raise
             # Nothing can be said any shorter: what does not fit the log goes to the archive.
             answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
@@ -428,7 +442,7 @@ class Thinking:
                 "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
             )
         new_hints, wrong = _standings(given, answer.parsed, hints, redactor_for(config))
-        return Thought(
+        return RunOutcome(
             claim=claim,
             made=Made(
                 group=group,
@@ -436,7 +450,7 @@ class Thinking:
                 hints=new_hints.pop(str(work.run.inputs.get("thread")), None),
                 thread_hints=new_hints,
                 tokens=length,
-                model=mind.name,
+                model=observer.name,
                 prompt_version=answer.prompt.version,
                 omitted=kept.omitted,
             ),
