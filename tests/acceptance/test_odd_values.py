@@ -26,7 +26,7 @@ from memolog import (
 from memolog.domain.errors import NotSaved
 from memolog.domain.message import parts_to_json
 from memolog.domain.run import Usage
-from memolog.runtime import contexts, outbox
+from memolog.runtime import contexts
 from memolog.runtime.events import Degraded
 from memolog.store import messages
 
@@ -222,7 +222,6 @@ async def test_a_context_that_cannot_be_built(tell: Open, monkeypatch: pytest.Mo
         raise TypeError("not today")
 
     monkeypatch.setattr(contexts, "build", broken)
-    monkeypatch.setattr(outbox, "build", broken)
     story = tell(instructions="Be brief.")
     if is_away:
         story.memory.address = nowhere()

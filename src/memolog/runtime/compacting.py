@@ -4,11 +4,11 @@ Knows which messages make a batch and who writes its summary: what the log says 
 where the model fails. No lock is held while a summary is made; who loses a race changes nothing.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from memolog.config import Config
@@ -26,7 +26,8 @@ from memolog.runtime.core import Core
 from memolog.runtime.events import CompactionMade, Degraded
 from memolog.runtime.minds import EmbeddedObserver, Observed, Observer
 from memolog.runtime.models import BudgetSpent
-from memolog.runtime.redacting import redactor_for
+from memolog.runtime.patience import offload
+from memolog.runtime.redacting import cleaned, redactor_for
 from memolog.runtime.runner import RunFault
 from memolog.store import Store
 from memolog.store.compactions import Candidate, Noted, RowTexts
@@ -164,10 +165,8 @@ class Compacting:
         limit = size + _LOOKED_AT
         while True:
             rows = await self._store.compactions.candidates(resource, thread, after=after, again=again, limit=limit)
-            if has_many_parts(row.message for row in rows):
-                batch = await asyncio.to_thread(choose_batch, rows, size, end, partly=partly)
-            else:
-                batch = choose_batch(rows, size, end, partly=partly)
+            is_long = has_many_parts(row.message for row in rows)
+            batch = await offload(partial(choose_batch, rows, size, end, partly=partly), when=is_long)
             if batch or len(rows) < limit or rows[-1].message.seq > end or limit >= _MOST_LOOKED_AT:
                 return batch
             limit *= 4
@@ -185,10 +184,8 @@ class Compacting:
         if not lines:
             # What the log covers was asked about already: no model is asked twice about the same messages.
             lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
-        if sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS:
-            texts = await asyncio.to_thread(self._texts, live, lines, config)
-        else:
-            texts = self._texts(live, lines, config)
+        is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS
+        texts = await offload(self._texts, live, lines, config, when=is_long)
         now = self._clock.now()
         rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
         made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)
@@ -216,11 +213,7 @@ class Compacting:
     ) -> list[Line]:
         """Ask the observer about messages that no log covers; the embedded one goes on where a model fails."""
         redactor = redactor_for(config)
-        if sum(message.tokens for message in live) > _LONG_TOKENS:
-            cleaned = await asyncio.to_thread(messages_without_secrets, live, redactor)
-        else:
-            cleaned = messages_without_secrets(live, redactor)
-        given = ObserveInput(messages=cleaned, mode=config.mode, alias=thread)
+        given = ObserveInput(messages=await cleaned(live, redactor), mode=config.mode, alias=thread)
         ask = Asking(self._store, resource, thread, (), config)
         try:
             if may_ask and self._observer.name != EmbeddedObserver.name:

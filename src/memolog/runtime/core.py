@@ -6,7 +6,6 @@ Knows how each decision is performed. State that matters lives in the store; wha
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -47,7 +46,7 @@ from memolog.runtime.events import (
 )
 from memolog.runtime.inputs import observer_inputs
 from memolog.runtime.journal import EventJournal
-from memolog.runtime.patience import Budget
+from memolog.runtime.patience import Budget, offload
 from memolog.runtime.runner import RunBatch, Runner, retry_at
 from memolog.runtime.status import hint_events
 from memolog.runtime.views import Asked, others_for, state_of
@@ -150,7 +149,7 @@ class Core:
         counter: TokenCounter,
         owner: str,
         open_turns: Container[str],
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float],
     ) -> None:
         self.store, self.runner = store, runner
         self._journal, self.bus, self.tell = journal, journal.bus, journal.tell
@@ -196,11 +195,9 @@ class Core:
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
             asked = replace(asked, silent=self._silent(snapshot), unseen=self.unseen(snapshot))
-            if has_many_parts(snapshot.tail):
-                # Which calls are answered where takes a while to tell: other turns of the loop go on meanwhile.
-                decision = await asyncio.to_thread(_decided, snapshot, config, asked, now)
-            else:
-                decision = _decided(snapshot, config, asked, now)
+            # Matching calls with their results takes long for many parts.
+            is_long = has_many_parts(snapshot.tail)
+            decision = await offload(_decided, snapshot, config, asked, now, when=is_long)
             if not hold.is_held and not _is_wait(decision):
                 decision = Wait(reason="another turn is at the log")
             name = type(decision).__name__
@@ -325,7 +322,7 @@ class Core:
                 is_reflection=row.kind == "reflection",
                 aliases=aliases,
             )
-            text = await asyncio.to_thread(render) if len(lines) > _MANY_LINES else render()
+            text = await offload(render, when=len(lines) > _MANY_LINES)
             rendered.append(Rendered(id=group_id, text=text, tokens=self.counter.count(text) if text else 0))
             previous = max([o.said_at for o in lines if o.said_at] + ([previous] if previous else []), default=None)
         return rendered

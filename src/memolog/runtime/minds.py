@@ -33,6 +33,7 @@ from memolog.prompt.transcript import Shown, split
 from memolog.runtime.asking import Ask
 from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
 from memolog.runtime.models import BudgetSpent, ModelPair
+from memolog.runtime.patience import offload
 from memolog.runtime.plausibility import checked, in_order, uncovered
 from memolog.runtime.reflection import gaps_of
 from memolog.runtime.runner import RunFault
@@ -330,10 +331,9 @@ class ModelObserver:
         return observed
 
     async def _in_thread(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
-        """Return what a function returns; beside the loop where the span is long, so that turns go on meanwhile."""
-        if sum(message.tokens for message in given.messages) > _LONG_TOKENS:
-            return await asyncio.to_thread(work, *arguments)
-        return work(*arguments)
+        """Call a function, in a worker thread if the span is long."""
+        is_long = sum(message.tokens for message in given.messages) > _LONG_TOKENS
+        return await offload(work, *arguments, when=is_long)
 
     # ------------------------------------------------------------ reflecting
 

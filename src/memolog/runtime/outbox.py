@@ -15,8 +15,7 @@ from datetime import datetime
 from itertools import takewhile
 
 from memolog.config import Config
-from memolog.context import Context, View, build
-from memolog.context.bare import bare
+from memolog.context import Context
 from memolog.domain.checking import check_message
 from memolog.domain.clock import Clock
 from memolog.domain.codec import JsonObject, object_text
@@ -33,7 +32,7 @@ from memolog.domain.errors import (
 from memolog.domain.message import Message, NewMessage
 from memolog.domain.own import with_own_apart
 from memolog.domain.run import Usage
-from memolog.runtime.contexts import as_message
+from memolog.runtime.contexts import Shown, known_context
 from memolog.runtime.core import Core
 from memolog.runtime.events import Bus, Degraded, Withdrawn
 from memolog.runtime.patience import in_time
@@ -518,27 +517,16 @@ class Offline:
 
     def context(self, messages: Sequence[NewMessage], ephemeral: Sequence[NewMessage]) -> Context:
         """Return a context of the messages that this process holds."""
-        try:
-            return self._built(messages, ephemeral)
-        except Exception:  # noqa: BLE001 - memory never breaks the agent
-            _log.exception("building a context failed unexpectedly")
-            return bare(messages, ephemeral, self._outside.instructions)
-
-    def _built(self, messages: Sequence[NewMessage], ephemeral: Sequence[NewMessage]) -> Context:
-        now, counter = self._outside.clock.now(), self._outside.counter
-        tail = tuple(as_message(message, number, now, counter) for number, message in enumerate(messages, start=1))
-        view = View(
-            scope=self._config.scope,
-            thread=self._pending.thread,
-            now=now,
-            counter=counter,
-            zone=self._zone,
-            tail=tail,
+        outside, config = self._outside, self._config
+        shown = Shown(
+            snapshot=None,
+            config=config,
+            now=outside.clock.now(),
             ephemeral=tuple(ephemeral),
-            instructions=self._outside.instructions,
-            limit=self._config.context_tokens,
+            zone=self._zone,
+            limit=config.context_tokens,
         )
-        return build(view)
+        return known_context(shown, (), messages, outside.counter, outside.instructions).context
 
 
 # ------------------------------------------------------------ one turn

@@ -3,7 +3,6 @@
 Knows the steps and the shape of the answer. The index is the store's, the ranking is `search/`'s.
 """
 
-import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from memolog.domain.message import Message
 from memolog.domain.moments import from_micros
 from memolog.domain.observation import UNVERIFIED, is_doubtful
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
+from memolog.runtime.patience import offload
 from memolog.runtime.redacting import for_the_index
 from memolog.search.keys import TASK, place_of
 from memolog.search.phrases import stand_in
@@ -211,11 +211,8 @@ async def _with_phrases(
     for start in range(0, len(looked_at), _MOST_READ):
         some = looked_at[start : start + _MOST_READ]
         rows = await store.searching.rows(resource, [one.key for one in some])
-        if weight_of(list(rows.values())) > _LONG_CHARACTERS:
-            # Long texts are looked through on a thread: the loop serves others meanwhile.
-            kept += await asyncio.to_thread(_fitting, some, rows, query, redact)
-        else:
-            kept += _fitting(some, rows, query, redact)
+        is_long = weight_of(list(rows.values())) > _LONG_CHARACTERS
+        kept += await offload(_fitting, some, rows, query, redact, when=is_long)
     if len(looked_at) == len(scored):
         return kept, ()
     wanted = (f'"{phrase.strip()}"' for phrase in query.phrases)

@@ -28,7 +28,6 @@ from memolog.prompt.build import (
 from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
-from memolog.prompt.without_secrets import messages_without_secrets
 from memolog.runtime.asking import Asking
 from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
@@ -44,7 +43,8 @@ from memolog.runtime.minds import (
     stood_in,
 )
 from memolog.runtime.models import BudgetSpent
-from memolog.runtime.redacting import redactor_for
+from memolog.runtime.patience import offload
+from memolog.runtime.redacting import cleaned, redactor_for
 from memolog.runtime.reflection import Guarded, archived, as_they_are, guarded
 from memolog.runtime.runner import Problem, RunFault, RunOutcome
 from memolog.store import Store
@@ -56,7 +56,6 @@ __all__ = ["RunExecutor"]
 
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
-_CLEANED_TOKENS: Final = 2_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
@@ -175,7 +174,7 @@ class RunExecutor:
         redactor = redactor_for(config)
         rows = await self._store.messages.span(resource, run.thread, run.span)
         # A name beside a value gives a secret away only as long as they stand together: it is taken out before anything else.
-        messages = await _cleaned([message for message in rows if message.state == "live"], redactor)
+        messages = await cleaned([message for message in rows if message.state == "live"], redactor)
         inputs = run.inputs
         hints = (await self._store.threads.get(resource, run.thread)).hints
         if inputs.get("hinted", hints.last_seq) != hints.last_seq:
@@ -193,10 +192,10 @@ class RunExecutor:
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
             messages=(
-                *await _cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
+                *await cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
                 *messages,
             ),
-            before=await _cleaned(await self._before(resource, run.thread, run.span), redactor),
+            before=await cleaned(await self._before(resource, run.thread, run.span), redactor),
             previous="\n".join(filter(None, (group.text for group in shown))),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
@@ -226,8 +225,7 @@ class RunExecutor:
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
         """Return the calls of an earlier span that this one answers late: a result says little without its question."""
-        is_long = has_many_parts(messages)
-        missing = await asyncio.to_thread(_unasked, messages) if is_long else _unasked(messages)
+        missing = await offload(_unasked, messages, when=has_many_parts(messages))
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
@@ -266,10 +264,8 @@ class RunExecutor:
     async def _checked(
         self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
     ) -> RunOutcome:
-        if sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS:
-            # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
-            return await asyncio.to_thread(self._outcome, task, answer, config, observer, foreign)
-        return self._outcome(task, answer, config, observer, foreign)
+        is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
+        return await offload(self._outcome, task, answer, config, observer, foreign, when=is_long)
 
     async def _observe_divided(self, task: _Task, config: Config, observer: Observer, ask: Asking) -> RunOutcome:
         """Observe part by part what failed as a whole so often; what no model takes must not hold up the log for ever."""
@@ -490,13 +486,6 @@ class RunExecutor:
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
         return found
-
-
-async def _cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return messages without their secrets; long ones are looked through on a thread."""
-    if sum(message.tokens for message in messages) > _CLEANED_TOKENS:
-        return await asyncio.to_thread(messages_without_secrets, messages, redactor)
-    return messages_without_secrets(messages, redactor)
 
 
 def _unasked(messages: Sequence[Message]) -> set[Place]:

@@ -18,7 +18,7 @@ from memolog.context.passages import Passage
 from memolog.domain.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
 from memolog.domain.message import NewMessage
 from memolog.domain.run import Usage
-from memolog.runtime.contexts import Made, Shown
+from memolog.runtime.contexts import Made, Shown, known_context
 from memolog.runtime.events import Degraded, Trimmed
 from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit
@@ -320,7 +320,8 @@ class Turn:
             return replace(made, record={**made.record, "degraded": True, "shown": known})
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             _log.info("the memory cannot be read either: %s", error)
-            return contexts.without_store(self._shown(self._snapshot, ephemeral), self._said.since, said)
+            shown, outside = self._shown(self._snapshot, ephemeral), self._outside
+            return known_context(shown, self._said.since, said, outside.counter, outside.instructions)
 
     async def _adopt_stored(self) -> None:
         """Take the settings that are stored with the resource, where the configuration does not say otherwise."""
