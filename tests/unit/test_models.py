@@ -134,7 +134,7 @@ async def test_an_object_without_a_name_gets_one() -> None:
 @pytest.mark.parametrize("spec", [42, ScriptedModel, object()])
 def test_what_is_no_model_is_refused(spec: Any) -> None:
     """Numbers, classes and other objects are refused when they are named, not when they are asked."""
-    with pytest.raises(ConfigError, match="not a model"):
+    with pytest.raises(ConfigError, match="`model` must"):
         resolve_model(spec)
 
 

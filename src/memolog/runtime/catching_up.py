@@ -1,6 +1,6 @@
-"""Catching up: observing by hand until all is in the log that was said when it was asked for.
+"""Observe a thread by hand until the log covers every message that was there when the call started.
 
-Knows what is left, and when nothing more can be done about it. Who goes on talking meanwhile is not waited for.
+Messages saved after that are left for the next run.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class _Wanted(NamedTuple):
     """The same for threads that were not read."""
 
     def is_missing(self, thread: str, seq: int) -> bool:
-        """Tell whether a message that the log does not cover is wanted."""
+        """Return whether a message that the log does not cover is wanted."""
         return seq <= self.ends.get(thread, self.others)
 
 

@@ -1,7 +1,7 @@
-"""Compacting: from old messages to summaries, by hand or, where no log is kept, by count.
+"""Replace old messages by summaries: by hand or, where no log is kept, by count.
 
-Knows which messages make a batch and who writes its summary: what the log says about them, the model, or the embedded observer
-where the model fails. No lock is held while a summary is made; who loses a race changes nothing.
+A summary is made from the log, by the model, or by the embedded observer if the model fails. No lock is held meanwhile; the loser
+of a race changes nothing.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
-"""Dividing: a span that the model fails on again and again, observed part by part.
+"""Observe a span part by part after a model failed on the whole of it several times.
 
-Knows how to find the messages that a model will not take, and what stands in the log in their place. Everything is done inside
-the run that holds the span, so a crash repeats it like any other. Knows no rows.
+Finds the messages that the model refuses and puts a line in their place, inside the run that holds the span.
 """
 
 from collections import deque
@@ -155,7 +154,7 @@ async def _put_together(parts: Sequence[_Part], given: ObserveInput, attempt: in
 
 
 def _is_refused(part: _Part) -> bool | None:
-    """Tell whether the words of a part are refused; None if it was answered."""
+    """Return whether the words of a part are refused; None if it was answered."""
     if part.answer is not None:
         return None
     return part.fault is None or part.fault.is_about_words

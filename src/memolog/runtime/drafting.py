@@ -1,7 +1,6 @@
-"""Drafts to observations: what a parsed answer says, with ids, sources and trust given by code.
+"""Turn parsed lines of a reply into observations: ids, sources, trust and redaction are set by code.
 
-Knows that a line cites what it came from, that an uncited line cites all it could have come from, that trust is the lowest
-of the roles cited, and that no secret enters the log. What is checked against sources is checked in `grounding`.
+An uncited line cites every message that it could come from; trust is the lowest of the cited roles.
 """
 
 import re

@@ -1,7 +1,6 @@
-"""Imports from Mastra: threads, messages, working memory, task hints, and its observations with their generations.
+"""Import a Mastra database: threads, messages, working memory, task hints, and observations with their generations.
 
-Knows how its records become a log of ours: the first generation's text is what was observed, each later one is a reflection
-over what was there before, and chunks that wait become buffered groups. Knows neither its tables nor its message formats.
+The first generation becomes observed groups, each later one a reflection, and waiting chunks become buffered groups.
 """
 
 from collections import defaultdict
@@ -96,7 +95,7 @@ async def _threads(
 
 
 def _has_forgotten(record: Record, tally: Tally) -> bool:
-    """Tell whether a record was made of something that was forgotten here: which of its lines were, it does not say."""
+    """Return whether a record was made of something that was forgotten here: which of its lines were, it does not say."""
     owner, thread = record["resource"], record["thread"]
     is_gone = any(of == owner and thread in {None, name} for of, name in tally.forgotten)
     if is_gone:
@@ -456,14 +455,14 @@ class _Log:
 
 
 def _is_observed(row: Message, until: datetime) -> bool:
-    """Tell whether a message was observed up to a moment; of the last one, what it said afterwards was not."""
+    """Return whether a message was observed up to a moment; of the last one, what it said afterwards was not."""
     if row.created_at == until:
         return not source_of(row.id)[1]
     return row.created_at < until
 
 
 def _is_closed(rows: Sequence[Message], last: int) -> bool:
-    """Tell whether no call waits for its result at the end of a span, nor may a message still grow."""
+    """Return whether no call waits for its result at the end of a span, nor may a message still grow."""
     waiting: set[str] = set()
     for row in rows:
         if row.seq > last:

@@ -1,7 +1,6 @@
-"""Injecting: earlier messages that speak of what the user said last, searched for before the model is asked.
+"""Search earlier messages for the newest user message and show them at the edge of its context.
 
-Knows what is searched for, where, and what need not be shown since the model sees it anyway. What is found stands at the edge of
-one context and is stored nowhere; a search that fails leaves the context as it would be without.
+Results are not stored; if the search fails, the context is built without them.
 """
 
 import re

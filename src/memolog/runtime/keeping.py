@@ -1,7 +1,6 @@
-"""Working memory kept by the observer: what it is shown, and what may become of its answer.
+"""Let the observer keep working memory: choose the document of a run, and check the proposed text.
 
-Knows which document a run is about; that is fixed in its row, so whoever takes it over asks the same question. An answer takes
-effect when its group is activated, and only as far as people or the model said it.
+A proposal takes effect when its group is activated.
 """
 
 from collections.abc import Mapping, Sequence

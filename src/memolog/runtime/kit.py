@@ -1,7 +1,4 @@
-"""What an open memory consists of, and what turns share of it.
-
-Knows the parts by name, and remembers how models count. A remembered factor only saves a read; the store has the truth.
-"""
+"""Hold the parts of an open memory, with a cache of stored settings and calibration factors."""
 
 import logging
 from collections.abc import Callable
@@ -44,12 +41,12 @@ class Kit:
     compacting: Compacting
     outbox: Outbox
     writer: Model | None = None
-    """The model that writes when it is asked to; None: the embedded rules do."""
+    """The model that writes on request; None for the embedded rules."""
     is_embedded: bool = False
-    """Whether the embedded observer observes: its runs take a moment."""
+    """Whether the embedded observer is used, whose runs are short."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     _kept: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """What is stored with resources, once the configuration has been: whoever names the scope need not look every time."""
+    """Stored settings by resource, after the configuration was stored: saves a read in every turn."""
 
     def __post_init__(self) -> None:
         self.outbox.connect(self.core, self._learn)
@@ -77,9 +74,9 @@ class Kit:
                 await close_model(model)
 
     async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
-        """Return a configuration, the memory's own if none is named, with what is stored with a resource where it is silent.
+        """Return a configuration, by default that of the memory, completed with the stored settings of a resource.
 
-        `keep` stores what the memory's own configuration says: who writes settles how a log is kept. A change is told once.
+        `keep` stores the lasting settings of the memory with the resource; a change is emitted once.
         """
         if keep and self.config.lasting and resource not in self._kept:
             await self._keep(resource, self.config.lasting)
@@ -101,7 +98,7 @@ class Kit:
         self._kept[resource] = {**stored, **settings}
 
     def forget(self, resource: str) -> None:
-        """Forget what is remembered of a resource."""
+        """Empty the caches of a resource."""
         self._kept.pop(resource, None)
         self.factors = {key: factor for key, factor in self.factors.items() if key[0] != resource}
 
@@ -124,10 +121,10 @@ class Kit:
             return None
         return int(window * _WINDOW_SHARE / self.factors.get((resource, canonical_model(model)), 1.0))
 
-    async def calibrate(
+    async def _calibrate(
         self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
     ) -> None:
-        """Learn from what a provider reported; `thread` has no other name for the model than the reported one."""
+        """Store a new calibration; `thread` has no other name for the model than the reported one."""
         known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
         self.factors[resource, canonical_model(model)] = known.factor
 
@@ -137,10 +134,10 @@ class Kit:
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if counted > 0 and reported > 0:
             asked = spent.asked
-            # A name that means no known model, as that of a deployment does, is what the next request will name too. A known
-            # one that another model answered for, as a fallback does, must not learn how the other counts.
+            # An unknown name, such as that of a deployment, is what the next request will name too. A known model for which
+            # another one answered, as a fallback does, must not learn how the other counts.
             name = asked if asked and context_window(asked) is None else usage.model
-            await self.calibrate(
+            await self._calibrate(
                 pending.resource,
                 name,
                 lambda known: learn(known, counted, reported),

@@ -1,7 +1,6 @@
-"""Packing: the memory of a resource as one text within a number of tokens, for who begins to work.
+"""Pack the memory of a resource into one text within a number of tokens, for an agent that starts to work.
 
-Knows what is read: the log with what is buffered for it, the messages that neither holds, working memory and tasks. What of it is
-worth its room is `context.pack`. Nothing is written, and a thread that does not exist yet is no error: a session begins with it.
+Reads only; an unknown thread is not an error, because a session may begin with it.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
-"""Plausibility of a model's reply: what of it may become memory, and which statements of users it leaves out.
+"""Check a reply of a model against what it was shown. Pure.
 
-Pure. Compares a reply with what the model was shown: lines and hints that only repeat the prompt or the log are dropped, and
-user messages that state something and that no line covers are found. The caller decides what follows.
+Drops lines and hints that only repeat the prompt or the log, and finds statements of users that no line covers.
 """
 
 import re
@@ -166,7 +165,7 @@ def _checked_lines(
 
 
 def _is_unfounded(draft: Draft, said: Evidence) -> bool:
-    """Tell whether a line says nothing of what was said: without citations much of it must be there, in a statement a word.
+    """Return whether a line says nothing of what was said: without citations much of it must be there, in a statement a word.
 
     A line that is written in another language than the messages has few words in common with them.
     """
@@ -177,7 +176,7 @@ def _is_unfounded(draft: Draft, said: Evidence) -> bool:
 
 
 def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
-    """Tell whether the messages that a line cites say it, so that the log is not all that it can come from."""
+    """Return whether the messages that a line cites say it, so that the log is not all that it can come from."""
     words, share = content_words(draft.text), support(draft.text, evidence)
     # One word in common may be chance, unless it is all that was said.
     is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
@@ -218,18 +217,18 @@ class _Echoes:
         self._shown = set(map(_row, "\n".join(_inside(prompt.text, _TRANSCRIPT)).split("\n")))
 
     def has(self, text: str, least: int) -> bool:
-        """Tell whether a text is a part of the instructions, and not of what was said."""
+        """Return whether a text is a part of the instructions, and not of what was said."""
         needle = squeezed(folded(text))
         words = needle.strip(".").split(".")
         return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
 
     def is_shell(self, text: str) -> bool:
-        """Tell whether a line has what stands around messages, or is a place of the format, and nobody said so."""
+        """Return whether a line has what stands around messages, or is a place of the format, and nobody said so."""
         found = _SHELL.search(folded(text))
         return bool(found) and not self._said.has(squeezed(folded(text)))
 
     def are_most_of(self, reply: str) -> bool:
-        """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word.
+        """Return whether most rows of a reply are rows of the instructions or of the transcript, word for word.
 
         A line may repeat a message, and what stands under it word for word must; what stands around messages is in no line.
         """
@@ -349,7 +348,7 @@ def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterab
 
 
 def _says_of(said: _Said, line: str) -> bool:
-    """Tell whether a line has a word or a number of a message, so that it says something of it."""
+    """Return whether a line has a word or a number of a message, so that it says something of it."""
     if _log_line(line, None).numbers & said.evidence.words:
         return True
     return support(line, said.evidence) > 0
@@ -360,7 +359,7 @@ def _words(draft: Draft) -> str:
 
 
 def _are_in_other_languages(lines: str, said: str) -> bool:
-    """Tell whether one of two texts is in English and the other is not, so that their words cannot be compared."""
+    """Return whether one of two texts is in English and the other is not, so that their words cannot be compared."""
     return {is_english(Evidence(lines)), is_english(Evidence(said))} == {True, False}
 
 

@@ -1,7 +1,6 @@
-"""The loss guard at work: what a reflection must not lose is carried over, and what it leaves out is listed.
+"""Guard a reflection against loss: carry over lines that must be kept, and list what is left out.
 
-The rules are in `grounding.loss`. This module applies them to the drafts of a reply (to ask once more) and to the observations
-that are about to replace a slice. Where what must be kept no longer fits the log, its oldest lines go to an archive.
+The rules are in `grounding.loss`. When the kept lines alone exceed the log, the oldest go to an archive.
 """
 
 from collections import Counter

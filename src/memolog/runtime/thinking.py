@@ -1,7 +1,6 @@
-"""RunExecutor: from a claimed run to what it makes.
+"""Produce the result of a claimed run: read its rows, ask the observer, check the answer.
 
-Knows which rows a run is about, and what becomes of an answer: ids, sources, trust and grounding are given by code. A run's
-inputs are fixed in its row, so whoever takes it over asks the same question.
+Ids, sources, trust and grounding are set by code. The inputs of a run are fixed in its row.
 """
 
 import asyncio
@@ -59,15 +58,15 @@ _TOKENS_A_MESSAGE: Final = 100
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
-"""So many messages before a span tell what its first ones answer."""
-# A second answer may be longer than the target by a tenth of the log's size: it says what the first one lost.
+"""How many messages before a span are shown: its first messages may answer them."""
+# A second answer may exceed the target by a tenth of the log: it adds what the first one lost.
 _LOST_SHARE: Final = 10
 _KEPT: Final = frozenset({"high", "done"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    """One run with what it is about."""
+class _ClaimedRun:
+    """One claimed run with everything that it needs."""
 
     claim: Claim
     work: Work
@@ -80,7 +79,7 @@ class _Task:
 
 
 class RunExecutor:
-    """Carries out the thinking of claimed runs, with a observer of either kind."""
+    """Produces the outcomes of claimed runs, with a model or the embedded observer."""
 
     def __init__(
         self,
@@ -94,17 +93,17 @@ class RunExecutor:
         self._store, self._observer, self._reflector, self._counter = store, observer, reflector, counter
         self._embedded = EmbeddedObserver(counter)
         self._extractors = extractors or Extractors()
-        # Whose budget was found to be spent: it is told once, not at every run.
+        # Resources whose budget is spent: reported once, not at every run.
         self._over_budget: set[str] = set()
 
     async def execute(
         self, resource: str, thread: str, claims: Sequence[Claim], config: Config
     ) -> tuple[RunOutcome, ...]:
-        """Return what each claimed run came to; `thread` is the one that they were started for."""
+        """Return the outcome of each claimed run; `thread` is the one that they were started for."""
         works = [(claim, await self._store.runs.work(resource, claim.run)) for claim in claims]
         found = [(claim, work) for claim, work in works if work is not None]
         if not found:
-            # The thread was deleted while the run was on its way: there is nothing left to think about.
+            # The thread was deleted while the run was waiting: nothing is left to observe.
             raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
         ask = Asking(self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config)
         try:
@@ -139,7 +138,7 @@ class RunExecutor:
             except RunFault as another:
                 raise (another if another.cause == "incompressible" else fault) from another
             outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
-        # One call, one bill: the first carries it.
+        # The first run carries the usage of the call.
         first = outcomes[0]
         made = replace(first.made, usage=ask.usage) if first.made else None
         return (replace(first, made=made, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
@@ -163,17 +162,17 @@ class RunExecutor:
     # ------------------------------------------------------------ observing
 
     async def _aliases(self, resource: str, log_pk: int, threads: Iterable[str]) -> dict[str, str]:
-        """Return what threads are called in the log that they share; nothing where the log is one thread's own."""
+        """Return the aliases of threads in a shared log; empty for the log of one thread."""
         numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
-    async def _task(self, resource: str, claim: Claim, work: Work, config: Config, alias: str) -> _Task:
+    async def _task(self, resource: str, claim: Claim, work: Work, config: Config, alias: str) -> _ClaimedRun:
         run = work.run
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
         redactor = redactor_for(config)
         rows = await self._store.messages.span(resource, run.thread, run.span)
-        # A name beside a value gives a secret away only as long as they stand together: it is taken out before anything else.
+        # Redact first: a secret is recognised by the name beside it only as long as both stand together.
         messages = await cleaned([message for message in rows if message.state == "live"], redactor)
         inputs = run.inputs
         hints = (await self._store.threads.get(resource, run.thread)).hints
@@ -210,10 +209,10 @@ class RunExecutor:
             document=await document_for(self._store, resource, run),
             document_most=config.working_memory_characters,
         )
-        return _Task(claim=claim, work=work, messages=messages, given=given, known=known, lines=tuple(lines))
+        return _ClaimedRun(claim=claim, work=work, messages=messages, given=given, known=known, lines=tuple(lines))
 
     async def _before(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
-        """Return the messages right before a span: the log may not have them yet."""
+        """Return the messages right before a span, which the log may not cover yet."""
         if span.first == 1:
             return ()
         rows = await self._store.messages.span(
@@ -224,7 +223,7 @@ class RunExecutor:
     async def _calls_before(
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
-        """Return the calls of an earlier span that this one answers late: a result says little without its question."""
+        """Return the calls of an earlier span that results of this one answer."""
         missing = await offload(_unasked, messages, when=has_many_parts(messages))
         if not missing or span.first == 1:
             return ()
@@ -237,7 +236,7 @@ class RunExecutor:
         return tuple(replace(rows[number], parts=tuple(parts)) for number, parts in sorted(found.items()))
 
     async def _observe(
-        self, tasks: Sequence[_Task], config: Config, observer: Observer, ask: Asking
+        self, tasks: Sequence[_ClaimedRun], config: Config, observer: Observer, ask: Asking
     ) -> list[RunOutcome]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
             return [await self._observe_divided(tasks[0], config, observer, ask)]
@@ -249,9 +248,9 @@ class RunExecutor:
         return outcomes
 
     async def _finished(
-        self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
     ) -> RunOutcome:
-        """Return what an answer comes to; where all of it is dropped as doubtful, the embedded observer says what was said."""
+        """Return the outcome of an answer; if all its lines are dropped, the embedded observer stands in."""
         outcome = await self._checked(task, answer, config, observer, foreign)
         if answer.parsed.observations and outcome.made and not outcome.made.observations:
             messages = _messages_of(task, answer)
@@ -262,13 +261,13 @@ class RunExecutor:
         return await self._with_extracts(outcome, task, answer, config)
 
     async def _checked(
-        self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
     ) -> RunOutcome:
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
         return await offload(self._outcome, task, answer, config, observer, foreign, when=is_long)
 
-    async def _observe_divided(self, task: _Task, config: Config, observer: Observer, ask: Asking) -> RunOutcome:
-        """Observe part by part what failed as a whole so often; what no model takes must not hold up the log for ever."""
+    async def _observe_divided(self, task: _ClaimedRun, config: Config, observer: Observer, ask: Asking) -> RunOutcome:
+        """Observe part by part what failed as a whole, so that it does not hold up the log forever."""
         divided = await observe_in_parts(
             observer,
             task.given,
@@ -292,8 +291,10 @@ class RunExecutor:
             outcome = replace(outcome, problems=(*outcome.problems, noted), faults=(*outcome.faults, "stood_in"))
         return outcome
 
-    async def _with_extracts(self, outcome: RunOutcome, task: _Task, answer: Observed, config: Config) -> RunOutcome:
-        """Add the application's values to what was observed; what fails there stays there."""
+    async def _with_extracts(
+        self, outcome: RunOutcome, task: _ClaimedRun, answer: Observed, config: Config
+    ) -> RunOutcome:
+        """Add the values of the application to an outcome; a failing extractor is only reported."""
         if outcome.made is None or not self._extractors:
             return outcome
         messages = _messages_of(task, answer)
@@ -306,7 +307,7 @@ class RunExecutor:
         )
 
     def _outcome(
-        self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
     ) -> RunOutcome:
         run, parsed = task.work.run, answer.parsed
         task = replace(task, messages=_messages_of(task, answer))
@@ -321,22 +322,12 @@ class RunExecutor:
         return RunOutcome(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
 
     def _made(
-        self, task: _Task, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
     ) -> tuple[Made, tuple[str, ...]]:
-        """Return what an answer comes to, checked against the messages, and what was wrong with it."""
+        """Return the result of an answer, checked against the messages, and its faults."""
         parsed = answer.parsed
         run, group, redactor = task.work.run, self._store.new_id(), redactor_for(config)
-        drafted = observations_from(
-            parsed,
-            task.messages,
-            answer.prompt,
-            group,
-            run,
-            self._store.new_id,
-            self._counter,
-            redactor,
-            task.given.mode,
-        )
+        drafted = self._drafted(answer, task.messages, task, group, redactor)
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
         judged = judge(
@@ -358,7 +349,6 @@ class RunExecutor:
             group=group,
             observations=judged.observations,
             proposal=proposal,
-            # As old as what they were drawn from, however long the group waits to be activated.
             hints=hints,
             tokens=sum(observation.tokens for observation in judged.observations),
             model=observer.name,
@@ -367,21 +357,13 @@ class RunExecutor:
         )
         return made, (*judged.faults, *wrong, *refused)
 
-    def _with_statements(
-        self, judged: Judged, task: _Task, group: str, observer: Observer, redactor: Redactor
-    ) -> Judged:
-        """Return the lines with what users stated in messages whose lines were lowered: in their own words, found by code."""
-        places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
-        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
-        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
-        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
-        if not messages or observer is self._embedded:
-            return judged
-        found = embedded_statements(task.given, messages, self._counter)
-        drafted = observations_from(
-            found.parsed,
+    def _drafted(
+        self, answer: Observed, messages: Sequence[Message], task: _ClaimedRun, group: str, redactor: Redactor
+    ) -> tuple[Observation, ...]:
+        return observations_from(
+            answer.parsed,
             messages,
-            found.prompt,
+            answer.prompt,
             group,
             task.work.run,
             self._store.new_id,
@@ -389,6 +371,19 @@ class RunExecutor:
             redactor,
             task.given.mode,
         )
+
+    def _with_statements(
+        self, judged: Judged, task: _ClaimedRun, group: str, observer: Observer, redactor: Redactor
+    ) -> Judged:
+        """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
+        places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
+        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
+        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
+        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
+        if not messages or observer is self._embedded:
+            return judged
+        found = embedded_statements(task.given, messages, self._counter)
+        drafted = self._drafted(found, messages, task, group, redactor)
         more = judge(
             drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
         )
@@ -419,7 +414,7 @@ class RunExecutor:
             mode=config.mode,
             voice=config.voice,
             custom=config.reflection.instructions or "",
-            zone=_zone_of_lines(lines),
+            zone=_zone(lines),
             aliases=aliases,
             thread_hints={} if "thread" in work.run.inputs else hints,
         )
@@ -428,9 +423,9 @@ class RunExecutor:
         except RunFault as fault:
             if fault.cause != "incompressible" or observer is not self._embedded:
                 raise
-            # Nothing can be said any shorter: what does not fit the log goes to the archive.
+            # Nothing can be condensed further: lines that do not fit the log are archived.
             answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
-        # Comparing many lines takes a while: other turns of the loop go on meanwhile.
+        # Comparing many lines takes long.
         group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
         length = sum(observation.tokens for observation in kept.observations)
         if not 0 < length < size:
@@ -456,7 +451,7 @@ class RunExecutor:
         )
 
     def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
-        """Return the id of the group that takes the place of a slice, its lines with all that must be kept, and the faults."""
+        """Return the id of the new group, its lines with all that must be kept, and the faults."""
         parsed, lines = answer.parsed, given.observations
         group, new_id = self._store.new_id(), self._store.new_id
         if not parsed.lines:
@@ -476,12 +471,12 @@ class RunExecutor:
         return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
 
     async def _hints_before(self, resource: str, work: Work) -> dict[str, Hints]:
-        """Return the hints of the thread whose log this is, or of those that share it, without any that newer ones replaced."""
+        """Return the hints of the threads of the log by thread, without those that newer ones replaced."""
         inputs = work.run.inputs
         pinned = {str(inputs["thread"]): inputs.get("hinted")} if "thread" in inputs else inputs.get("hinted", {})
         found: dict[str, Hints] = {}
         for thread, last_seq in pinned.items():
-            # One of several threads may have been deleted since.
+            # A thread may have been deleted since.
             with contextlib.suppress(ThreadNotFound):
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
@@ -489,7 +484,7 @@ class RunExecutor:
 
 
 def _unasked(messages: Sequence[Message]) -> set[Place]:
-    """Return where results stand whose call is in none of these messages."""
+    """Return the places of results whose call is in none of these messages."""
     answered = set(results_of_calls(messages).values())
     return {
         (number, place)
@@ -499,8 +494,8 @@ def _unasked(messages: Sequence[Message]) -> set[Place]:
     }
 
 
-def _messages_of(task: _Task, answer: Observed) -> tuple[Message, ...]:
-    """Return the messages that an answer is about: those before its end, if it was cut off; the others stay in the tail."""
+def _messages_of(task: _ClaimedRun, answer: Observed) -> tuple[Message, ...]:
+    """Return the messages that an answer covers: fewer if it was cut off; the others stay in the tail."""
     last = answer.last_seq
     return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
 
@@ -514,26 +509,26 @@ def _cited(line: Observation) -> list[tuple[str, int]]:
 
 
 def _is_alive(work: Work) -> bool:
-    """Tell whether a run of this log has succeeded since this one began: then it is not the model that is in trouble."""
+    """Return whether a run of this log has succeeded since this one began, so that the model works."""
     began, succeeded = work.run.started_at, work.succeeded_at
     return succeeded is not None and began is not None and succeeded >= began
 
 
 def _is_stuck(work: Work, fault: RunFault) -> bool:
-    """Tell whether a reflection has failed so often, with a model that answers, that nothing else is to be expected."""
+    """Return whether a reflection failed too often, although the model answers."""
     is_tried = work.run.kind == "reflect" and work.run.attempt > TRIES and not fault.is_final
     return is_tried and (fault.cause == "answer" or (fault.cause == "refused" and _is_alive(work)))
 
 
 def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
-    """Return what an observer knew beside the messages of its span."""
+    """Return what an observer was shown beside the messages of its span."""
     hints = given.hints
     calls = (parts_to_json(message.parts) for message in earlier)
     return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
 
 
 def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
-    """Return the newest groups that have so many tokens together; the prompt cuts the first of them to size."""
+    """Return the newest groups with so many tokens in total; the prompt cuts the first of them."""
     shown: list[GroupRow] = []
     for group in reversed(groups):
         if tokens <= 0:
@@ -546,13 +541,13 @@ def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
 def _standings(
     given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
 ) -> tuple[dict[str, Hints], tuple[str, ...]]:
-    """Return where threads stand as a reflector sees it, of those for which that changes something, and what was wrong."""
+    """Return the changed hints of a reflection by thread, and the faults."""
     changed: dict[str, Hints] = {}
     faults: list[str] = []
     for thread, old in hints.items():
         said = parsed.threads.get(given.aliases.get(thread, ""))
         if said is None and len(given.aliases) <= 1:
-            # There is no other thread that it could speak of.
+            # The log has only one thread.
             said = parsed
         if said is None:
             continue
@@ -563,11 +558,6 @@ def _standings(
     return changed, tuple(faults)
 
 
-def _zone_of_lines(lines: Sequence[Observation]) -> tzinfo:
-    """Return the zone of the newest line that has one."""
-    return zone_of(next((line.zone for line in reversed(lines) if line.zone), None))[0]
-
-
-def _zone(messages: Sequence[Message]) -> tzinfo:
-    """Return the zone of whoever spoke last; UTC where nobody said, or where this machine does not know it."""
-    return zone_of(next((message.zone for message in reversed(messages) if message.zone), None))[0]
+def _zone(values: Sequence[Message] | Sequence[Observation]) -> tzinfo:
+    """Return the zone of the newest message or line that has one; UTC if none has, or it is unknown here."""
+    return zone_of(next((value.zone for value in reversed(values) if value.zone), None))[0]
