@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import assert_never
@@ -34,7 +34,6 @@ from memolog.domain.observation import Observation, Scope
 from memolog.runtime.events import (
     Activated,
     Decided,
-    Degraded,
     Event,
     GenerationMade,
     Recovered,
@@ -53,7 +52,7 @@ from memolog.store.runs import Claim, NewRun
 from memolog.store.snapshot import GroupRow, RunRow, Snapshot, UnseenRow
 from memolog.tokens import TokenCounter
 
-__all__ = ["Core", "Hold", "Outcome"]
+__all__ = ["Core", "Hold"]
 
 _log = logging.getLogger("memolog")
 
@@ -72,16 +71,6 @@ _PAUSE_SECONDS = 0.005
 _MOST_DOUBLED = 5
 # The most threads of a shared log whose hints a reflector is shown.
 _HINTED_THREADS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The result of a series of decisions."""
-
-    snapshot: Snapshot
-    last: Decision
-    waited: float = 0.0
-    decisions: tuple[str, ...] = ()
 
 
 class _Gate:
@@ -149,7 +138,7 @@ class Core:
         chance: Callable[[], float],
     ) -> None:
         self.store, self.runner = store, runner
-        self._journal, self.bus, self.tell = journal, journal.bus, journal.tell
+        self._journal, self.bus, self.tell, self.degraded = journal, journal.bus, journal.tell, journal.degraded
         self._open_turns = open_turns
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
         self._gates: WeakValueDictionary[tuple[str, str | None], _Gate] = WeakValueDictionary()
@@ -167,8 +156,10 @@ class Core:
             gate = self._gates[key] = _Gate()
         return gate
 
-    async def advance(self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None) -> Outcome:
-        """Decide and perform until there is nothing to do; returns the state to build a context from.
+    async def advance(
+        self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None
+    ) -> tuple[Snapshot, list[str]]:
+        """Decide and perform until there is nothing to do; returns the snapshot after it, and the names of the decisions.
 
         A turn passes its hold. If that is not held, because another caller has the log, the turn only waits for running runs
         and goes on with what it has read. A caller without a hold waits for the log.
@@ -183,7 +174,9 @@ class Core:
         finally:
             hold.give()
 
-    async def _advance(self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold, *, is_turn: bool) -> Outcome:
+    async def _advance(
+        self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold, *, is_turn: bool
+    ) -> tuple[Snapshot, list[str]]:
         resource, thread = snapshot.resource, snapshot.thread.id
         waited, lost, names = 0.0, 0, list[str]()
         # Only turns have a deadline.
@@ -226,7 +219,7 @@ class Core:
                 await (hold.take() if waited or not is_turn else hold.try_take())
             snapshot = await self._read(resource, thread, config, hold)
         await self._journal.flush(resource)
-        return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
+        return snapshot, names
 
     async def _read(self, resource: str, thread: str, config: Config, hold: Hold) -> Snapshot:
         others = others_for(config, decides=hold.is_held)
@@ -566,11 +559,7 @@ class Core:
         error = f"no answer within {config.observation.deadline:g} s"
         later = retry_at(snapshot.log.failures + 1, now, self._chance())
         await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
-        await self.tell(
-            Degraded(
-                at=now, resource=snapshot.resource, thread=snapshot.thread.id, what="waiting for the model", error=error
-            )
-        )
+        await self.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
 
 
 def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:

@@ -10,21 +10,53 @@ from typing import Any
 from memolog.domain.errors import InputError, NotFound, StoreCorrupt
 from memolog.domain.message import Part, Role
 from memolog.domain.moments import from_micros, to_micros
-from memolog.domain.transfer import ImportReport
-from memolog.runtime.exporting import FORMAT, read_export
+from memolog.domain.transfer import ImportReport, Skipped
+from memolog.runtime.exporting import read_export
 from memolog.runtime.kit import Kit
 from memolog.store import Store
 from memolog.store.transfer_lines import Values, row_of
 from memolog.store.transfer_tables import Table
 from memolog.store.transfers import Arrival, Arrived
 
-__all__ = ["Progress", "import_export"]
+__all__ = ["Progress", "Tally", "import_export"]
 
 Progress = Callable[[int], None]
 """Called with how many lines or messages have been read so far."""
 
 _ROWS = 400
 _CHARACTERS = 4_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally(Arrived):
+    """What an import did so far."""
+
+    format: str
+    dry_run: bool
+    progress: Progress | None = None
+    revive: bool = False
+    """Whether forgotten messages are imported again."""
+    forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Resource and thread of which something was left out because it was forgotten."""
+    resources: dict[str, None] = field(default_factory=dict[str, None])
+    skipped: list[Skipped] = field(default_factory=list[Skipped])
+
+    def skip(self, where: str, why: str) -> None:
+        """Note what was left out."""
+        self.skipped.append(Skipped(where=where, why=why))
+
+    def report(self) -> ImportReport:
+        """Return all of it."""
+        return ImportReport(
+            format=self.format,
+            dry_run=self.dry_run,
+            resources=tuple(self.resources),
+            added=dict(+self.added),
+            unchanged=dict(+self.same),
+            kept=dict(+self.kept),
+            left=dict(+self.left),
+            skipped=tuple(self.skipped),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,46 +106,29 @@ class _Passage:
     """Messages that were forgotten here, by thread and id, with their times."""
 
 
-async def import_export(
-    kit: Kit,
-    path: Path,
-    *,
-    resource: str | None,
-    dry_run: bool,
-    progress: Progress | None,
-    revive: bool = False,
-) -> ImportReport:
+async def import_export(kit: Kit, path: Path, resource: str | None, tally: Tally) -> None:
     """Import an export. Existing rows stay as they are; what was forgotten here stays forgotten, unless `revive`."""
-    store, total, resources = kit.store, Arrived(), dict[str, None]()
+    store = kit.store
     passage: _Passage | None = None
     try:
         for batch in _batches(path, resource):
             if passage is None or passage.arrival.resource != batch.resource:
                 if passage is not None:
-                    await _finish(kit, passage, total, dry_run=dry_run)
-                passage = await _begin(store, batch, revive=revive)
-                resources[batch.resource] = None
+                    await _finish(kit, passage, tally)
+                passage = await _begin(store, batch, revive=tally.revive)
+                tally.resources[batch.resource] = None
             if passage.is_gone:
-                total.left.update(table.kind for table, _ in batch.rows)
+                tally.left.update(table.kind for table, _ in batch.rows)
                 continue
-            await _look_for_forgotten(store, passage, batch.rows, revive=revive, dry_run=dry_run)
+            await _look_for_forgotten(store, passage, batch.rows, revive=tally.revive, dry_run=tally.dry_run)
             rows = [(table, _without_text(table, values, passage)) for table, values in batch.rows]
-            total.count(await _put(store, passage.arrival, batch, rows, path, dry_run=dry_run))
-            if progress is not None:
-                progress(batch.last)
+            tally.count(await _put(store, passage.arrival, batch, rows, path, dry_run=tally.dry_run))
+            if tally.progress is not None:
+                tally.progress(batch.last)
     finally:
         # Also after an interruption, for what was imported so far.
         if passage is not None:
-            await _finish(kit, passage, total, dry_run=dry_run)
-    return ImportReport(
-        format=FORMAT,
-        dry_run=dry_run,
-        resources=tuple(resources),
-        added=dict(+total.added),
-        unchanged=dict(+total.same),
-        kept=dict(+total.kept),
-        left=dict(+total.left),
-    )
+            await _finish(kit, passage, tally)
 
 
 async def _begin(store: Store, batch: _Batch, *, revive: bool) -> _Passage:
@@ -155,11 +170,11 @@ async def _look_for_forgotten(
             passage.messages |= {(thread, lines[place].id): lines[place].created_at for place in places}
 
 
-async def _finish(kit: Kit, passage: _Passage, total: Arrived, *, dry_run: bool) -> None:
+async def _finish(kit: Kit, passage: _Passage, tally: Tally) -> None:
     """Render the imported groups, and forget again what was forgotten here."""
-    total.left["thread"] += len(passage.threads)
-    total.left["message"] += len(passage.messages)
-    if dry_run or passage.is_gone:
+    tally.left["thread"] += len(passage.threads)
+    tally.left["message"] += len(passage.messages)
+    if tally.dry_run or passage.is_gone:
         return
     store, resource, render = kit.store, passage.arrival.resource, kit.core.rerender
     await store.transfers.render(resource, passage.texts, render=render, count=kit.core.counter.count)

@@ -4,8 +4,7 @@ Formats are read in `memolog.transfer`.
 """
 
 import asyncio
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from memolog.documents.changes import replaced
@@ -14,61 +13,16 @@ from memolog.domain.message import NewMessage
 from memolog.domain.moments import to_micros
 from memolog.domain.transfer import ImportReport, Skipped
 from memolog.runtime.exporting import FORMAT
-from memolog.runtime.importing import Progress, import_export
+from memolog.runtime.importing import Progress, Tally, import_export
 from memolog.runtime.kit import Kit
 from memolog.store import Store
 from memolog.transfer import Conversation, detect, read_source
 
-__all__ = ["Tally", "import_files", "save_conversation", "save_document"]
+__all__ = ["import_files", "save_conversation", "save_document"]
 
 _BATCH = 200
 _LARGEST = 10_000_000
 _ENDINGS = (".json", ".jsonl")
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """What an import did so far."""
-
-    format: str
-    dry_run: bool
-    progress: Progress | None = None
-    revive: bool = False
-    """Whether forgotten messages are imported again."""
-    forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Resource and thread of which something was left out because it was forgotten."""
-    resources: dict[str, None] = field(default_factory=dict[str, None])
-    added: Counter[str] = field(default_factory=Counter[str])
-    same: Counter[str] = field(default_factory=Counter[str])
-    kept: Counter[str] = field(default_factory=Counter[str])
-    left: Counter[str] = field(default_factory=Counter[str])
-    skipped: list[Skipped] = field(default_factory=list[Skipped])
-
-    def skip(self, where: str, why: str) -> None:
-        """Note what was left out."""
-        self.skipped.append(Skipped(where=where, why=why))
-
-    def take(self, report: ImportReport) -> None:
-        """Add what another import did."""
-        self.resources.update(dict.fromkeys(report.resources))
-        self.added.update(report.added)
-        self.same.update(report.unchanged)
-        self.kept.update(report.kept)
-        self.left.update(report.left)
-        self.skipped += report.skipped
-
-    def report(self) -> ImportReport:
-        """Return all of it."""
-        return ImportReport(
-            format=self.format,
-            dry_run=self.dry_run,
-            resources=tuple(self.resources),
-            added=dict(+self.added),
-            unchanged=dict(+self.same),
-            kept=dict(+self.kept),
-            left=dict(+self.left),
-            skipped=tuple(self.skipped),
-        )
 
 
 async def import_files(
@@ -88,8 +42,7 @@ async def import_files(
     tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown, revive=revive)
     for file, kind in kinds.items():
         if kind == FORMAT:
-            made = await import_export(kit, file, resource=resource, dry_run=dry_run, progress=progress, revive=revive)
-            tally.take(made)
+            await import_export(kit, file, resource, tally)
             continue
         conversations = read_source(file, kind)
         # A file may be long: read it off the event loop.
@@ -129,7 +82,7 @@ def _files(source: Path) -> list[Path]:
 
 async def save_conversation(store: Store, conversation: Conversation, resource: str, tally: Tally) -> None:
     """Save one conversation: existing messages stay, new ones are appended."""
-    tally.skipped += conversation.skipped
+    tally.skipped.extend(conversation.skipped)
     if not conversation.messages and not conversation.title and conversation.created_at is None:
         return
     tally.resources[resource] = None

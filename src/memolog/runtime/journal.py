@@ -28,6 +28,11 @@ class EventJournal:
         if events:
             await self.flush(events[0].resource, events)
 
+    async def degraded(self, resource: str, thread: str | None, what: str, error: object) -> None:
+        """Emit that something failed and is gone on without."""
+        at = self._clock.now()
+        await self.tell(Degraded(at=at, resource=resource, thread=thread, what=what, error=str(error)))
+
     def tell_later(self, event: Event) -> None:
         """Emit an event; it is stored with the next event of its resource, or by `flush`."""
         self._emit(event)

@@ -367,8 +367,8 @@ class Memory(LookingBack, Forgetting, Transferring):
                 config, snapshot = await self._look(thread.id, resource)
                 if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
                     asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
-                    done = await kit.core.advance(snapshot, config, asked)
-                    touched += bool(snapshot.runs) or any(name != "Wait" for name in done.decisions)
+                    _, decisions = await kit.core.advance(snapshot, config, asked)
+                    touched += bool(snapshot.runs) or any(name != "Wait" for name in decisions)
         return touched
 
     async def _by_hand(

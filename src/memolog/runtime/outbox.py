@@ -460,8 +460,7 @@ class Outbox:
         """Report something that can never be saved, and is not retried."""
         if not isinstance(error, MemologError):
             _log.error("%s failed unexpectedly", doing, exc_info=error)
-        now, where = self.core.clock.now(), (pending.resource, pending.thread)
-        await self.core.tell(Degraded(at=now, resource=where[0], thread=where[1], what=doing, error=f"{what}: {error}"))
+        await self.core.degraded(pending.resource, pending.thread, doing, f"{what}: {error}")
 
 
 def _is_temporary(error: Exception) -> bool:

@@ -14,7 +14,7 @@ from memolog.config import Config
 from memolog.decide import back_off
 from memolog.domain.clock import Clock
 from memolog.domain.errors import LeaseLost, MemologError, StoreError
-from memolog.domain.run import Usage
+from memolog.domain.run import Run, Usage
 from memolog.prompt.redact import REDACTION
 from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
 from memolog.runtime.heartbeat import Heartbeat
@@ -324,17 +324,7 @@ class Runner:
             later = retry_at(attempt, now, self._chance())
             spent = _billed(usage, run.thread if run else None, batch) if index == 0 else None
             failures = await self._store.runs.fail(batch.resource, claim, error, now=now, retry_at=later, usage=spent)
-            await self._tell(
-                RunFailed(
-                    at=now,
-                    resource=batch.resource,
-                    thread=(run.thread if run else None) or batch.thread,
-                    run=claim.run,
-                    run_kind=run.kind if run else "observe",
-                    error=error,
-                    retry_at=later if failures is not None else None,
-                )
-            )
+            await self._tell_failed(batch, claim, run, error, later if failures is not None else None)
 
     async def _give_up(self, batch: RunBatch, fault: RunFault) -> None:
         """Abandon runs: retrying them would only hold up the rest of the log."""
@@ -347,15 +337,20 @@ class Runner:
 
     async def _refused(self, batch: RunBatch, claim: Claim, why: str) -> None:
         run = await self._store.runs.get(batch.resource, claim.run)
+        await self._tell_failed(batch, claim, run, why, None)
+
+    async def _tell_failed(
+        self, batch: RunBatch, claim: Claim, run: Run | None, error: str, later: datetime | None
+    ) -> None:
         await self._tell(
             RunFailed(
                 at=self._clock.now(),
                 resource=batch.resource,
-                thread=batch.thread,
+                thread=(run.thread if run else None) or batch.thread,
                 run=claim.run,
                 run_kind=run.kind if run else "observe",
-                error=why,
-                retry_at=None,
+                error=error,
+                retry_at=later,
             )
         )
 

@@ -19,7 +19,7 @@ from memolog.domain.errors import InputError, MemologError, ModelFailed, StoreCl
 from memolog.domain.message import NewMessage
 from memolog.domain.run import Usage
 from memolog.runtime.contexts import Made, Shown, known_context
-from memolog.runtime.events import Degraded, Trimmed
+from memolog.runtime.events import Trimmed
 from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit
 from memolog.runtime.opening import overridden
@@ -277,7 +277,7 @@ class Turn:
                 snapshot = await kit.contexts.including(snapshot, held, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
             if self._config.observe and not self._config.read_only:
-                snapshot = (await kit.core.advance(snapshot, self._config, asked, hold)).snapshot
+                snapshot, _ = await kit.core.advance(snapshot, self._config, asked, hold)
                 self._check_model(snapshot, replace(asked, unseen=kit.core.unseen(snapshot)))
             self._snapshot = snapshot
         finally:
@@ -452,6 +452,4 @@ class Turn:
             raise error
 
     async def _tell(self, what: str, error: Exception) -> None:
-        kit = self._kit
-        now = kit.clock.now()
-        await kit.core.tell(Degraded(at=now, resource=self.resource, thread=self.thread, what=what, error=str(error)))
+        await self._kit.core.degraded(self.resource, self.thread, what, error)
