@@ -39,7 +39,7 @@ _log = logging.getLogger("memolog")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a turn brings to its context."""
+    """What a context is built from beside the store."""
 
     snapshot: Snapshot | None
     config: Config
@@ -48,24 +48,24 @@ class Shown:
     zone: str | None = None
     task_lines: tuple[str, ...] = ()
     plans: tuple[Observation, ...] = ()
-    """What was planned for the last days, without word of how it went."""
+    """Plans of the last days without a known result."""
     passages: tuple[Passage, ...] = ()
-    """What was found among earlier messages for the newest one."""
+    """Earlier messages that were found for the newest one."""
     repeated_tokens: int | None = None
-    """How much of a covered request is repeated; None: what the configuration says."""
+    """How much of a covered request is repeated; None: as configured."""
     passed: tuple[int, int] = (0, 0)
-    """How many messages were passed along once that are not kept, and what they weighed."""
+    """The number and tokens of ephemeral messages that are not stored."""
     limit: int | None = None
     """The most tokens that the context may have."""
     window: int | None = None
-    """The most tokens that the model takes, where that is known: the limit of a context that would be larger."""
+    """The context window of the model, if known: the limit of a larger context."""
     unseen_from: int | None = None
     """The first message of the thread that no model has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A context, the record of what it holds, how much the log does not cover, and how much of that no span holds yet."""
+    """A context, its record, the tokens that the log does not cover, and those of them in no span yet."""
 
     context: Context
     record: JsonObject
@@ -112,7 +112,7 @@ class Contexts:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
             others = await self._store.logs.others(*where, snapshot.ends, limits=limits)
         if not config.read_only:
-            # A thread gets its alias with its first snapshot: models never see it under another name.
+            # A thread without an alias is not shown: its name would change later.
             others = replace(others, tails=tuple(other for other in others.tails if other.alias))
         repeated = snapshot.repeated if config.observe else ()
         plans = await self._plans(shown, snapshot) if config.observe else ()
@@ -140,7 +140,7 @@ class Contexts:
         return Made(context=context, record=record, uncovered=uncovered, unspanned=unspanned)
 
     async def _task_lines(self, shown: Shown, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return what the edge tells of the tasks: the active one, and the most valuable of those that are ready."""
+        """Return the task lines of the edge: the active task, and the most valuable ready ones."""
         if not snapshot.thread.has_tasks or shown.config.task_tokens <= 0:
             return ()
         tasks = await self._store.task_ready.edge(snapshot.resource, snapshot.thread.id, now=shown.now)
@@ -158,7 +158,7 @@ class Contexts:
         *,
         withdrawn: Container[str] = (),
     ) -> Snapshot:
-        """Return a snapshot as it would be if these messages had been saved, and those of these ids taken back."""
+        """Return a snapshot as if these messages were saved, and those with `withdrawn` ids were not."""
         last, thread = snapshot.thread.last_seq, snapshot.thread.id
         new = await self._store.messages.not_stored(snapshot.resource, thread, unsaved, withdrawn=withdrawn)
         fresh = tuple(_as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
@@ -255,7 +255,7 @@ class Contexts:
         summed = set(record.get("compacted", ()))
         if all(is_compacted(message) == (message.seq in summed) for message in tail):
             return tail
-        # The newest batch over a message that was made by then is the one that was shown.
+        # The newest compaction of a message before that time is the one that was shown.
         at, summaries = datetime.fromisoformat(record["now"]), dict[int, str]()
         for made in await self._store.compactions.list(resource, thread):
             if made.created_at <= at:
@@ -364,12 +364,12 @@ def _view_of(group: GroupRow) -> GroupView:
     return GroupView(handle=group.handle, kind=group.kind, text=group.text, tokens=group.tokens)  # pyright: ignore[reportArgumentType]
 
 
-# From one request to the next the log is mostly the same, and so are the very groups that were read.
+# The groups of a log are mostly the same objects from one request to the next.
 _views_of = each_once(_view_of)
 
 
 def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
-    """Return the newest messages, and those before them that belong to a call and its result among them."""
+    """Return the newest messages, extended so that no call is separated from its result."""
     most = max(0, len(tail) - count)
     return tail[max(cut for cut in closed_cuts(tail) if cut <= most) :]
 
@@ -429,13 +429,13 @@ def _record(
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
         "trimmed": context.trimmed,
         "shortened": context.shortened,
-        # The one text that is copied: tasks change and keep no older versions of themselves. It is short.
+        # The only copied text: tasks have no older versions. It is short.
         **({"tasks": list(shown.task_lines)} if shown.task_lines else {}),
     }
 
 
 def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
-    """Return how full the tail is, and how much of it neither a buffered group nor a run holds."""
+    """Return the tokens that the log does not cover, and those of them in no buffered group or run."""
     ends: dict[str, int] = {}
     for holder in (*snapshot.buffered, *snapshot.runs):
         if holder.thread is not None and holder.span is not None:

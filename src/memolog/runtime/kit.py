@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from memolog.config import Config
 from memolog.domain.clock import Clock
@@ -26,6 +27,9 @@ _log = logging.getLogger("memolog")
 
 _WINDOW_SHARE = 0.9
 _MOST_KEPT = 10_000
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +66,9 @@ class Kit:
             await self._release(models)
 
     async def _release(self, models: ModelPair) -> None:
-        """Leave no task, thread or connection behind, also when `aclose` is cancelled."""
+        """Leave no task, thread, connection or cache behind, also when `aclose` is cancelled."""
+        self._kept.clear()
+        self.factors.clear()
         try:
             await self.outbox.stop()
         finally:
@@ -93,9 +99,7 @@ class Kit:
                 _log.warning("the settings of %s were %s and are %s now", resource, before, now)
                 at = self.clock.now()
                 await self.core.tell(SettingsChanged(at=at, resource=resource, thread=None, before=before, now=now))
-        if len(self._kept) >= _MOST_KEPT:
-            self._kept.clear()
-        self._kept[resource] = {**stored, **settings}
+        _remember(self._kept, resource, {**stored, **settings})
 
     def forget(self, resource: str) -> None:
         """Empty the caches of a resource."""
@@ -108,7 +112,7 @@ class Kit:
             return 1.0
         key = (resource, canonical_model(model))
         if key not in self.factors:
-            self.factors[key] = (await self.store.ledger.calibration(resource, model)).factor
+            _remember(self.factors, key, (await self.store.ledger.calibration(resource, model)).factor)
         return self.factors[key]
 
     def window(self, resource: str, model: str | None) -> int | None:
@@ -126,7 +130,7 @@ class Kit:
     ) -> None:
         """Store a new calibration; `thread` has no other name for the model than the reported one."""
         known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
-        self.factors[resource, canonical_model(model)] = known.factor
+        _remember(self.factors, (resource, canonical_model(model)), known.factor)
 
     async def _learn(self, pending: Pending, spent: Spent) -> None:
         """Calibrate token counts with the usage that a provider reported."""
@@ -143,3 +147,10 @@ class Kit:
                 lambda known: learn(known, counted, reported),
                 thread=None if asked else pending.thread,
             )
+
+
+def _remember(cache: dict[_K, _V], key: _K, value: _V) -> None:
+    """Put a value into a cache of bounded size."""
+    if len(cache) >= _MOST_KEPT:
+        cache.clear()
+    cache[key] = value
