@@ -186,17 +186,6 @@ class Contexts:
         tail = tuple(message for message in tail if "shown" not in record or message.seq in record["shown"])
         tail = await self._as_it_was(resource, thread, tail, record)
         repeated = [m for seq in record["repeated"] for m in await self._span(resource, thread, seq, seq)]
-        others = [
-            OtherTail(
-                thread=other["thread"],
-                alias=other["alias"],
-                title=other["title"],
-                messages=await self._span(resource, other["thread"], other["first"], other["last"]),
-                earlier=other.get("earlier", 0),
-            )
-            for other in record["others"]
-        ]
-        more = record.get("more_others", (0, 0))
         hints = Hints()
         if record["hinted"]:
             where = resource, snapshot.log.pk, snapshot.thread.pk, record["hinted"]
@@ -222,7 +211,6 @@ class Contexts:
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
         )
         before = datetime.fromisoformat(record["before"]) if record.get("before") else None
-        tails = OtherTails(tails=tuple(others), more_threads=more[0], more_messages=more[1])
         view = _view(
             shown,
             self._counter,
@@ -232,11 +220,26 @@ class Contexts:
             tail=tail,
             before=before,
             repeated=tuple(repeated),
-            others=tails,
+            others=await self._others(resource, record),
             hints=hints,
             facts=facts,
         )
         return build(view)
+
+    async def _others(self, resource: str, record: JsonObject) -> OtherTails:
+        """Return what a recorded context showed of other threads."""
+        tails = [
+            OtherTail(
+                thread=other["thread"],
+                alias=other["alias"],
+                title=other["title"],
+                messages=await self._span(resource, other["thread"], other["first"], other["last"]),
+                earlier=other.get("earlier", 0),
+            )
+            for other in record["others"]
+        ]
+        more = record.get("more_others", (0, 0))
+        return OtherTails(tails=tuple(tails), more_threads=more[0], more_messages=more[1])
 
     async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
         """Return the working memory of those versions."""
