@@ -7,7 +7,7 @@ import pytest
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage
 from memolog.domain.errors import NotSaved
-from memolog.runtime import away
+from memolog.runtime import outbox
 from memolog.runtime.events import Degraded
 from memolog.testing import FakeClock
 
@@ -44,7 +44,7 @@ async def test_the_turn_goes_on_and_is_saved_later(
     assert {event.what for event in told if isinstance(event, Degraded)} == {"opening the database"}
     # The server is there now.
     memory.address = address
-    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
     async with memory:
         shown = await say(memory, "three")
         assert shown == ["one", "answer to one", "two", "answer to two", "three"]
@@ -55,7 +55,7 @@ async def test_a_database_that_comes_back_within_a_turn(
     address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was said before it came back is saved with what comes after."""
-    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
     async with memory.turn("t1", "alice") as turn:
         await turn.prepare(UserMessage("one"))
@@ -110,7 +110,7 @@ async def test_what_can_never_be_saved_is_refused_at_once(
     address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong message is the caller's to mend while it is said, and keeps nothing else from being saved."""
-    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
     async with memory.turn("t1", "alice") as turn:
         with pytest.raises(InputError):
@@ -126,7 +126,7 @@ async def test_a_leftover_that_can_never_be_saved_blocks_nothing(
     address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An id that the thread has with other words is refused by the store alone: it is told, and the thread goes on."""
-    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
     for text in ("zero", "other words"):
         await hold(memory, UserMessage(text, id="m0"))

@@ -16,7 +16,7 @@ from kit.talk import RESOURCE, THREAD, hold, stories
 from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage
 from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.domain.run import Usage
-from memolog.runtime import rescuing
+from memolog.runtime import outbox
 from memolog.runtime.events import Degraded
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel
@@ -179,7 +179,7 @@ async def test_what_the_log_covers_and_is_said_again_is_not_shown(tell: Open, ou
 async def test_what_is_left_is_saved_with_the_next_write(tell: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it failed before: any turn that can save shows that the database is there."""
     # The next try of its own is a long time away.
-    monkeypatch.setattr(rescuing, "_FIRST_DELAY", 1_000.0)
+    monkeypatch.setattr(outbox, "_FIRST_DELAY", 1_000.0)
     story = tell()
     await story.chat(1)
     with unwritable(await story.store()):

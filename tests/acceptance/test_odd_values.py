@@ -24,7 +24,7 @@ from memolog import (
 )
 from memolog.domain.message import parts_to_json
 from memolog.domain.run import Usage
-from memolog.runtime import away, contexts
+from memolog.runtime import contexts
 from memolog.runtime.events import Degraded
 from memolog.store import messages
 
@@ -201,7 +201,6 @@ async def test_a_context_that_cannot_be_built(tell: Open, monkeypatch: pytest.Mo
         raise TypeError("not today")
 
     monkeypatch.setattr(contexts, "build", broken)
-    monkeypatch.setattr(away, "build", broken)
     story = tell(instructions="Be brief.")
     if is_away:
         story.memory.address = nowhere()

@@ -39,7 +39,7 @@ from openai.types.responses.response_usage import InputTokensDetails
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
 from memolog import Config, InputError, Memory, StoreError, SyncMemory, TextPart
 from memolog.adapters.openai_agents import MemologSession
-from memolog.runtime import away
+from memolog.runtime import outbox
 
 QUIET = RunConfig(tracing_disabled=True)
 
@@ -244,7 +244,7 @@ async def test_a_stream_that_is_left_ends(talk: Talk) -> None:
 
 async def test_the_agent_goes_on_without_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory never breaks the agent: what was said meanwhile is saved once the database is there."""
-    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nowhere = f"postgresql://nobody@127.0.0.1:{free.getsockname()[1]}/none"

@@ -19,7 +19,7 @@ from memolog.adapters.openai import at
 from memolog.apps.gateway import GatewaySettings, serve
 from memolog.apps.gateway.settings import read_tokens
 from memolog.domain.errors import StoreUnavailable
-from memolog.runtime import away
+from memolog.runtime import outbox
 from proxy.test_memory import echo, said_in
 from proxy.upstream import Reply, Seen
 from proxy.world import APIS, KEY, World, opened
@@ -599,7 +599,7 @@ async def test_what_is_no_memory_is_not_served() -> None:
 
 async def test_requests_are_answered_without_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory never breaks the client: it is answered, and what was said meanwhile is saved later."""
-    monkeypatch.setattr(away, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
 
     async def ask(world: World, text: str) -> str:
         return str(await world.talk("chat", is_whole=True).say(text))

@@ -116,7 +116,7 @@ class Process:
 
     def has_lost_a_run(self, runs: Iterable[str]) -> bool:
         """Tell whether nobody is at one of its runs: it failed, and the database was away when that was to be noted."""
-        return any(self._runner.job(run) is None for run in runs)
+        return any(self._runner.batch(run) is None for run in runs)
 
     def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
         """Run something as code of this process."""

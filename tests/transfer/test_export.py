@@ -302,14 +302,14 @@ async def test_what_was_forgotten_stays_forgotten(exported: Path, clock: FakeClo
 
 Damage = Callable[[str], str]
 DAMAGES: list[tuple[Damage, str]] = [
-    (lambda text: text[: len(text) // 2], "no JSON|not whole"),
-    (lambda text: "\n".join(text.split("\n")[:-40]) + "\n", "not whole"),
+    (lambda text: text[: len(text) // 2], "not JSON|not complete"),
+    (lambda text: "\n".join(text.split("\n")[:-40]) + "\n", "not complete"),
     (lambda text: text.replace('"version":1', '"version":99', 1), "version 99"),
     (lambda text: text.replace('"kind":"thread"', '"kind":"thraed"', 1), "unknown kind"),
     (lambda text: text.replace('"kind":"thread"', '"kind":"thread","wings":2', 1), "wings"),
     (lambda text: text.replace('"last_seq":', '"last_seq":true,"x":', 1), "x|plain"),
-    (lambda text: text.replace('"role":"user"', '"role":"wizard"', 1), "cannot be taken"),
-    (lambda text: "[]\n" + text, "no JSON object|is no export|format"),
+    (lambda text: text.replace('"role":"user"', '"role":"wizard"', 1), "cannot be imported"),
+    (lambda text: "[]\n" + text, "not a JSON object|not an export|format"),
 ]
 
 

@@ -134,7 +134,7 @@ async def test_an_object_without_a_name_gets_one() -> None:
 @pytest.mark.parametrize("spec", [42, ScriptedModel, object()])
 def test_what_is_no_model_is_refused(spec: Any) -> None:
     """Numbers, classes and other objects are refused when they are named, not when they are asked."""
-    with pytest.raises(ConfigError, match="not a model"):
+    with pytest.raises(ConfigError, match="`model` must"):
         resolve_model(spec)
 
 
@@ -144,11 +144,11 @@ def test_each_role_may_have_its_own_model() -> None:
     pair = models_for(config)
     assert [m.name for m in (pair.observe, pair.reflect) if m] == ["openai:a", "openai:b"]
     given = ScriptedModel()
-    assert models_for(config, given).of("observe") is given
+    assert models_for(config, given).observe is given
     assert models_for(Config(), given) == ModelPair(observe=given, reflect=given)
     assert models_for(Config()) == ModelPair(observe=None, reflect=None)
     same = models_for(Config(model="openai:a"))
-    assert same.of("observe") is same.of("reflect")
+    assert same.observe is same.reflect
     mixed = models_for(Config.from_dict({"reflection.model": "openai:b"}))
     assert mixed.observe is None
     assert mixed.reflect is not None

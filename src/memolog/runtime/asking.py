@@ -1,8 +1,4 @@
-"""Asking: every call of a run goes through here.
-
-Knows the books: a hard budget is checked before a call, what was sent and answered is kept where that is wanted, and what was
-spent is added up, whatever becomes of the run. Knows not what is asked, nor what an answer means.
-"""
+"""Call a model for a run: check its budget before, keep prompts where configured, and add up usage."""
 
 import asyncio
 import contextlib
@@ -26,7 +22,7 @@ Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[ModelReply]]
 
 
 async def spent_of(store: Store, resource: str, thread: str | None, config: Config) -> float:
-    """Return what the books say was spent of a budget: on observing and reflecting, by whom it is for."""
+    """Return what was spent on observing and reflecting, within the scope of the budget."""
     if config.budget_scope == "all":
         return await store.spent()
     of = thread if config.budget_scope == "thread" else None
@@ -35,7 +31,7 @@ async def spent_of(store: Store, resource: str, thread: str | None, config: Conf
 
 
 class Asking:
-    """Asks for one call's runs, within their budget. Make one for each: it remembers what it has let through."""
+    """Calls models for the runs of one batch, within their budget. Make one for each batch."""
 
     def __init__(self, store: Store, resource: str, thread: str | None, runs: Sequence[str], config: Config) -> None:
         self._store, self._resource, self._runs, self._config = store, resource, runs, config
@@ -43,16 +39,13 @@ class Asking:
         self._limits: tuple[Limit, ...] = ()
         if config.budget is not None:
             of = {"thread": "thread", "resource": "resource", "all": "database"}[config.budget_scope]
-            spent = lambda: spent_of(store, resource, thread, config)  # noqa: E731 - short, and read where it is used
+            spent = lambda: spent_of(store, resource, thread, config)  # noqa: E731 - a short closure
             self._limits = (Limit(of=of, dollars=config.budget, spent=spent),)
         self.usage: Usage | None = None
-        """What all calls so far cost."""
+        """The usage of all calls so far."""
 
     async def __call__(self, model: Model, request: ModelRequest) -> ModelReply:
-        """Return the model's answer; raises BudgetSpent without asking it, or RunFault if it fails.
-
-        The time of an attempt and the longest answer are those of the configuration.
-        """
+        """Return the model's answer; raises BudgetSpent without asking it, or RunFault if it fails."""
         if self._guarded is None:
             self._guarded = BudgetedModel(model, *self._limits)
         most = min(filter(None, (request.max_tokens, self._config.reply_tokens)))
@@ -60,16 +53,15 @@ class Asking:
         request = replace(request, max_tokens=most, timeout=own or self._config.model_timeout)
         try:
             return await self._once(self._guarded, request)
-        except BudgetSpent:
-            raise
-        except (KeyboardInterrupt, SystemExit):
+        except (BudgetSpent, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             if _is_ours(error):
                 raise
             if not request.files or cause_of(error) != "refused":
-                raise _fault(error) from error
-        # It cannot see files, or not these: what their placeholders say is better than nothing.
+                reason = f"the model failed: {type(error).__name__}: {error}"
+                raise RunFault(reason, cause=cause_of(error)) from error
+        # The model does not accept these files: ask with their placeholders only.
         return await self(model, replace(request, files=()))
 
     async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
@@ -98,19 +90,15 @@ class Asking:
             "error": None if error is None else REDACTION.redact(f"{type(error).__name__}: {error}"),
         }
         for run in self._runs:
-            # A prompt that cannot be kept is no reason to lose what was answered.
+            # The answer is used even if its prompt cannot be stored.
             with contextlib.suppress(MemologError):
                 await self._store.runs.keep_prompt(self._resource, run, dumps(encode(asked)), reply)
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Tell whether it was us who cancelled the call; a model may raise the same for reasons of its own, and has failed then."""
+    """Return whether this task was cancelled; a model that raises CancelledError by itself has failed."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def _fault(error: BaseException) -> RunFault:
-    return RunFault(f"the model failed: {type(error).__name__}: {error}", cause=cause_of(error))
 
 
 def _sum(one: Usage | None, other: Usage) -> Usage:

@@ -1,6 +1,6 @@
-"""Catching up: observing by hand until all is in the log that was said when it was asked for.
+"""Observe a thread by hand until the log covers every message that was there when the call started.
 
-Knows what is left, and when nothing more can be done about it. Who goes on talking meanwhile is not waited for.
+Messages saved after that are left for the next run.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from memolog.store.snapshot import OTHER_ROWS, Snapshot
 __all__ = ["catch_up"]
 
 _POLL_SECONDS = 0.05
-# A process that died is known by then, and what it was at is taken over.
+# By then a dead process is detected, and its runs are taken over.
 _LEASES = 2
 _LONGEST_REST = 60.0
 _STANDSTILL_SECONDS = 0.25
@@ -30,8 +30,8 @@ async def catch_up(
 ) -> None:
     """Observe and activate until the log covers what was there at the beginning, or nothing more can be done.
 
-    Both are told the thread's last message at the beginning. After a failure it waits until the model may be asked again, for a
-    minute in all.
+    Both get the number of the last message at the beginning. After a failure it waits until a retry is allowed, for at most a
+    minute in total.
     """
     loop = asyncio.get_running_loop()
     _, snapshot = await look()
@@ -53,15 +53,15 @@ async def catch_up(
         elif not under_way and (rested := await _rest(snapshot, clock, patience)) is not None:
             before, patience = None, patience - rested
         elif not under_way or loop.time() - changed > _LEASES * config.lease:
-            # The observer rests, a call is still without its result, or whoever is at it does not come to an end.
+            # The observer backs off, a call has no result yet, or the run of another process does not end.
             return
         else:
-            # Another process is at it: there is nothing to do but to look again.
+            # Another process runs it: wait and read again.
             await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timedelta | None:
-    """Wait until a failed run may be tried again; returns how long that took, None if there is none or it takes too long."""
+    """Wait until a failed run may be retried; returns how long that took, None if there is none or it takes too long."""
     failed = [
         run.retry_at for run in snapshot.runs if run.status == "failed" and run.kind == "observe" and run.retry_at
     ]
@@ -78,7 +78,7 @@ async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timede
         if (now := clock.now()) != last:
             last, moved = now, loop.time()
         elif loop.time() - moved > _STANDSTILL_SECONDS:
-            # A clock that stands still never gets there.
+            # The clock stands still.
             return None
     return last - start
 
@@ -91,12 +91,12 @@ class _Wanted(NamedTuple):
     """The same for threads that were not read."""
 
     def is_missing(self, thread: str, seq: int) -> bool:
-        """Tell whether a message that the log does not cover is wanted."""
+        """Return whether a message that the log does not cover is wanted."""
         return seq <= self.ends.get(thread, self.others)
 
 
 def _wanted(snapshot: Snapshot) -> _Wanted:
-    # Where there is more than was read, all of it is wanted.
+    # If there is more than was read, all of it is wanted.
     is_cut = len(snapshot.others) >= OTHER_ROWS
     ends = {row.thread: inf if is_cut else row.seq for row in snapshot.others}
     return _Wanted(ends | {snapshot.thread.id: snapshot.thread.last_seq}, inf if is_cut else 0)

@@ -1,4 +1,4 @@
-"""The system's clock and its chance. Nothing else in Memolog asks for either."""
+"""The clock and the randomness of the system. No other module uses them directly."""
 
 import secrets
 from datetime import UTC, datetime

@@ -1,14 +1,14 @@
-"""Compacting: from old messages to summaries, by hand or, where no log is kept, by count.
+"""Replace old messages by summaries: by hand or, where no log is kept, by count.
 
-Knows which messages make a batch and who writes its summary: what the log says about them, the model, or the embedded observer
-where the model fails. No lock is held while a summary is made; who loses a race changes nothing.
+A summary is made from the log, by the model, or by the embedded observer if the model fails. No lock is held meanwhile; the loser
+of a race changes nothing.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from memolog.config import Config
@@ -23,10 +23,11 @@ from memolog.prompt.build import ObserveInput
 from memolog.prompt.without_secrets import messages_without_secrets
 from memolog.runtime.asking import Asking
 from memolog.runtime.core import Core
-from memolog.runtime.events import CompactionMade, Degraded
-from memolog.runtime.minds import ExtractiveMind, Mind, Observed
+from memolog.runtime.events import CompactionMade
+from memolog.runtime.minds import EmbeddedObserver, Observed, Observer
 from memolog.runtime.models import BudgetSpent
-from memolog.runtime.redacting import redactor_for
+from memolog.runtime.patience import offload
+from memolog.runtime.redacting import cleaned, redactor_for
 from memolog.runtime.runner import RunFault
 from memolog.store import Store
 from memolog.store.compactions import Candidate, Noted, RowTexts
@@ -34,12 +35,12 @@ from memolog.tokens import TokenCounter
 
 __all__ = ["Compacting", "choose_batch"]
 
-# A batch ends at a closed pair, so that rather more rows than its size are looked at, and many more where none is closed.
+# A batch ends at a closed pair, so more rows than its size are read, and many more where no pair is closed.
 _LOOKED_AT: Final = 40
 _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
 _NAME_CHARACTERS: Final = 400
-# What weighs more than this is worked on by a thread.
+# More tokens than this are processed in a worker thread.
 _LONG_TOKENS: Final = 4_000
 _TOKENS_A_MESSAGE: Final = 100
 
@@ -47,9 +48,9 @@ _TOKENS_A_MESSAGE: Final = 100
 def choose_batch(
     candidates: Sequence[Candidate], size: int, up_to: int, *, partly: bool = True
 ) -> tuple[Candidate, ...]:
-    """Return the next batch: about so many messages, ended where no pair is torn apart; nothing if there is none.
+    """Return the next batch: about so many messages, ended where no pair is split; empty if there is none.
 
-    Without `partly`, messages wait until a whole batch of them is there, unless what follows is compacted already.
+    Without `partly`, a batch must be complete, unless what follows it is compacted already.
     """
     messages = [candidate.message for candidate in candidates]
     run = next((index for index, one in enumerate(candidates) if not one.is_free), len(candidates))
@@ -64,16 +65,16 @@ def choose_batch(
 class Compacting:
     """Compacts the messages of threads."""
 
-    def __init__(self, store: Store, core: Core, observer: Mind, *, counter: TokenCounter, clock: Clock) -> None:
+    def __init__(self, store: Store, core: Core, observer: Observer, *, counter: TokenCounter, clock: Clock) -> None:
         self._store, self._core, self._observer = store, core, observer
         self._counter, self._clock = counter, clock
-        self._embedded = ExtractiveMind(counter)
+        self._embedded = EmbeddedObserver(counter)
         self._under_way: set[tuple[str, str]] = set()
 
     # ------------------------------------------------------------ by count
 
     def later(self, resource: str, thread: str, config: Config) -> None:
-        """Compact in the background what has become old, if anything has; only where no log is kept."""
+        """Compact old messages in the background; only where no log is kept."""
         key = (resource, thread)
         if config.observe or config.read_only or not config.compaction.automatic or key in self._under_way:
             return
@@ -86,15 +87,13 @@ class Compacting:
             after, due = await self._store.compactions.due(resource, thread, keep=settings.after)
             if due >= settings.batch:
                 await self._with_lease(resource, thread, config, after)
-        except Exception as error:  # noqa: BLE001 - nobody awaits it, and the messages are as good as before
-            await self._core.tell(
-                Degraded(at=self._clock.now(), resource=resource, thread=thread, what="compacting", error=str(error))
-            )
+        except Exception as error:  # noqa: BLE001 - a background task; the messages are unchanged
+            await self._core.degraded(resource, thread, "compacting", error)
         finally:
             self._under_way.discard((resource, thread))
 
     async def _with_lease(self, resource: str, thread: str, config: Config, after: int) -> None:
-        """Compact unless another process does: a summary need not be made twice."""
+        """Compact unless another process does."""
         name, owner = f"compact {thread[:_NAME_CHARACTERS]}", self._core.owner
         lasts = timedelta(seconds=config.lease)
         lease = await self._store.leases.acquire(resource, name, owner, lasts=lasts)
@@ -140,7 +139,7 @@ class Compacting:
             try:
                 compaction, lines = await self._one(resource, thread, messages, config, is_covered=is_covered)
             except Conflict:
-                # Somebody compacted or withdrew some of them meanwhile: what is there now is looked at again.
+                # Some were compacted or withdrawn meanwhile: read again.
                 tries += 1
                 continue
             made.append(compaction)
@@ -159,15 +158,13 @@ class Compacting:
     async def _next(
         self, resource: str, thread: str, config: Config, *, after: int, end: int, partly: bool, again: bool
     ) -> tuple[Candidate, ...]:
-        """Return the next batch; looks at ever more rows while none of them closes what the first began."""
+        """Return the next batch; reads more and more rows until a pair is closed."""
         size = config.compaction.batch
         limit = size + _LOOKED_AT
         while True:
             rows = await self._store.compactions.candidates(resource, thread, after=after, again=again, limit=limit)
-            if has_many_parts(row.message for row in rows):
-                batch = await asyncio.to_thread(choose_batch, rows, size, end, partly=partly)
-            else:
-                batch = choose_batch(rows, size, end, partly=partly)
+            is_long = has_many_parts(row.message for row in rows)
+            batch = await offload(partial(choose_batch, rows, size, end, partly=partly), when=is_long)
             if batch or len(rows) < limit or rows[-1].message.seq > end or limit >= _MOST_LOOKED_AT:
                 return batch
             limit *= 4
@@ -175,7 +172,7 @@ class Compacting:
     async def _one(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, is_covered: bool
     ) -> tuple[Compaction, tuple[Noted, ...]]:
-        """Compact one batch; returns it with what the log says about it."""
+        """Compact one batch; returns it with the lines of the log about it."""
         span = Span(first=live[0].seq, last=live[-1].seq)
         shared = config.scope == "resource"
         noted: tuple[Noted, ...] = ()
@@ -183,12 +180,10 @@ class Compacting:
             noted = await self._store.compactions.noted(resource, thread, span, shared=shared)
         lines = [Line(text=line.text, seqs=line.seqs, priority=line.priority) for line in noted]
         if not lines:
-            # What the log covers was asked about already: no model is asked twice about the same messages.
+            # A model was asked already about messages that the log covers.
             lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
-        if sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS:
-            texts = await asyncio.to_thread(self._texts, live, lines, config)
-        else:
-            texts = self._texts(live, lines, config)
+        is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS
+        texts = await offload(self._texts, live, lines, config, when=is_long)
         now = self._clock.now()
         rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
         made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)
@@ -214,25 +209,17 @@ class Compacting:
     async def _lines(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, may_ask: bool
     ) -> list[Line]:
-        """Ask the observer about messages that no log covers; the embedded one goes on where a model fails."""
+        """Ask the observer about messages that no log covers; the embedded one if the model fails."""
         redactor = redactor_for(config)
-        if sum(message.tokens for message in live) > _LONG_TOKENS:
-            cleaned = await asyncio.to_thread(messages_without_secrets, live, redactor)
-        else:
-            cleaned = messages_without_secrets(live, redactor)
-        given = ObserveInput(messages=cleaned, mode=config.mode, alias=thread)
+        given = ObserveInput(messages=await cleaned(live, redactor), mode=config.mode, alias=thread)
         ask = Asking(self._store, resource, thread, (), config)
         try:
-            if may_ask and self._observer.name != ExtractiveMind.name:
+            if may_ask and self._observer.name != EmbeddedObserver.name:
                 answer = (await self._observer.observe([given], redactor, ask))[0]
                 if lines := _lines_of(answer):
                     return lines
         except (RunFault, BudgetSpent) as fault:
-            await self._core.tell(
-                Degraded(
-                    at=self._clock.now(), resource=resource, thread=thread, what="summing up messages", error=str(fault)
-                )
-            )
+            await self._core.degraded(resource, thread, "summing up messages", fault)
         finally:
             if ask.usage is not None:
                 await self._store.ledger.add(resource, replace(ask.usage, thread=thread))

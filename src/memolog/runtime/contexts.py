@@ -1,9 +1,8 @@
-"""From a snapshot to a context, and from a context's record back to it.
+"""Build the context of a request from a snapshot, and build it again from its record.
 
-Knows what a record must hold so that the context can be built again: numbers and ids, no copies of what was said.
+A record holds numbers and ids, no copies of messages.
 """
 
-import asyncio
 import logging
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from memolog.domain.observation import Observation, Span
 from memolog.domain.once import each_once
 from memolog.domain.thread import Hints
 from memolog.runtime.injecting import read_passages
+from memolog.runtime.patience import offload
 from memolog.runtime.views import others_for
 from memolog.store import Store
 from memolog.store.growth import additions, grown_by_id
@@ -32,14 +32,14 @@ from memolog.store.working_memory import Facts
 from memolog.tasks.worth import edge_lines
 from memolog.tokens import TokenCounter, count_message
 
-__all__ = ["Contexts", "Made", "Shown", "as_message"]
+__all__ = ["Contexts", "Made", "Shown", "known_context"]
 
 _log = logging.getLogger("memolog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a turn brings to its context."""
+    """What a context is built from beside the store."""
 
     snapshot: Snapshot | None
     config: Config
@@ -48,24 +48,24 @@ class Shown:
     zone: str | None = None
     task_lines: tuple[str, ...] = ()
     plans: tuple[Observation, ...] = ()
-    """What was planned for the last days, without word of how it went."""
+    """Plans of the last days without a known result."""
     passages: tuple[Passage, ...] = ()
-    """What was found among earlier messages for the newest one."""
+    """Earlier messages that were found for the newest one."""
     repeated_tokens: int | None = None
-    """How much of a covered request is repeated; None: what the configuration says."""
+    """How much of a covered request is repeated; None: as configured."""
     passed: tuple[int, int] = (0, 0)
-    """How many messages were passed along once that are not kept, and what they weighed."""
+    """The number and tokens of ephemeral messages that are not stored."""
     limit: int | None = None
     """The most tokens that the context may have."""
     window: int | None = None
-    """The most tokens that the model takes, where that is known: the limit of a context that would be larger."""
+    """The context window of the model, if known: the limit of a larger context."""
     unseen_from: int | None = None
     """The first message of the thread that no model has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A context, the record of what it holds, how much the log does not cover, and how much of that no span holds yet."""
+    """A context, its record, the tokens that the log does not cover, and those of them in no span yet."""
 
     context: Context
     record: JsonObject
@@ -73,8 +73,8 @@ class Made:
     unspanned: int = 0
 
 
-def as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCounter) -> Message:
-    """Return what is not stored yet as it will look to a context."""
+def _as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCounter) -> Message:
+    """Return an unsaved message as a context shows it once it is saved."""
     return Message(
         id=message.id or "",
         resource="",
@@ -89,7 +89,7 @@ def as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCount
 
 
 class Contexts:
-    """Builds contexts and builds them again."""
+    """Builds contexts, new ones and recorded ones."""
 
     def __init__(self, store: Store, counter: TokenCounter, instructions: str | None = None) -> None:
         self._store, self._counter, self._instructions = store, counter, instructions
@@ -98,7 +98,7 @@ class Contexts:
         """Return the context of a request and its record."""
         snapshot = shown.snapshot
         if snapshot is None:
-            return self.without_store(shown, (), ())
+            return known_context(shown, (), (), self._counter, self._instructions)
         config = shown.config
         tail = tuple(message for message in snapshot.tail if message.state == "live")
         groups, cursor = (snapshot.groups, snapshot.cursor) if config.observe else ((), 0)
@@ -112,75 +112,35 @@ class Contexts:
             where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
             others = await self._store.logs.others(*where, snapshot.ends, limits=limits)
         if not config.read_only:
-            # A thread gets its alias with its first snapshot: models never see it under another name.
+            # A thread without an alias is not shown: its name would change later.
             others = replace(others, tails=tuple(other for other in others.tails if other.alias))
         repeated = snapshot.repeated if config.observe else ()
         plans = await self._plans(shown, snapshot) if config.observe else ()
         shown = replace(shown, task_lines=await self._task_lines(shown, snapshot), plans=plans)
-        view = self._view(
-            shown, snapshot, groups, cursor, tail, before, repeated, others, snapshot.thread.hints, snapshot.facts
+        view = _view(
+            shown,
+            self._counter,
+            self._instructions,
+            groups=groups,
+            cursor=cursor,
+            tail=tail,
+            before=before,
+            repeated=repeated,
+            others=others,
+            hints=snapshot.thread.hints,
+            facts=snapshot.facts,
         )
         is_long = has_many_parts(tail)
-        context = await asyncio.to_thread(build, view) if is_long else build(view)
+        context = await offload(build, view, when=is_long)
         if shown.window is not None and view.limit is None and context.tokens.total > shown.window:
             view = replace(view, limit=shown.window)
-            context = await asyncio.to_thread(build, view) if is_long else build(view)
+            context = await offload(build, view, when=is_long)
         record = _record(shown, snapshot, view, context, others)
         uncovered, unspanned = _uncovered(snapshot)
         return Made(context=context, record=record, uncovered=uncovered, unspanned=unspanned)
 
-    def _view(
-        self,
-        shown: Shown,
-        snapshot: Snapshot,
-        groups: Sequence[GroupRow],
-        cursor: int,
-        tail: tuple[Message, ...],
-        before: datetime | None,
-        repeated: tuple[Message, ...],
-        others: OtherTails,
-        hints: Hints,
-        facts: Facts,
-    ) -> View:
-        return View(
-            scope=snapshot.scope,
-            thread=snapshot.thread.id,
-            now=shown.now,
-            counter=self._counter,
-            zone=shown.zone,
-            groups=_views_of(groups),
-            cursor=cursor,
-            alias=f"t{snapshot.alias}" if snapshot.scope == "resource" else None,
-            tail=tail,
-            before=before,
-            repeated=repeated,
-            repeated_tokens=shown.config.repeated_tokens if shown.repeated_tokens is None else shown.repeated_tokens,
-            hints=hints,
-            others=_other_threads(others),
-            others_tokens=shown.config.other_tokens,
-            more_others=(others.more_threads, others.more_messages),
-            task_lines=shown.task_lines,
-            plans=tuple((plan.about, plan.text) for plan in shown.plans if plan.about),
-            working_memory=working_memory_text(facts.before),
-            working_memory_now=working_memory_text(facts.now),
-            assume_done=shown.config.assume_done,
-            ephemeral=shown.ephemeral,
-            passed=shown.passed[0],
-            passed_tokens=shown.passed[1],
-            recalled=passage_texts(
-                shown.passages,
-                snapshot.thread.id,
-                budget=shown.config.recall.tokens,
-                zone=shown.zone,
-                counter=self._counter,
-            ),
-            instructions=self._instructions,
-            limit=shown.limit,
-            unseen_from=shown.unseen_from,
-        )
-
     async def _task_lines(self, shown: Shown, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return what the edge tells of the tasks: the active one, and the most valuable of those that are ready."""
+        """Return the task lines of the edge: the active task, and the most valuable ready ones."""
         if not snapshot.thread.has_tasks or shown.config.task_tokens <= 0:
             return ()
         tasks = await self._store.task_ready.edge(snapshot.resource, snapshot.thread.id, now=shown.now)
@@ -190,51 +150,6 @@ class Contexts:
         today = local(shown.now, shown.zone).date()
         return await self._store.logs.plans(snapshot, since=shifted(today, -PASSED_DAYS), before=today)
 
-    def without_store(self, shown: Shown, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
-        """Return a context of what is known without the database: what was read and saved last, and what is not yet."""
-        snapshot = shown.snapshot
-        read = snapshot.thread.last_seq if snapshot else 0
-        known = tuple(m for m in snapshot.tail if m.state == "live") if snapshot else ()
-        known += tuple(m for m in since if m.seq > read)
-        try:
-            return self._of_what_is_known(shown, known, unsaved)
-        except Exception:  # noqa: BLE001 - memory never breaks the agent
-            _log.exception("building a context failed in a way that it never should")
-            return Made(context=bare((*known, *unsaved), shown.ephemeral, self._instructions), record={})
-
-    def _of_what_is_known(self, shown: Shown, known: tuple[Message, ...], unsaved: Sequence[NewMessage]) -> Made:
-        snapshot = shown.snapshot
-        read = snapshot.thread.last_seq if snapshot else 0
-        start = max((m.seq for m in known), default=read)
-        new = additions(grown_by_id(known), unsaved, "")
-        fresh = tuple(as_message(m, start + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
-        view = View(
-            scope=snapshot.scope if snapshot else shown.config.scope,
-            thread=snapshot.thread.id if snapshot else "",
-            now=shown.now,
-            counter=self._counter,
-            zone=shown.zone,
-            groups=_views_of(snapshot.groups if snapshot else ()),
-            cursor=snapshot.cursor if snapshot else 0,
-            alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
-            tail=known + fresh,
-            before=snapshot.covered_at if snapshot and shown.config.observe else None,
-            repeated=snapshot.repeated if snapshot and goes_on(known + fresh) else (),
-            repeated_tokens=shown.config.repeated_tokens,
-            hints=snapshot.thread.hints if snapshot else Hints(),
-            working_memory=working_memory_text(snapshot.facts.before) if snapshot else None,
-            working_memory_now=working_memory_text(snapshot.facts.now) if snapshot else None,
-            assume_done=shown.config.assume_done,
-            ephemeral=shown.ephemeral,
-            instructions=self._instructions,
-            limit=shown.limit,
-            unseen_from=shown.unseen_from,
-        )
-        context = build(view)
-        record = _record(shown, snapshot, view, context, OtherTails())
-        # Another turn may save something in between before these are saved: each is named.
-        return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
-
     async def including(
         self,
         snapshot: Snapshot,
@@ -243,10 +158,10 @@ class Contexts:
         *,
         withdrawn: Container[str] = (),
     ) -> Snapshot:
-        """Return a snapshot as it would be if these messages had been saved, and those of these ids taken back."""
+        """Return a snapshot as if these messages were saved, and those with `withdrawn` ids were not."""
         last, thread = snapshot.thread.last_seq, snapshot.thread.id
         new = await self._store.messages.not_stored(snapshot.resource, thread, unsaved, withdrawn=withdrawn)
-        fresh = tuple(as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
+        fresh = tuple(_as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
         tail = tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh
         repeated = tuple(m for m in snapshot.repeated if m.id not in withdrawn)
         return replace(snapshot, tail=tail, repeated=repeated if goes_on(tail) else ())
@@ -271,17 +186,6 @@ class Contexts:
         tail = tuple(message for message in tail if "shown" not in record or message.seq in record["shown"])
         tail = await self._as_it_was(resource, thread, tail, record)
         repeated = [m for seq in record["repeated"] for m in await self._span(resource, thread, seq, seq)]
-        others = [
-            OtherTail(
-                thread=other["thread"],
-                alias=other["alias"],
-                title=other["title"],
-                messages=await self._span(resource, other["thread"], other["first"], other["last"]),
-                earlier=other.get("earlier", 0),
-            )
-            for other in record["others"]
-        ]
-        more = record.get("more_others", (0, 0))
         hints = Hints()
         if record["hinted"]:
             where = resource, snapshot.log.pk, snapshot.thread.pk, record["hinted"]
@@ -307,9 +211,35 @@ class Contexts:
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
         )
         before = datetime.fromisoformat(record["before"]) if record.get("before") else None
-        tails = OtherTails(tails=tuple(others), more_threads=more[0], more_messages=more[1])
-        view = self._view(shown, snapshot, groups, record["cursor"], tail, before, tuple(repeated), tails, hints, facts)
+        view = _view(
+            shown,
+            self._counter,
+            self._instructions,
+            groups=groups,
+            cursor=record["cursor"],
+            tail=tail,
+            before=before,
+            repeated=tuple(repeated),
+            others=await self._others(resource, record),
+            hints=hints,
+            facts=facts,
+        )
         return build(view)
+
+    async def _others(self, resource: str, record: JsonObject) -> OtherTails:
+        """Return what a recorded context showed of other threads."""
+        tails = [
+            OtherTail(
+                thread=other["thread"],
+                alias=other["alias"],
+                title=other["title"],
+                messages=await self._span(resource, other["thread"], other["first"], other["last"]),
+                earlier=other.get("earlier", 0),
+            )
+            for other in record["others"]
+        ]
+        more = record.get("more_others", (0, 0))
+        return OtherTails(tails=tuple(tails), more_threads=more[0], more_messages=more[1])
 
     async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
         """Return the working memory of those versions."""
@@ -328,7 +258,7 @@ class Contexts:
         summed = set(record.get("compacted", ()))
         if all(is_compacted(message) == (message.seq in summed) for message in tail):
             return tail
-        # The newest batch over a message that was made by then is the one that was shown.
+        # The newest compaction of a message before that time is the one that was shown.
         at, summaries = datetime.fromisoformat(record["now"]), dict[int, str]()
         for made in await self._store.compactions.list(resource, thread):
             if made.created_at <= at:
@@ -347,16 +277,102 @@ class Contexts:
         return tuple(message for message in rows if message.state == "live")
 
 
+def known_context(
+    shown: Shown,
+    since: Sequence[Message],
+    unsaved: Sequence[NewMessage],
+    counter: TokenCounter,
+    instructions: str | None,
+) -> Made:
+    """Return a context without reading the store: of the last snapshot, of messages saved since, and of unsaved ones."""
+    snapshot = shown.snapshot
+    read = snapshot.thread.last_seq if snapshot else 0
+    known = tuple(m for m in snapshot.tail if m.state == "live") if snapshot else ()
+    known += tuple(m for m in since if m.seq > read)
+    try:
+        start = max((m.seq for m in known), default=read)
+        new = additions(grown_by_id(known), unsaved, "")
+        tail = known + tuple(_as_message(m, start + i, shown.now, counter) for i, m in enumerate(new, start=1))
+        view = _view(
+            shown,
+            counter,
+            instructions,
+            groups=snapshot.groups if snapshot else (),
+            cursor=snapshot.cursor if snapshot else 0,
+            tail=tail,
+            before=snapshot.covered_at if snapshot and shown.config.observe else None,
+            repeated=snapshot.repeated if snapshot and goes_on(tail) else (),
+            others=OtherTails(),
+            hints=snapshot.thread.hints if snapshot else Hints(),
+            facts=snapshot.facts if snapshot else Facts(),
+        )
+        context = build(view)
+        record = _record(shown, snapshot, view, context, OtherTails())
+    except Exception:  # noqa: BLE001 - memory never breaks the agent
+        _log.exception("building a context failed unexpectedly")
+        return Made(context=bare((*known, *unsaved), shown.ephemeral, instructions), record={})
+    # Another turn may save messages in between before these are saved, so each message is named.
+    return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
+
+
+def _view(
+    shown: Shown,
+    counter: TokenCounter,
+    instructions: str | None,
+    *,
+    groups: Sequence[GroupRow],
+    cursor: int,
+    tail: tuple[Message, ...],
+    before: datetime | None,
+    repeated: tuple[Message, ...],
+    others: OtherTails,
+    hints: Hints,
+    facts: Facts,
+) -> View:
+    snapshot, config = shown.snapshot, shown.config
+    thread = snapshot.thread.id if snapshot else ""
+    return View(
+        scope=snapshot.scope if snapshot else config.scope,
+        thread=thread,
+        now=shown.now,
+        counter=counter,
+        zone=shown.zone,
+        groups=_views_of(groups),
+        cursor=cursor,
+        alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
+        tail=tail,
+        before=before,
+        repeated=repeated,
+        repeated_tokens=config.repeated_tokens if shown.repeated_tokens is None else shown.repeated_tokens,
+        hints=hints,
+        others=_other_threads(others),
+        others_tokens=config.other_tokens,
+        more_others=(others.more_threads, others.more_messages),
+        task_lines=shown.task_lines,
+        plans=tuple((plan.about, plan.text) for plan in shown.plans if plan.about),
+        working_memory=working_memory_text(facts.before),
+        working_memory_now=working_memory_text(facts.now),
+        assume_done=config.assume_done,
+        ephemeral=shown.ephemeral,
+        passed=shown.passed[0],
+        passed_tokens=shown.passed[1],
+        recalled=passage_texts(shown.passages, thread, budget=config.recall.tokens, zone=shown.zone, counter=counter),
+        instructions=instructions,
+        limit=shown.limit,
+        unseen_from=shown.unseen_from,
+    )
+
+
 def _view_of(group: GroupRow) -> GroupView:
     return GroupView(handle=group.handle, text=group.text, tokens=group.tokens)
 
 
-# From one request to the next the log is mostly the same, and so are the very groups that were read.
+# The groups of a log are mostly the same objects from one request to the next.
 _views_of = each_once(_view_of)
 
 
 def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
-    """Return the newest messages, and those before them that belong to a call and its result among them."""
+    """Return the newest messages, extended so that no call is separated from its result."""
     most = max(0, len(tail) - count)
     return tail[max(cut for cut in closed_cuts(tail) if cut <= most) :]
 
@@ -416,13 +432,13 @@ def _record(
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
         "trimmed": context.trimmed,
         "shortened": context.shortened,
-        # The one text that is copied: tasks change and keep no older versions of themselves. It is short.
+        # The only copied text: tasks have no older versions. It is short.
         **({"tasks": list(shown.task_lines)} if shown.task_lines else {}),
     }
 
 
 def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
-    """Return how full the tail is, and how much of it neither a buffered group nor a run holds."""
+    """Return the tokens that the log does not cover, and those of them in no buffered group or run."""
     ends: dict[str, int] = {}
     for holder in (*snapshot.buffered, *snapshot.runs):
         if holder.thread is not None and holder.span is not None:

@@ -1,16 +1,12 @@
-"""The core that turns and manual calls share: save, read, decide, perform, until there is nothing to do.
-
-Knows how each decision is performed. State that matters lives in the store; what is here can be lost at any moment.
-"""
+"""Decide what is due for a log and do it, again and again until nothing is left. Shared by turns and manual calls."""
 
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import assert_never
 from weakref import WeakValueDictionary
@@ -28,7 +24,6 @@ from memolog.decide import (
     SpanOf,
     Trim,
     Wait,
-    back_off,
     decide,
 )
 from memolog.domain.clock import Clock
@@ -38,9 +33,7 @@ from memolog.domain.message import has_many_parts
 from memolog.domain.observation import Observation, Scope
 from memolog.runtime.events import (
     Activated,
-    Bus,
     Decided,
-    Degraded,
     Event,
     GenerationMade,
     Recovered,
@@ -48,62 +41,52 @@ from memolog.runtime.events import (
     changed_document,
 )
 from memolog.runtime.inputs import observer_inputs
-from memolog.runtime.patience import Budget
-from memolog.runtime.runner import Job, Runner
+from memolog.runtime.journal import EventJournal
+from memolog.runtime.patience import Budget, offload
+from memolog.runtime.runner import RunBatch, Runner, retry_at
 from memolog.runtime.status import hint_events
 from memolog.runtime.views import Asked, others_for, state_of
 from memolog.store import Store
-from memolog.store.journal import NewEvent
 from memolog.store.logs import Rendered
 from memolog.store.runs import Claim, NewRun
 from memolog.store.snapshot import GroupRow, RunRow, Snapshot, UnseenRow
 from memolog.tokens import TokenCounter
 
-__all__ = ["Core", "Hold", "Outcome"]
+__all__ = ["Core", "Hold"]
 
 _log = logging.getLogger("memolog")
 
-# Far more rounds than any state needs: a rule that never rests must not hold a turn for ever.
+# Far more rounds than any state needs: stops a rule that would loop forever.
 _MOST_ROUNDS = 64
-# A group of more lines is rendered on a thread.
+# A group of more lines is rendered in a worker thread.
 _MANY_LINES = 200
 _POLL_SECONDS = 0.05
-# How long a process whose turn is open may be silent while it is watched, and how old its last beat may be if it was not: to
-# leave a dead one's messages in the tail costs little, to take a living one's hides them from its model.
+# A process with an open turn counts as dead after this silence while watched, or after this age of its last beat. Keeping the
+# messages of a dead turn in the tail costs little; activating those of a living one hides them from its model.
 _TURN_SILENCE_SECONDS = 60.0
 _TURN_SECONDS = 600.0
-# A lost race means that somebody else got on with the log.
+# A lost race means that another process advanced the log.
 _MOST_LOST = 2
 _PAUSE_SECONDS = 0.005
 _MOST_DOUBLED = 5
-# So many of the threads that share a log does a reflector hear the hints of.
+# The most threads of a shared log whose hints a reflector is shown.
 _HINTED_THREADS = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Where a series of decisions ended."""
-
-    snapshot: Snapshot
-    last: Decision
-    waited: float = 0.0
-    decisions: tuple[str, ...] = ()
-
-
 class _Gate:
-    """Keeps apart those in this process who would advance the same log."""
+    """Serialises the callers of this process that advance the same log."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.waiting = 0
         self.is_queued = False
-        """Whether somebody in the background already waits to look at the log once more."""
+        """Whether a background task already waits to decide for the log again."""
 
 
 class Hold:
-    """The right of one caller to advance a log, among all callers of this process.
+    """The right of one caller of this process to advance a log.
 
-    Other processes are kept out by the version that every change of a log names.
+    Other processes are excluded by the version that every change of a log names.
     """
 
     def __init__(self, gate: _Gate, budget: Budget | None = None) -> None:
@@ -111,7 +94,7 @@ class Hold:
         self.is_held = False
 
     async def take(self) -> bool:
-        """Wait until it is this caller's turn; returns whether there was anything to wait for."""
+        """Acquire it; returns whether another caller had it or waited for it."""
         is_late = self._gate.lock.locked() or self._gate.waiting > 0
         self._gate.waiting += 1
         try:
@@ -122,18 +105,18 @@ class Hold:
         return is_late
 
     async def try_take(self) -> bool:
-        """Take it if nobody has it or waits for it; returns whether it was taken."""
+        """Acquire it unless another caller has it or waits for it; returns whether it is held."""
         if not self.is_held and not self._gate.lock.locked() and not self._gate.waiting:
-            # Nobody is in the way, so this does not wait.
+            # The lock is free, so this does not wait.
             await self.take()
         return self.is_held
 
     def paused(self) -> AbstractContextManager[None]:
-        """Let the time inside not count for the caller's step: a model is waited for."""
+        """Do not count the time inside in the budget of the caller: a model is waited for."""
         return self._budget.paused() if self._budget else contextlib.nullcontext()
 
     def give(self) -> None:
-        """Let others take it."""
+        """Release it."""
         if self.is_held:
             self.is_held = False
             self._gate.lock.release()
@@ -146,59 +129,24 @@ class Core:
         self,
         store: Store,
         runner: Runner,
-        bus: Bus,
+        journal: EventJournal,
         *,
         clock: Clock,
         counter: TokenCounter,
         owner: str,
         open_turns: Container[str],
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float],
     ) -> None:
-        self.store, self.runner, self.bus = store, runner, bus
+        self.store, self.runner = store, runner
+        self._journal, self.bus, self.tell, self.degraded = journal, journal.bus, journal.tell, journal.degraded
         self._open_turns = open_turns
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
-        self._unkept: dict[str, list[Event]] = {}
         self._gates: WeakValueDictionary[tuple[str, str | None], _Gate] = WeakValueDictionary()
-
-    # ------------------------------------------------------------ events
-
-    async def tell(self, *events: Event) -> None:
-        """Hand out events and keep them; a journal that cannot be written harms nobody."""
-        self._hand_out(*events)
-        if events:
-            await self._keep(events[0].resource, events)
-
-    def _hand_out(self, *events: Event) -> None:
-        for event in events:
-            self.bus.emit(event)
-            if isinstance(event, Degraded):
-                _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
-
-    async def _keep(self, resource: str, events: Sequence[Event] = ()) -> None:
-        """Write events into the journal, after those that were handed out before and are not in it yet."""
-        events = (*self._unkept.pop(resource, ()), *events)
-        # Every request waits, and its record says why; what failed is often the store itself.
-        kept = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
-        if not kept or self.store.options.read_only:
-            return
-        rows = [NewEvent(kind=event.kind, thread=event.thread, at=event.at, data=event.data()) for event in kept]
-        try:
-            await self.store.journal.add(kept[0].resource, rows)
-        except MemologError as error:
-            self.bus.emit(
-                Degraded(
-                    at=self.clock.now(),
-                    resource=kept[0].resource,
-                    thread=kept[0].thread,
-                    what="keeping events",
-                    error=str(error),
-                )
-            )
 
     # ------------------------------------------------------------ the loop
 
     def hold(self, resource: str, thread: str, scope: Scope, budget: Budget | None = None) -> Hold:
-        """Return what keeps others of this process from advancing the same log; it is not taken yet."""
+        """Return the hold of a log, not acquired yet."""
         return Hold(self._gate(resource, thread, scope), budget)
 
     def _gate(self, resource: str, thread: str, scope: Scope) -> _Gate:
@@ -208,11 +156,13 @@ class Core:
             gate = self._gates[key] = _Gate()
         return gate
 
-    async def advance(self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None) -> Outcome:
-        """Decide and perform until there is nothing to do; returns the state to build a context from.
+    async def advance(
+        self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None
+    ) -> tuple[Snapshot, list[str]]:
+        """Decide and perform until there is nothing to do; returns the snapshot after it, and the names of the decisions.
 
-        A turn brings its hold. Where another caller has the log, it waits for runs that are under way and does nothing else:
-        it goes on with what it has read. Whoever brings none waits for the log.
+        A turn passes its hold. If that is not held, because another caller has the log, the turn only waits for running runs
+        and goes on with what it has read. A caller without a hold waits for the log.
         """
         if hold is not None:
             return await self._advance(snapshot, config, asked, hold, is_turn=True)
@@ -224,28 +174,27 @@ class Core:
         finally:
             hold.give()
 
-    async def _advance(self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold, *, is_turn: bool) -> Outcome:
+    async def _advance(
+        self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold, *, is_turn: bool
+    ) -> tuple[Snapshot, list[str]]:
         resource, thread = snapshot.resource, snapshot.thread.id
         waited, lost, names = 0.0, 0, list[str]()
-        # A deadline is for turns. Who asks by hand waits for the answer.
+        # Only turns have a deadline.
         deadline = None if asked.by_hand else config.observation.deadline
         decision: Decision = Wait(reason="too many rounds")
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
             asked = replace(asked, silent=self._silent(snapshot), unseen=self.unseen(snapshot))
-            if has_many_parts(snapshot.tail):
-                # Which calls are answered where takes a while to tell: other turns of the loop go on meanwhile.
-                decision = await asyncio.to_thread(_decided, snapshot, config, asked, now)
-            else:
-                decision = _decided(snapshot, config, asked, now)
+            # Matching calls with their results takes long for many parts.
+            is_long = has_many_parts(snapshot.tail)
+            decision = await offload(_decided, snapshot, config, asked, now, when=is_long)
             if not hold.is_held and not _is_wait(decision):
                 decision = Wait(reason="another turn is at the log")
             name = type(decision).__name__
             names.append(name)
             decided = Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason)
-            self._hand_out(decided)
-            # Kept with what follows from it: what is decided is true only for as long as nobody else changes the log.
-            self._unkept.setdefault(resource, []).append(decided)
+            # Stored with what follows from it: a decision holds only until another process changes the log.
+            self._journal.tell_later(decided)
             if isinstance(decision, Wait | Trim):
                 break
             started = asyncio.get_running_loop().time()
@@ -253,7 +202,7 @@ class Core:
             try:
                 is_in_time = await self._perform(decision, snapshot, config, patience, hold)
             except (Conflict, LeaseLost):
-                # Another process was first: the next round sees what it did. A turn does not try for long.
+                # Another process was first: the next round reads what it did. A turn gives up soon.
                 lost += 1
                 if is_turn and lost > _MOST_LOST:
                     break
@@ -266,11 +215,11 @@ class Core:
                 asked = replace(asked, may_wait=not is_late)
             asked = asked.after(decision)
             if not hold.is_held:
-                # It was given up while a model was waited for. Whoever waited uses what came of it: others have it for a moment.
+                # Released while a model was waited for. Acquire it again to use the result; others hold it only briefly.
                 await (hold.take() if waited or not is_turn else hold.try_take())
             snapshot = await self._read(resource, thread, config, hold)
-        await self._keep(resource)
-        return Outcome(snapshot=snapshot, last=decision, waited=waited, decisions=tuple(names))
+        await self._journal.flush(resource)
+        return snapshot, names
 
     async def _read(self, resource: str, thread: str, config: Config, hold: Hold) -> Snapshot:
         others = others_for(config, decides=hold.is_held)
@@ -338,7 +287,7 @@ class Core:
         await self.tell(*events)
 
     async def _render(self, snapshot: Snapshot, ids: Sequence[str]) -> list[Rendered]:
-        """Render groups for good, each after the one before it."""
+        """Render groups for activation, each after the one before it."""
         handles = {group.id: group for group in snapshot.buffered}
         aliases: dict[str, str] = {}
         if snapshot.scope == "resource" and any(handles[name].kind == "reflection" for name in ids):
@@ -363,7 +312,7 @@ class Core:
                 is_reflection=row.kind == "reflection",
                 aliases=aliases,
             )
-            text = await asyncio.to_thread(render) if len(lines) > _MANY_LINES else render()
+            text = await offload(render, when=len(lines) > _MANY_LINES)
             rendered.append(Rendered(id=group_id, text=text, tokens=self.counter.count(text) if text else 0))
             previous = max([o.said_at for o in lines if o.said_at] + ([previous] if previous else []), default=None)
         return rendered
@@ -408,7 +357,7 @@ class Core:
     def rerender(
         self, group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]
     ) -> tuple[str, int]:
-        """Render a group anew after some of it was forgotten, or under a new handle; `aliases` name the threads of its lines."""
+        """Render a group again after a part was forgotten, or under a new handle; `aliases` name the threads of its lines."""
         text = render_group(
             handle=group.handle,
             observations=list(observations),
@@ -421,8 +370,8 @@ class Core:
 
     # ------------------------------------------------------------ runs
 
-    async def _start(self, spans: Sequence[SpanOf], snapshot: Snapshot, config: Config) -> Job:
-        """Claim spans and observe them in the background, in one call."""
+    async def _start(self, spans: Sequence[SpanOf], snapshot: Snapshot, config: Config) -> RunBatch:
+        """Claim spans and observe them in the background, with one model call."""
         runs = [
             NewRun(
                 id=self.store.new_id(),
@@ -435,7 +384,7 @@ class Core:
         ]
         return await self._launch(runs, snapshot, config)
 
-    async def _launch(self, runs: Sequence[NewRun], snapshot: Snapshot, config: Config) -> Job:
+    async def _launch(self, runs: Sequence[NewRun], snapshot: Snapshot, config: Config) -> RunBatch:
         await self.runner.heartbeat.now()
         now = self.clock.now()
         claims = await self.store.runs.start(
@@ -462,21 +411,19 @@ class Core:
             )
         return self._run(claims, snapshot, config)
 
-    def _run(self, claims: Sequence[Claim], snapshot: Snapshot, config: Config) -> Job:
+    def _run(self, claims: Sequence[Claim], snapshot: Snapshot, config: Config) -> RunBatch:
+        # Decides again after the runs have ended: the next span may be due.
+        then = partial(self._look_again, ending=False)
         return self.runner.launch(
-            tuple(claims), resource=snapshot.resource, thread=snapshot.thread.id, config=config, then=self.go_on
+            tuple(claims), resource=snapshot.resource, thread=snapshot.thread.id, config=config, then=then
         )
 
-    async def go_on(self, resource: str, thread: str, config: Config) -> None:
-        """Decide again in the background, after a run has ended: the next span may be due."""
-        await self._look_again(resource, thread, config, ending=False)
-
     def look_later(self, resource: str, thread: str, config: Config) -> None:
-        """Decide at the end of a turn, in the background: another caller is at the log now."""
+        """Decide in the background at the end of a turn, because another caller has the log now."""
         self.runner.spawn(self._look_again(resource, thread, config, ending=True))
 
     async def _look_again(self, resource: str, thread: str, config: Config, *, ending: bool) -> None:
-        """Look at a log once it is free, and once only for all who want that by then."""
+        """Decide for a log once it is free, once for all requests until then."""
         gate = self._gate(resource, thread, config.scope)
         if gate.is_queued and not ending:
             return
@@ -524,12 +471,12 @@ class Core:
         self._run((claim,), snapshot, config)
 
     async def _is_still_ours(self, run: str, now: datetime, config: Config) -> bool:
-        """Renew the lease of a run that is under way here: the clock jumped, and nobody else has taken it over."""
-        job = self.runner.job(run)
-        for claim in job.claims if job else ():
-            if job is not None and claim.run == run:
+        """Renew the lease of a run that is running here: the clock jumped, and no other process has taken it over."""
+        batch = self.runner.batch(run)
+        for claim in batch.claims if batch else ():
+            if batch is not None and claim.run == run:
                 with contextlib.suppress(LeaseLost):
-                    await self.store.runs.heartbeat(job.resource, claim, now=now, lease=config.lease)
+                    await self.store.runs.heartbeat(batch.resource, claim, now=now, lease=config.lease)
                     return True
         return False
 
@@ -538,8 +485,8 @@ class Core:
     ) -> bool:
         run = decision.run
         if run is None:
-            job = await self._start(decision.spans, snapshot, config)
-            run = job.claims[0].run
+            batch = await self._start(decision.spans, snapshot, config)
+            run = batch.claims[0].run
         return await self._join(run, snapshot, config, patience, hold)
 
     async def _reflect(
@@ -560,30 +507,30 @@ class Core:
                     snapshot.resource, snapshot.log.pk, decision.groups, most=_HINTED_THREADS
                 )
             new = NewRun(id=self.store.new_id(), kind="reflect", thread=None, span=None, inputs=inputs)
-            job = await self._launch([new], snapshot, config)
-            run = job.claims[0].run
+            batch = await self._launch([new], snapshot, config)
+            run = batch.claims[0].run
         return not decision.wait or await self._join(run, snapshot, config, patience, hold)
 
     async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold) -> bool:
-        """Wait for a run of this process or of another; False if patience ran out, which the next turns remember.
+        """Wait for a run of this process or of another; False if patience ran out, which is recorded for the next turns.
 
-        Without a limit, another's run is looked at for as long as a lease: then it goes on, or nobody is at it any more.
+        Without a limit, a run of another process is waited for as long as a lease.
         """
-        # Nobody is kept from the log by somebody who waits for a model.
+        # Other callers may advance the log while this one waits for a model.
         hold.give()
         loop = asyncio.get_running_loop()
         end = loop.time() + (config.lease if patience is None else max(0.0, patience))
-        job = self.runner.job(run)
-        if job is not None:
+        batch = self.runner.batch(run)
+        if batch is not None:
             with hold.paused(), contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if patience is None else max(0.0, patience)):
-                    await job.ended.wait()
-            if job.ended.is_set():
+                    await batch.ended.wait()
+            if batch.ended.is_set():
                 return True
         else:
             row = next((known for known in snapshot.runs if known.id == run), None)
             if patience is not None and not self._is_moving(row):
-                # Nobody is waited for who may be gone: the run is taken over once that is certain.
+                # Its process may be dead: the run is taken over once that is certain.
                 return False
             while loop.time() < end:
                 with hold.paused():
@@ -598,29 +545,21 @@ class Core:
         return False
 
     def _silent(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the runs under way whose processes are gone, whatever their leases say."""
+        """Return the running runs whose processes are dead, whatever their leases say."""
         judge = self.store.processes.judge
         others = (run for run in snapshot.runs if run.status == "running" and run.owner != self.owner)
         return frozenset(run.id for run in others if judge(run.owner, run.owner_beat) == "silent")
 
     def _is_moving(self, run: RunRow | None) -> bool:
-        """Tell whether the process that carries a run out was seen to go on."""
+        """Return whether the process of a run was seen to make progress."""
         return run is not None and self.store.processes.judge(run.owner, run.owner_beat) == "moving"
 
     async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:
         now = self.clock.now()
         error = f"no answer within {config.observation.deadline:g} s"
-        retry_at = self.retry_at(snapshot.log.failures + 1, now)
-        await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=retry_at)
-        await self.tell(
-            Degraded(
-                at=now, resource=snapshot.resource, thread=snapshot.thread.id, what="waiting for the model", error=error
-            )
-        )
-
-    def retry_at(self, failures: int, now: datetime) -> datetime:
-        """Return when a failed run may be tried again."""
-        return now + timedelta(seconds=back_off(failures, self._chance()))
+        later = retry_at(snapshot.log.failures + 1, now, self._chance())
+        await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
+        await self.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
 
 
 def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:
@@ -628,5 +567,5 @@ def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) ->
 
 
 def _is_wait(decision: Decision) -> bool:
-    """Tell whether a decision changes nothing: it goes on, or waits for a run that is under way."""
+    """Return whether a decision changes nothing, or only waits for a running run."""
     return isinstance(decision, Wait | Trim) or (isinstance(decision, Observe | Reflect) and decision.run is not None)

@@ -1,7 +1,6 @@
-"""Dividing: a span that the model fails on again and again, observed part by part.
+"""Observe a span part by part after a model failed on the whole of it several times.
 
-Knows how to find the messages that a model will not take, and what stands in the log in their place. Everything is done inside
-the run that holds the span, so a crash repeats it like any other. Knows no rows.
+Finds the messages that the model refuses and puts a line in their place, inside the run that holds the span.
 """
 
 from collections import deque
@@ -19,7 +18,7 @@ from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
 from memolog.prompt.transcript import Shown, in_zone
 from memolog.runtime.asking import Ask
-from memolog.runtime.minds import Mind, Observed, put_together, stood_in
+from memolog.runtime.minds import Observed, Observer, put_together, stood_in
 from memolog.runtime.runner import RunFault
 from memolog.runtime.views import weights_of
 from memolog.tokens import TokenCounter
@@ -27,11 +26,11 @@ from memolog.tokens import TokenCounter
 __all__ = ["TRIES", "Divided", "observe_in_parts"]
 
 TRIES: Final = 4
-"""So often is a span tried as a whole, ever more slowly, before it is divided."""
+"""How often a span is tried as a whole, with growing delays, before it is divided."""
 _TRIES_AWAY: Final = 7
-"""A model that was not there may come back: what it did not answer in time is waited for a little longer."""
+"""The same for a model that could not be reached."""
 _MOST_CALLS: Final = 32
-"""For a span in which nothing at all can be observed; one message among many is found in far fewer."""
+"""The most calls for one span; a single bad message is found in far fewer."""
 _STAND_IN: Final = "What was said here could not be observed; recall has the exact words"
 
 Units: TypeAlias = Sequence[tuple[Message, ...]]
@@ -39,19 +38,19 @@ Units: TypeAlias = Sequence[tuple[Message, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divided:
-    """What the parts came to, and how many messages the model did not observe, and why."""
+    """The joined answers, how many messages the model did not observe, and why."""
 
     observed: Observed
     missing: int = 0
-    """Messages whose words the model does not take: a line says where they are."""
+    """Messages that the model refused: a line stands in their place."""
     embedded: int = 0
-    """Messages that the embedded observer observed, because no answer about them was of use."""
+    """Messages that the embedded observer observed, because no answer about them was usable."""
     error: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """Some messages in a row, and what was answered about them."""
+    """Consecutive messages, and the answer about them."""
 
     first: int
     units: Units
@@ -69,7 +68,7 @@ class _Part:
 
 
 async def observe_in_parts(
-    mind: Mind,
+    observer: Observer,
     given: ObserveInput,
     redactor: Redactor,
     ask: Ask,
@@ -80,9 +79,9 @@ async def observe_in_parts(
 ) -> Divided:
     """Observe a span in halves, quarters and so on; where a single message is refused, a line says that it is missing.
 
-    `is_alive` says that the model has answered about other spans meanwhile. Raises the fault of the first part if it has not,
-    and refuses every part: then it is the model that is in trouble, and not what was said. A model that answers and whose
-    answers are of no use about any part is not asked further: the embedded observer observes the span.
+    `is_alive` says that the model has answered about other spans meanwhile. If it has not and refuses every part, the model is
+    at fault, and the fault of the first part is raised. A model whose answers about all parts are unusable is not asked
+    further: the embedded observer observes the span.
     """
     whole = _Part(first=0, units=_units(given.messages))
     todo = deque(whole.halves() if len(whole.units) > 1 else (whole,))
@@ -93,11 +92,11 @@ async def observe_in_parts(
         part = todo.popleft()
         if calls < _MOST_CALLS:
             calls += 1
-            await _ask(part, mind, given, redactor, ask)
+            await _ask(part, observer, given, redactor, ask)
         has_answered = has_answered or part.answer is not None
         if calls == least and part.fault is not None and not has_answered:
             if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
-                # It answers, and never to any use.
+                # It answers, but no answer is usable.
                 whole.fault = RunFault(str(part.fault))
                 return await _put_together([whole], given, attempt, counter)
             if not is_alive:
@@ -109,15 +108,15 @@ async def observe_in_parts(
     return await _put_together(sorted(done, key=lambda part: part.first), given, attempt, counter)
 
 
-async def _ask(part: _Part, mind: Mind, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
+async def _ask(part: _Part, observer: Observer, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
     try:
-        answer = (await mind.observe([replace(given, messages=part.messages)], redactor, ask))[0]
+        answer = (await observer.observe([replace(given, messages=part.messages)], redactor, ask))[0]
     except RunFault as fault:
         part.fault = fault
     except MemologError:
-        # A spent budget or a lost database is no matter of what was said.
+        # A spent budget or a lost database is not about the messages.
         raise
-    except Exception as error:  # noqa: BLE001 - what cannot be read for whatever reason must not hold up the log
+    except Exception as error:  # noqa: BLE001 - an unreadable answer must not hold up the log
         part.fault = RunFault(f"{type(error).__name__}: {error}", cause="refused")
     else:
         problem = None if answer.parsed.nothing else failure(answer.parsed)
@@ -127,11 +126,10 @@ async def _ask(part: _Part, mind: Mind, given: ObserveInput, redactor: Redactor,
 
 
 async def _put_together(parts: Sequence[_Part], given: ObserveInput, attempt: int, counter: TokenCounter) -> Divided:
-    """Return the answers in their order, and something for each stretch that has none.
+    """Join the answers in their order, and fill each stretch that has none.
 
-    Where the model refuses the words, that is a line which says so. The embedded observer could say more, but in the words
-    that the model refuses: the end of the log is shown with the next span, and the reflector reads all of it, so they would
-    fail as well. Whatever else went wrong is no matter of the words, and the embedded observer observes them.
+    Words that the model refuses are replaced by a line that says so: the embedded observer would repeat them in the log, which
+    is shown to the model again. After any other fault the embedded observer observes the stretch.
     """
     answers: list[Observed] = []
     missing, embedded, error = 0, 0, ""
@@ -155,14 +153,14 @@ async def _put_together(parts: Sequence[_Part], given: ObserveInput, attempt: in
 
 
 def _is_refused(part: _Part) -> bool | None:
-    """Tell whether the words of a part are refused; None if it was answered."""
+    """Return whether the model refused the words of a part; None if it was answered."""
     if part.answer is not None:
         return None
     return part.fault is None or part.fault.is_about_words
 
 
 def _units(messages: Sequence[Message]) -> Units:
-    """Return what may be asked about alone: a message, or a call with its results."""
+    """Return the smallest parts: a message, or a call with its results."""
     units: list[tuple[Message, ...]] = []
     start = 0
     for end in closed_ends(weights_of(messages)):
@@ -172,7 +170,7 @@ def _units(messages: Sequence[Message]) -> Units:
 
 
 def _stand_in(messages: Sequence[Message], given: ObserveInput) -> Observed:
-    """Return one line that says where something is missing, with the messages as its sources."""
+    """Return one line that says that something is missing, with the messages as its sources."""
     shown = tuple(
         Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=in_zone(m.created_at, given.zone))
         for number, m in enumerate(messages, start=1)

@@ -1,7 +1,6 @@
-"""Drafts to observations: what a parsed answer says, with ids, sources and trust given by code.
+"""Turn parsed lines of a reply into observations: ids, sources, trust and redaction are set by code.
 
-Knows that a line cites what it came from, that an uncited line cites all it could have come from, that trust is the lowest
-of the roles cited, and that no secret enters the log. What is checked against sources is checked in `grounding`.
+An uncited line cites every message that it could come from; trust is the lowest of the cited roles.
 """
 
 import re
@@ -47,11 +46,10 @@ def draft_hints(
     foreign: Sequence[Message] = (),
     lines: Sequence[Observation] = (),
 ) -> tuple[Hints, tuple[str, ...]]:
-    """Return the hints of a group, and what was wrong with those of the answer.
+    """Return the hints of a group, and the faults of those of the answer.
 
-    They are what the answer says, as far as the messages, the hints before or the `lines` of the log say it too. What holds
-    where it says nothing is known when the group is activated: by then, groups before it that were made at the same time
-    have been.
+    Kept is what the messages, the earlier hints or the `lines` of the log support. Missing hints are filled when the group is
+    activated, after groups before it that were made at the same time.
     """
     said = Hints(
         current_task=_redacted(new.current_task, redactor),
@@ -66,9 +64,9 @@ def draft_hints(
 def reflected_hints(
     parsed: ParsedReflection, old: Hints, lines: Sequence[Observation], redactor: Redactor
 ) -> tuple[Hints | None, tuple[str, ...]]:
-    """Return where the thread stands as a reflector sees it, None if it changes nothing, and what was wrong with that.
+    """Return the hints of a thread after a reflection, None if unchanged, and their faults.
 
-    Work that has left what was asked for is told where the agent looks for its next step.
+    A warning that the work is off track goes into the suggested response.
     """
     back = f"{_OFF_TRACK}{parsed.off_track}" if parsed.off_track else parsed.hints.suggested_response
     said = Hints(
@@ -99,7 +97,7 @@ def observations_from(
     if prompt is None or not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
-    # A message may have thousands of parts: whose word it is, is looked at once and not for each line.
+    # A message may have thousands of parts: compute its trust once, not for each line.
     trusts: dict[int, Trust] = {message.seq: trust_of(message) for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
     made: list[Observation] = []
@@ -133,15 +131,15 @@ def observations_from(
 
 
 def _with_observer(draft: Draft) -> JsonObject:
-    """Return the metadata of a line, with who wrote it where that was not the one who was asked; a reply has no say in it."""
+    """Return the metadata of a line with the observer that code set; a reply cannot set it."""
     metadata = {name: value for name, value in draft.metadata.items() if name != "observer"}
     return metadata if draft.observer is None else {**metadata, "observer": draft.observer}
 
 
 def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> datetime:
-    """Return when a line without citations was said: with the message that has most of its words, if one has half of them.
+    """Return the time of a line without citations: of the message with most of its words, if that has half of them.
 
-    Else it is the time of the message that is nearest to the time that the line gives.
+    Otherwise of the message nearest to the time that the line gives.
     """
     found = [(support(draft.text, evidence), message) for message, evidence in sources]
     best = max(share for share, _ in found)
@@ -164,14 +162,14 @@ def reflections_from(
 ) -> tuple[Observation, ...]:
     """Return the observations of a reflection; each has the sources of what it merges.
 
-    `aliases` are the short names of the threads of a shared log: they are shown by code, and stand in no text.
+    `aliases` are the short names of the threads of a shared log, which are removed from texts.
     """
     by_id = {line.id: line for line in lines}
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.lines, start=1):
         draft = _without_secrets(found, redactor)
         merged = [by_id[prompt.ids[name]] for name in draft.merges if name in prompt.ids]
-        # A line that names nothing may come from anything: it keeps every source, so that none is lost.
+        # A line that merges nothing keeps every source, so that none is lost.
         roots = merged or list(lines)
         text = _without_name(draft.text, roots, aliases)
         said_at, zone = _said_at(draft, roots)
@@ -210,9 +208,9 @@ def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonO
 
 
 def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
-    """Return the priority of a line that stands for others: at least that of the weightiest of them.
+    """Return the priority of a line that replaces others: at least the highest of theirs.
 
-    Otherwise the next reflection could leave out what the user said.
+    Otherwise the next reflection could drop a statement of the user.
     """
     if priority in {"high", "done"}:
         return priority
@@ -236,7 +234,7 @@ _DraftT = TypeVar("_DraftT", Draft, ReflectedDraft)
 
 
 def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
-    """Return a draft without the secrets that a model may have put together again, or seen before they were known as such."""
+    """Return a draft without secrets: a model may have joined their parts."""
     return replace(
         draft,
         text=_meaning_once(redactor.redact(draft.text)),
@@ -247,7 +245,7 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
 
 
 def _meaning_once(text: str) -> str:
-    """Return a line that says at most once which day is meant: a repeated remark is an echo of the log."""
+    """Remove repeated "(meaning …)" remarks from a line."""
     seen: set[str] = set()
 
     def first(hit: re.Match[str]) -> str:
@@ -263,7 +261,7 @@ def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:
-    """Return when a merged line was said, and the zone of the line that says so: the first on the day that it names."""
+    """Return the time and zone of a merged line: of the first line on the day that it names."""
     moments = [(said, line.said_at, line.zone) for line in roots if line.said_at and (said := said_in_zone(line, UTC))]
     same_day = [found for found in moments if found[0].date() == draft.on]
     if not moments:

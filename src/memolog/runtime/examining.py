@@ -1,14 +1,11 @@
-"""Examining a database, and repairing it: the rows, the file under them, and the index over them.
-
-Knows the order: look, copy, repair, index again, look again. Knows not what is wrong with a row: that is in the store.
-"""
+"""Examine and repair a database: its rows, the file under them, and the search index."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
 from memolog.config import Config
-from memolog.domain.diagnosis import Finding, Report
+from memolog.domain.diagnosis import Finding, FindingKind, Report
 from memolog.runtime.kit import Kit
 from memolog.runtime.redacting import for_the_index
 from memolog.store.checks import Found
@@ -19,12 +16,14 @@ __all__ = ["examine"]
 
 
 async def examine(kit: Kit, resource: str | None, config: Config, counter: TokenCounter, *, repair: bool) -> Report:
-    """Return what is wrong with the rows of a resource, or of all, and with the file; repair what is safe if told to."""
+    """Return what is wrong with the rows of one resource or of all, and with the file; `repair` mends what is safe."""
     doctor, redact = kit.store.doctor, for_the_index(config)
-    found = (
-        *await doctor.examine(resource, count=counter.count, redact=redact, render=kit.core.rerender),
-        *await _in_file(kit, config),
-    )
+
+    async def look() -> tuple[Found, ...]:
+        rows = await doctor.examine(resource, count=counter.count, redact=redact, render=kit.core.rerender)
+        return *rows, *await _in_file(kit, config)
+
+    found = await look()
     if not repair:
         return await doctor.report(resource, found, left=found)
     file, copy = kit.store.engine.file, None
@@ -36,11 +35,7 @@ async def examine(kit: Kit, resource: str | None, config: Config, counter: Token
         await asyncio.to_thread(rebuild_indexes, file, timeout=config.busy_timeout)
     for name in (resource,) if resource is not None else await doctor.resources():
         await kit.store.indexing.catch_up(name, redact)
-    left = (
-        *await doctor.examine(resource, count=counter.count, redact=redact, render=kit.core.rerender),
-        *await _in_file(kit, config),
-    )
-    return replace(await doctor.report(resource, found, left), copy=copy, index_rebuilt=True)
+    return replace(await doctor.report(resource, found, await look()), copy=copy, index_rebuilt=True)
 
 
 async def _in_file(kit: Kit, config: Config) -> Sequence[Found]:
@@ -48,26 +43,13 @@ async def _in_file(kit: Kit, config: Config) -> Sequence[Found]:
     if file is None or config.read_only:
         return ()
     broken, indexes = await asyncio.to_thread(damage_in, file, timeout=config.busy_timeout)
-    damage = [
-        Found(
-            finding=Finding(
-                kind="damage",
-                where=file,
-                explanation=f"SQLite says: {line}. Go back to a backup, or save what is left with its .recover command.",
-                is_safe=False,
-            )
-        )
-        for line in broken
+    damage = "SQLite reports: {}. Restore a backup, or save what is left with the .recover command of sqlite3."
+    words = "The index of words does not match its documents ({}): searches miss some."
+    return [
+        *(_finding("damage", file, damage.format(line), is_safe=False) for line in broken),
+        *(_finding("index-word", file, words.format(line), is_safe=True) for line in indexes),
     ]
-    words = [
-        Found(
-            finding=Finding(
-                kind="index-word",
-                where=file,
-                explanation=f"The index of words does not match its documents ({line}): searches miss some.",
-                is_safe=True,
-            )
-        )
-        for line in indexes
-    ]
-    return [*damage, *words]
+
+
+def _finding(kind: FindingKind, file: str, explanation: str, *, is_safe: bool) -> Found:
+    return Found(finding=Finding(kind=kind, where=file, explanation=explanation, is_safe=is_safe))

@@ -1,7 +1,6 @@
-"""Exports as files: one JSON object a line, a header first and a count last.
+"""Write and read exports: one JSON object a line, a header first and a count last.
 
-Knows the file: its header, its sections, and that it appears under its name only when it is whole. Knows not what the lines say:
-that is the store's.
+An export appears under its name only when it is complete.
 """
 
 import io
@@ -29,7 +28,7 @@ __all__ = ["FORMAT", "FORMAT_VERSION", "Target", "export_to", "log_as_markdown",
 FORMAT: Final = "memolog-export"
 FORMAT_VERSION: Final = 1
 
-# Tags, links and images begin with one of these; an ampersand only where it writes a character in another way.
+# Tags, links and images begin with one of these; an ampersand only where it starts a character reference.
 _ACTIVE: Final = re.compile(r"[\\<\[\]]|&(?=#?\w)")
 _LITERAL: Final = {"<": "&lt;", "&": "&amp;"}
 
@@ -37,7 +36,7 @@ Target: TypeAlias = "str | os.PathLike[str] | IO[str]"
 
 
 class _Section:
-    """The lines of one resource, on their way into a file. Starting again takes back what was written since."""
+    """Writes the lines of one resource; `start` discards what was written since the last start."""
 
     def __init__(self, file: IO[bytes], resource: str) -> None:
         self._file, self._resource = file, resource
@@ -59,15 +58,15 @@ async def export_to(
 ) -> ExportReport:
     """Write all of one resource, or of everyone, to a path or to an open text file.
 
-    A file is readable by its owner only, and appears under its name when it is whole.
+    A file is readable by its owner only, and appears under its name when it is complete.
     """
-    # Of whom nothing is left but that they were forgotten, that is said too: an older export must not bring them back.
+    # Forgotten resources are exported too, as forgotten: importing an older export must not bring them back.
     known = await store.resources(also_forgotten=True)
     if resource is not None and resource not in known:
-        raise NotFound(f"There is nothing of {resource!r} here.", then="Check the spelling, or export everything.")
+        raise NotFound(f"The database has no resource {resource!r}.", then="Check the spelling, or export everything.")
     resources = known if resource is None else (resource,)
     if not isinstance(target, str | os.PathLike):
-        # A stream cannot take lines back when a connection is lost in the middle: what is whole is copied to it.
+        # A stream cannot take lines back when a connection is lost: it gets a copy of the complete export.
         with tempfile.TemporaryFile() as spool:
             report = await _write(store, spool, resources, now)
             spool.seek(0)
@@ -82,12 +81,12 @@ async def export_to(
     except FileExistsError:
         raise InputError(
             f"{path} exists already.",
-            why="An export takes the place of another file only if that is allowed.",
-            then="Name another file, or allow it: overwrite=True, or --overwrite.",
+            why="An export does not replace a file by default.",
+            then="Name another file, or pass overwrite=True or --overwrite.",
         ) from None
     except OSError as error:
         raise InputError(
-            f"The export cannot be written to {path}.", why=f"The system says: {error}.", then="Name another file."
+            f"The export cannot be written to {path}.", why=f"The system reports: {error}.", then="Name another file."
         ) from error
     return report
 
@@ -111,9 +110,9 @@ async def _write(store: Store, file: IO[bytes], resources: tuple[str, ...], now:
 
 
 def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
-    """Return observations for people: by date, each with its mark, its time where it was said, and what it comes from.
+    """Return observations as Markdown: by date, each with its mark, its local time and its sources.
 
-    What was said is shown as it was said: none of it becomes markup, a link or an image.
+    Text of observations is escaped: none of it becomes markup, a link or an image.
     """
     written, day = [f"# {_plain(title)}", ""], None
     for line in lines:
@@ -127,7 +126,7 @@ def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
         indent = "  " if line.parent is not None else ""
         written.append(f"{indent}- {MARKS[line.priority]}{at} {_plain(line.text)}" + (f" *[{cited}]*" if cited else ""))
         if line.verbatim:
-            # So far to the right that every reader of Markdown takes it for code, where nothing is markup.
+            # Indented as a code block, in which nothing is markup.
             written += ["", *(f"{indent}        {row}" for row in line.verbatim.splitlines()), ""]
     if not lines:
         written.append("Nothing has been observed yet.")
@@ -158,9 +157,9 @@ def read_export(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, data
     if not is_whole:
         raise InputError(
-            f"{path.name} is not whole: it ends after {seen} lines.",
+            f"{path.name} is not complete: it ends after {seen} lines.",
             why="The export that wrote it was interrupted, or the file was cut off on its way.",
-            then="Export again. What was read from it so far is in, and a second import goes on from there.",
+            then="Export again. What was read so far is imported, and a second import continues from there.",
         )
 
 
@@ -169,21 +168,23 @@ def _parsed(text: bytes, path: Path, number: int) -> dict[str, Any]:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"Line {number} of {path.name} is no JSON.",
+            f"Line {number} of {path.name} is not JSON.",
             why=f"{error}.",
             then="Export again: this file is damaged.",
         ) from error
     if not isinstance(data, dict):
-        raise InputError(f"Line {number} of {path.name} is no JSON object.", then="Export again: this file is damaged.")
+        raise InputError(
+            f"Line {number} of {path.name} is not a JSON object.", then="Export again: this file is damaged."
+        )
     return data  # pyright: ignore[reportUnknownVariableType]
 
 
 def _check_header(data: dict[str, Any], path: Path) -> None:
     if data.get("format") != FORMAT:
-        raise InputError(f"{path.name} is no export of Memolog.", then="Name another file, or its format.")
+        raise InputError(f"{path.name} is not an export of Memolog.", then="Name another file, or its format.")
     version: Any = data.get("version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise InputError(
-            f"{path.name} has version {version} of the format, this release knows up to {FORMAT_VERSION}.",
+            f"{path.name} has version {version} of the format; this release reads up to {FORMAT_VERSION}.",
             then="Import it with the release that wrote it, or a newer one.",
         )

@@ -1,8 +1,4 @@
-"""Extractors: values of your own, drawn along with the observations.
-
-Knows how a value is asked for, read and checked, and that one that fails harms nobody else. Knows no rows: what was drawn is
-stored with the run that drew it.
-"""
+"""Extract values that the application defines, along with the observations."""
 
 import asyncio
 import inspect
@@ -17,12 +13,12 @@ from memolog.domain.extract import Extract, NewExtract
 from memolog.domain.message import Message
 from memolog.prompt.extracts import Wanted, mismatches, read_value
 from memolog.prompt.redact import Redactor
-from memolog.runtime.runner import Trouble
+from memolog.runtime.runner import Problem
 
 __all__ = ["Drawn", "Extractor", "Extractors", "latest"]
 
 _KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-# Names that our own sections have.
+# Names of sections in a reply.
 _TAKEN: Final = frozenset(
     {"observations", "current-task", "suggested-response", "thread-title", "off-track", "extract"}
 )
@@ -45,18 +41,18 @@ class Extractor:
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key) or self.key in _TAKEN:
             raise ConfigError(
-                f"{self.key!r} cannot be the key of an extractor.",
-                then="Use up to 64 small letters, digits, - and _, beginning with a letter; names of our sections are taken.",
+                f"`key` of an extractor must be a new short name, got {self.key!r}.",
+                then="Use up to 64 lower-case letters, digits, - and _, starting with a letter; section names are reserved.",
             )
         if not self.instructions.strip() and self.function is None:
             raise ConfigError(
-                f"The extractor {self.key} says neither what it wants nor how to get it.",
+                f"The extractor {self.key} has neither instructions nor a function.",
                 then="Give it instructions for a model, a function of the messages, or both.",
             )
         self.json_schema()
 
     def json_schema(self) -> JsonObject | None:
-        """Return what its values must look like; None is plain text."""
+        """Return the JSON schema of its values; None is plain text."""
         if self.schema is None or isinstance(self.schema, Mapping):
             return cast("JsonObject | None", self.schema)
         for name in ("model_json_schema", "json_schema"):
@@ -64,12 +60,12 @@ class Extractor:
             if callable(made):
                 return cast("JsonObject", made())
         raise ConfigError(
-            f"The schema of the extractor {self.key} cannot be used.",
+            f"`schema` of the extractor {self.key} is not supported: {type(self.schema).__name__}.",
             then="Pass a pydantic model, a class with json_schema(), a JSON schema, or nothing for plain text.",
         )
 
     def checked(self, value: Any) -> JsonValue:
-        """Return a value as JSON if it fits the schema; raises whatever says that it does not."""
+        """Return a value as JSON if it fits the schema; raises otherwise."""
         validate = getattr(self.schema, "model_validate", None)
         if callable(validate):
             value = validate(value)
@@ -78,7 +74,7 @@ class Extractor:
         schema = self.json_schema()
         problems = mismatches(value, schema) if schema else []
         if schema is None and not isinstance(value, str):
-            problems = [f"{type(value).__name__} is no text"]
+            problems = [f"{type(value).__name__} is not text"]
         if problems:
             raise ValueError("; ".join(problems))
         check_json("The value", value)
@@ -87,10 +83,10 @@ class Extractor:
 
 @dataclass(slots=True, kw_only=True)
 class Drawn:
-    """What came of drawing: values, and what went wrong."""
+    """The new values, and what failed."""
 
     values: list[NewExtract] = field(default_factory=list[NewExtract])
-    troubles: list[Trouble] = field(default_factory=list[Trouble])
+    problems: list[Problem] = field(default_factory=list[Problem])
 
 
 class Extractors:
@@ -129,9 +125,9 @@ class Extractors:
                 if value is None:
                     continue
                 value = redactor.value(extractor.checked(value))
-            except Exception as error:  # noqa: BLE001 - whatever one does, the others and the observations go on
+            except Exception as error:  # noqa: BLE001 - a failing extractor must not stop the others
                 what = f"extracting {extractor.key}"
-                result.troubles.append(Trouble(what=what, error=f"{type(error).__name__}: {error}"))
+                result.problems.append(Problem(what=what, error=f"{type(error).__name__}: {error}"))
                 continue
             if extractor.key not in known or known[extractor.key] != value:
                 result.values.append(NewExtract(key=extractor.key, value=value))
@@ -146,7 +142,7 @@ async def _value(extractor: Extractor, messages: Sequence[Message], said: Mappin
     if extractor.function is None:
         return None
     async with asyncio.timeout(_SECONDS):
-        # It may take its time, or wait for something: turns on this loop go on meanwhile.
+        # It may take long or block: keep it off the event loop.
         value = await asyncio.to_thread(extractor.function, messages)
         return await value if inspect.isawaitable(value) else value
 

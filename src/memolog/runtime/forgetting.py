@@ -68,7 +68,7 @@ class Forgetting(ABC):
             gone = await store.forgetting.resource(resource, dry_run=dry_run)
         if not dry_run and message is None and observation is None:
             # What a turn could not save yet must not come back later.
-            kit.unsaved.forget(resource, thread)
+            kit.outbox.forget(resource, thread)
             if thread is None:
                 kit.forget(resource)
         if not dry_run:

@@ -1,6 +1,6 @@
-"""The heartbeat of a process: others see by it that runs and turns of this process are carried on.
+"""Write the heartbeat of this process, by which others see that its runs and turns are alive.
 
-Beats only while something is under way, so that an idle process writes nothing.
+Writes only while something is running.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ __all__ = ["Heartbeat"]
 
 
 class Heartbeat:
-    """Counts up the beats of one process."""
+    """Writes the beats of one process."""
 
     def __init__(self, processes: Processes, owner: str, *, clock: Clock, every: float) -> None:
         self._processes, self._owner, self._clock, self._every = processes, owner, clock, every
@@ -29,7 +29,7 @@ class Heartbeat:
 
     @contextmanager
     def under_way(self) -> Generator[None]:
-        """Beat for as long as what is inside takes."""
+        """Beat while the block runs."""
         self._under_way += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._go_on(), name="memolog-heartbeat")
@@ -48,7 +48,7 @@ class Heartbeat:
             self._task = None
 
     async def now(self) -> None:
-        """Let others know that this process is alive, before it claims something."""
+        """Write a beat if one is due: before this process claims something."""
         async with self._gate:
             if self._is_due():
                 at = asyncio.get_running_loop().time(), self._clock.now()
@@ -56,7 +56,7 @@ class Heartbeat:
                 self._beaten = at
 
     def _is_due(self) -> bool:
-        """Tell whether the last beat is old, by the time that passed or by the clock, which may have been set."""
+        """Return whether the last beat is old, by elapsed time or by the clock, which may have been set."""
         if self._beaten is None:
             return True
         time, now = self._beaten
@@ -65,18 +65,18 @@ class Heartbeat:
 
     async def _go_on(self) -> None:
         while True:
-            # A beat that cannot be written is tried again at the next.
+            # A failed beat is retried at the next.
             with contextlib.suppress(MemologError, TimeoutError):
                 async with asyncio.timeout(2 * self._every):
                     await self.now()
             await asyncio.sleep(self._every)
 
     async def ended(self) -> None:
-        """Wait until beats that are no longer needed have stopped."""
+        """Wait until cancelled beats have stopped."""
         if self._ending:
             await asyncio.wait(self._ending)
 
     async def stop(self) -> None:
-        """End it; what was under way here was given back."""
+        """Stop beating."""
         self._end()
         await self.ended()

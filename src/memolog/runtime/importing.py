@@ -1,7 +1,4 @@
-"""Imports of our own exports: line by line, in batches, exact and without a model.
-
-Knows how lines become batches. Knows not what a row that is there already means: that is the store's.
-"""
+"""Import exports of Memolog, line by line in batches, exactly and without a model."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -13,15 +10,15 @@ from typing import Any
 from memolog.domain.errors import InputError, NotFound, StoreCorrupt
 from memolog.domain.message import Part, Role
 from memolog.domain.moments import from_micros, to_micros
-from memolog.domain.transfer import ImportReport
-from memolog.runtime.exporting import FORMAT, read_export
+from memolog.domain.transfer import ImportReport, Skipped
+from memolog.runtime.exporting import read_export
 from memolog.runtime.kit import Kit
 from memolog.store import Store
 from memolog.store.transfer_lines import Values, row_of
 from memolog.store.transfer_tables import Table
 from memolog.store.transfers import Arrival, Arrived
 
-__all__ = ["Progress", "import_export"]
+__all__ = ["Progress", "Tally", "import_export"]
 
 Progress = Callable[[int], None]
 """Called with how many lines or messages have been read so far."""
@@ -31,8 +28,40 @@ _CHARACTERS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tally(Arrived):
+    """What an import did so far."""
+
+    format: str
+    dry_run: bool
+    progress: Progress | None = None
+    revive: bool = False
+    """Whether forgotten messages are imported again."""
+    forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Resource and thread of which something was left out because it was forgotten."""
+    resources: dict[str, None] = field(default_factory=dict[str, None])
+    skipped: list[Skipped] = field(default_factory=list[Skipped])
+
+    def skip(self, where: str, why: str) -> None:
+        """Note what was left out."""
+        self.skipped.append(Skipped(where=where, why=why))
+
+    def report(self) -> ImportReport:
+        """Return all of it."""
+        return ImportReport(
+            format=self.format,
+            dry_run=self.dry_run,
+            resources=tuple(self.resources),
+            added=dict(+self.added),
+            unchanged=dict(+self.same),
+            kept=dict(+self.kept),
+            left=dict(+self.left),
+            skipped=tuple(self.skipped),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """A message of an export, known by its id: the same words may have been said twice, and only one of them forgotten."""
+    """A message of an export, identified by its id: of two messages with the same words, one may be forgotten."""
 
     id: str
     role: Role
@@ -42,11 +71,11 @@ class _Line:
 
 @dataclass(slots=True, kw_only=True)
 class _Batch:
-    """Rows of one resource that go in together."""
+    """Rows of one resource that are imported in one transaction."""
 
     resource: str
     made_at: int
-    """When the export was made; before everything, if it does not say so."""
+    """When the export was made; 0 if it does not say."""
     first: int
     last: int = 0
     rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
@@ -64,62 +93,42 @@ class _Batch:
 
 @dataclass(slots=True, kw_only=True)
 class _Passage:
-    """The way of one resource's lines into the database."""
+    """The state of importing one resource."""
 
     arrival: Arrival
     is_gone: bool
-    """All of it was forgotten here after the export was made: nothing of it goes in."""
+    """The resource was forgotten here after the export was made: nothing is imported."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
-    """What the groups of the file look like; they are rendered anew once their lines are in."""
+    """Texts of the groups by id; they are rendered again once their lines are imported."""
     threads: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    """The threads that were forgotten here, and when they began."""
+    """Threads that were forgotten here, with their creation times."""
     messages: dict[tuple[str, str], datetime] = field(default_factory=dict[tuple[str, str], datetime])
-    """The messages, each with its thread, that were forgotten here, and when they were said."""
+    """Messages that were forgotten here, by thread and id, with their times."""
 
 
-async def import_export(
-    kit: Kit,
-    path: Path,
-    *,
-    resource: str | None,
-    dry_run: bool,
-    progress: Progress | None,
-    revive: bool = False,
-) -> ImportReport:
-    """Put an export in; what is there already is left as it is, and what was forgotten here is forgotten again.
-
-    With `revive` it comes back.
-    """
-    store, total, resources = kit.store, Arrived(), dict[str, None]()
+async def import_export(kit: Kit, path: Path, resource: str | None, tally: Tally) -> None:
+    """Import an export. Existing rows stay as they are; what was forgotten here stays forgotten, unless `revive`."""
+    store = kit.store
     passage: _Passage | None = None
     try:
         for batch in _batches(path, resource):
             if passage is None or passage.arrival.resource != batch.resource:
                 if passage is not None:
-                    await _finish(kit, passage, total, dry_run=dry_run)
-                passage = await _begin(store, batch, revive=revive)
-                resources[batch.resource] = None
+                    await _finish(kit, passage, tally)
+                passage = await _begin(store, batch, revive=tally.revive)
+                tally.resources[batch.resource] = None
             if passage.is_gone:
-                total.left.update(table.kind for table, _ in batch.rows)
+                tally.left.update(table.kind for table, _ in batch.rows)
                 continue
-            await _look_for_forgotten(store, passage, batch.rows, revive=revive, dry_run=dry_run)
+            await _look_for_forgotten(store, passage, batch.rows, revive=tally.revive, dry_run=tally.dry_run)
             rows = [(table, _without_text(table, values, passage)) for table, values in batch.rows]
-            total.count(await _put(store, passage.arrival, batch, rows, path, dry_run=dry_run))
-            if progress is not None:
-                progress(batch.last)
+            tally.count(await _put(store, passage.arrival, batch, rows, path, dry_run=tally.dry_run))
+            if tally.progress is not None:
+                tally.progress(batch.last)
     finally:
-        # Also what an interrupted import has brought in so far.
+        # Also after an interruption, for what was imported so far.
         if passage is not None:
-            await _finish(kit, passage, total, dry_run=dry_run)
-    return ImportReport(
-        format=FORMAT,
-        dry_run=dry_run,
-        resources=tuple(resources),
-        added=dict(+total.added),
-        unchanged=dict(+total.same),
-        kept=dict(+total.kept),
-        left=dict(+total.left),
-    )
+            await _finish(kit, passage, tally)
 
 
 async def _begin(store: Store, batch: _Batch, *, revive: bool) -> _Passage:
@@ -129,7 +138,7 @@ async def _begin(store: Store, batch: _Batch, *, revive: bool) -> _Passage:
 
 
 def _without_text(table: Table, values: Values, passage: _Passage) -> Values:
-    """Return a row without a text that models would be shown as it is."""
+    """Return a row without its rendered text, which would be shown to models unchecked."""
     if table.kind != "group" or not values["text"]:
         return values
     passage.texts[values["id"]] = values["text"]
@@ -139,7 +148,7 @@ def _without_text(table: Table, values: Values, passage: _Passage) -> Values:
 async def _look_for_forgotten(
     store: Store, passage: _Passage, rows: Sequence[tuple[Table, Values]], *, revive: bool, dry_run: bool
 ) -> None:
-    """Note what of these rows was forgotten here, or lift that if it shall come back."""
+    """Note which of these rows were forgotten here; with `revive`, remove their tombstones instead."""
     resource = passage.arrival.resource
     if passage.arrival.is_fresh:
         return
@@ -161,15 +170,15 @@ async def _look_for_forgotten(
             passage.messages |= {(thread, lines[place].id): lines[place].created_at for place in places}
 
 
-async def _finish(kit: Kit, passage: _Passage, total: Arrived, *, dry_run: bool) -> None:
-    """Render what came in, and forget again what was forgotten here."""
-    total.left["thread"] += len(passage.threads)
-    total.left["message"] += len(passage.messages)
-    if dry_run or passage.is_gone:
+async def _finish(kit: Kit, passage: _Passage, tally: Tally) -> None:
+    """Render the imported groups, and forget again what was forgotten here."""
+    tally.left["thread"] += len(passage.threads)
+    tally.left["message"] += len(passage.messages)
+    if tally.dry_run or passage.is_gone:
         return
     store, resource, render = kit.store, passage.arrival.resource, kit.core.rerender
     await store.transfers.render(resource, passage.texts, render=render, count=kit.core.counter.count)
-    # Only what this file has brought: something else may have its name by now.
+    # Only rows of this file: something else may use the same id by now.
     for thread, began in sorted(passage.threads.items()):
         with suppress(NotFound):
             if (await store.threads.get(resource, thread)).created_at == began:
@@ -193,9 +202,9 @@ async def _put(
         return await store.transfers.put(batch.resource, arrival, rows, dry_run=dry_run)
     except StoreCorrupt as error:
         raise InputError(
-            f"Lines {batch.first} to {batch.last} of {path.name} cannot be taken.",
+            f"Lines {batch.first} to {batch.last} of {path.name} cannot be imported.",
             why=f"{error.why} Another resource may use the same ids, or the file was changed by hand.",
-            then="Import into an empty database. Nothing of these lines is in; what came before them is.",
+            then="Import into an empty database. None of these lines is imported; those before them are.",
         ) from error
 
 

@@ -1,12 +1,10 @@
-"""Imports from other systems: conversations into threads, with true times and ids that stay the same.
+"""Import conversations of other systems into threads, with their times and stable ids.
 
-Knows how conversations are saved and counted, and that a folder may hold exports of ours among them. Knows no format: those are
-in `memolog.transfer`, and the exports' in `importing`.
+Formats are read in `memolog.transfer`.
 """
 
 import asyncio
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from memolog.documents.changes import replaced
@@ -15,61 +13,16 @@ from memolog.domain.message import NewMessage
 from memolog.domain.moments import to_micros
 from memolog.domain.transfer import ImportReport, Skipped
 from memolog.runtime.exporting import FORMAT
-from memolog.runtime.importing import Progress, import_export
+from memolog.runtime.importing import Progress, Tally, import_export
 from memolog.runtime.kit import Kit
 from memolog.store import Store
 from memolog.transfer import Conversation, detect, read_source
 
-__all__ = ["Tally", "import_files", "save_conversation", "save_document"]
+__all__ = ["import_files", "save_conversation", "save_document"]
 
 _BATCH = 200
 _LARGEST = 10_000_000
 _ENDINGS = (".json", ".jsonl")
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """What an import did so far."""
-
-    format: str
-    dry_run: bool
-    progress: Progress | None = None
-    revive: bool = False
-    """Whether what was forgotten comes back, because somebody asked for it."""
-    forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """The threads, with their resources, of which something was left out because it was forgotten."""
-    resources: dict[str, None] = field(default_factory=dict[str, None])
-    added: Counter[str] = field(default_factory=Counter[str])
-    same: Counter[str] = field(default_factory=Counter[str])
-    kept: Counter[str] = field(default_factory=Counter[str])
-    left: Counter[str] = field(default_factory=Counter[str])
-    skipped: list[Skipped] = field(default_factory=list[Skipped])
-
-    def skip(self, where: str, why: str) -> None:
-        """Note what was left out."""
-        self.skipped.append(Skipped(where=where, why=why))
-
-    def take(self, report: ImportReport) -> None:
-        """Add what another import did."""
-        self.resources.update(dict.fromkeys(report.resources))
-        self.added.update(report.added)
-        self.same.update(report.unchanged)
-        self.kept.update(report.kept)
-        self.left.update(report.left)
-        self.skipped += report.skipped
-
-    def report(self) -> ImportReport:
-        """Return all of it."""
-        return ImportReport(
-            format=self.format,
-            dry_run=self.dry_run,
-            resources=tuple(self.resources),
-            added=dict(+self.added),
-            unchanged=dict(+self.same),
-            kept=dict(+self.kept),
-            left=dict(+self.left),
-            skipped=tuple(self.skipped),
-        )
 
 
 async def import_files(
@@ -82,27 +35,24 @@ async def import_files(
     progress: Progress | None,
     revive: bool = False,
 ) -> ImportReport:
-    """Take in the conversations of a file, or what every JSON file in a folder holds."""
+    """Import the conversations of a file, or of every JSON file in a folder."""
     kinds, unknown = await asyncio.to_thread(lambda: _kinds(_files(source), format_))
     if resource is None and set(kinds.values()) != {FORMAT}:
-        raise InputError(
-            "The source does not say whose memory this is.", then='Name it: resource="alice", or --resource alice.'
-        )
+        raise InputError("The source names no resource.", then='Pass resource="alice", or --resource alice.')
     tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown, revive=revive)
     for file, kind in kinds.items():
         if kind == FORMAT:
-            made = await import_export(kit, file, resource=resource, dry_run=dry_run, progress=progress, revive=revive)
-            tally.take(made)
+            await import_export(kit, file, resource, tally)
             continue
         conversations = read_source(file, kind)
-        # A file may be long: it is read where nobody waits for it.
+        # A file may be long: read it off the event loop.
         while conversation := await asyncio.to_thread(next, conversations, None):
             await save_conversation(kit.store, conversation, conversation.resource or resource or "", tally)
     return tally.report()
 
 
 def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], list[Skipped]]:
-    """Return the format of each file, and which are in none; raises InputError if none is in any."""
+    """Return the format of each file, and the files of unknown format; raises InputError if all are unknown."""
     kinds, unknown = dict[Path, str](), list[Skipped]()
     for file in files:
         try:
@@ -113,9 +63,9 @@ def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], lis
             unknown.append(Skipped(where=file.name, why=error.what))
     if not kinds:
         raise InputError(
-            f"None of the {len(files)} files is in a format that is known.",
+            f"None of the {len(files)} files has a supported format.",
             why=f"The first: {unknown[0].why}",
-            then="Name their format.",
+            then="Pass their format.",
         )
     return kinds, unknown
 
@@ -131,8 +81,8 @@ def _files(source: Path) -> list[Path]:
 
 
 async def save_conversation(store: Store, conversation: Conversation, resource: str, tally: Tally) -> None:
-    """Save one conversation: what is there already stays, what is new comes after it."""
-    tally.skipped += conversation.skipped
+    """Save one conversation: existing messages stay, new ones are appended."""
+    tally.skipped.extend(conversation.skipped)
     if not conversation.messages and not conversation.title and conversation.created_at is None:
         return
     tally.resources[resource] = None
@@ -161,7 +111,7 @@ async def save_conversation(store: Store, conversation: Conversation, resource: 
         first = conversation.created_at or min(times)
         await store.transfers.date(resource, thread, created_at=first, updated_at=max([first, *times]))
     elif not is_new:
-        # Looking at what is there is no activity.
+        # Importing existing messages is no activity.
         newest = max([before.updated_at, *times])
         await store.transfers.date(resource, thread, created_at=before.created_at, updated_at=newest)
 
@@ -177,7 +127,7 @@ async def _without_forgotten(
         return conversation
     times = [one.created_at for one in messages if one.created_at]
     began = conversation.created_at or min(times, default=None)
-    # Without a time, it began before everything.
+    # Without a time, it counts as the oldest.
     is_gone = bool(await store.tombstones.threads(resource, [(thread, to_micros(began) if began else 0)]))
     gone = await store.tombstones.find(resource, thread, messages)
     if not is_gone and not gone:
@@ -188,7 +138,7 @@ async def _without_forgotten(
     if is_gone and not left:
         tally.left["thread"] += 1
         return None
-    # The title may tell what was forgotten.
+    # The title may reveal what was forgotten.
     return replace(conversation, messages=left, title=None, created_at=None)
 
 
@@ -207,7 +157,7 @@ async def _save(store: Store, resource: str, thread: str, messages: tuple[NewMes
         if len(messages) == 1:
             tally.skip(f"{thread}, message {messages[0].id}", _why(error))
             return
-        # One that is refused takes the others with it: they go in one by one.
+        # One refused message fails the batch: save them one by one.
         for one in messages:
             await _save(store, resource, thread, (one,), tally)
         return
@@ -234,7 +184,7 @@ async def _compare(
 
 
 async def save_document(store: Store, resource: str, thread: str | None, text: str, who: str, tally: Tally) -> None:
-    """Keep a working memory that comes from elsewhere, unless there is one already."""
+    """Save an imported working memory, unless there is one already."""
     try:
         present = await store.working_memory.get(resource, thread)
     except ThreadNotFound:

@@ -1,7 +1,6 @@
-"""Imports from Mastra: threads, messages, working memory, task hints, and its observations with their generations.
+"""Import a Mastra database: threads, messages, working memory, task hints, and observations with their generations.
 
-Knows how its records become a log of ours: the first generation's text is what was observed, each later one is a reflection
-over what was there before, and chunks that wait become buffered groups. Knows neither its tables nor its message formats.
+The first generation becomes observed groups, each later one a reflection, and waiting chunks become buffered groups.
 """
 
 from collections import defaultdict
@@ -19,7 +18,8 @@ from memolog.domain.observation import Observation
 from memolog.domain.thread import Hints
 from memolog.domain.transfer import ImportReport
 from memolog.prompt import Parsed, parse_observations
-from memolog.runtime.importing_elsewhere import Tally, save_conversation, save_document
+from memolog.runtime.importing import Tally
+from memolog.runtime.importing_elsewhere import save_conversation, save_document
 from memolog.runtime.kit import Kit
 from memolog.store import Store
 from memolog.store.mastra import MastraTables, open_mastra
@@ -48,7 +48,7 @@ Record = Mapping[str, Any]
 
 
 async def import_mastra(kit: Kit, address: str, resource: str | None, tally: Tally) -> ImportReport:
-    """Take in all of a Mastra database, or one resource of it."""
+    """Import a Mastra database, or one resource of it."""
     tables = await open_mastra(address)
     try:
         told = await _threads(kit.store, tables, resource, tally)
@@ -65,7 +65,7 @@ async def import_mastra(kit: Kit, address: str, resource: str | None, tally: Tal
 async def _threads(
     store: Store, tables: MastraTables, resource: str | None, tally: Tally
 ) -> dict[tuple[str, str], Told]:
-    """Take in the conversations; return what is told of each, by resource and thread."""
+    """Import the conversations; return the hints of each by resource and thread."""
     told: dict[tuple[str, str], Told] = {}
     for row in await tables.threads():
         if resource not in {None, row["resource"]}:
@@ -96,7 +96,7 @@ async def _threads(
 
 
 def _has_forgotten(record: Record, tally: Tally) -> bool:
-    """Tell whether a record was made of something that was forgotten here: which of its lines were, it does not say."""
+    """Return whether a record was made from something that was forgotten here."""
     owner, thread = record["resource"], record["thread"]
     is_gone = any(of == owner and thread in {None, name} for of, name in tally.forgotten)
     if is_gone:
@@ -120,7 +120,7 @@ async def _records(
             continue
         known = {name: one for (of, name), one in told.items() if of == owner}
         log = await _chain(kit, owner, thread, chain, known, tally)
-        # Where there is a log already, its hints are newer, too.
+        # Where there is a log already, its hints are newer.
         for name in [thread] if thread else known if log is None else log.ends:
             hinted.pop((owner, name), None)
         if log is not None:
@@ -136,7 +136,7 @@ async def _records(
 async def _chain(
     kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told], tally: Tally
 ) -> "_Log | None":
-    """Put the log of a chain of generations in; None if it could not be."""
+    """Import the log of a chain of generations; None if it is refused."""
     try:
         log = await _log(kit, owner, thread, chain, told)
         rows = log.build(chain)
@@ -147,8 +147,7 @@ async def _chain(
         why = there_is if isinstance(error, StoreCorrupt) else f"{error.what} {error.why}".strip()
         tally.skip(f"observations of {thread or owner}", why)
         return None
-    for name in ("added", "same", "kept", "left"):
-        getattr(tally, name).update(getattr(arrived, name))
+    tally.count(arrived)
     for where, why in log.left_out:
         tally.skip(where, why)
     return log
@@ -157,7 +156,7 @@ async def _chain(
 async def _log(kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told]) -> "_Log":
     """Return a log to be built, with the messages of the threads that it may be about."""
     named = {name for record in chain for name, _ in sections(record["observations"]) if name}
-    # A chunk names messages, and not the thread that they are of.
+    # A chunk names messages, not their thread.
     threads = [thread] if thread else sorted(set(told) if chain[-1]["chunks"] else named)
     messages = {name: await kit.store.messages.after(owner, name) for name in threads}
     return _Log(
@@ -166,14 +165,14 @@ async def _log(kit: Kit, owner: str, thread: str | None, chain: Sequence[Record]
 
 
 async def _hint_all(store: Store, log: "_Log") -> None:
-    """Let the threads of a log have the hints that their metadata tell, else those in its texts."""
+    """Set the hints of the threads of a log: from their metadata, else from the texts of the log."""
     for name, end in log.ends.items():
         own = log.told.get(name, Told())
         await _hint(store, log.owner, name, own if _says(own) else log.hints.get(name), log.messages[name], end)
 
 
 async def _hint(store: Store, owner: str, thread: str, told: Told | None, rows: Sequence[Message], end: int) -> None:
-    """Let what was told of a thread be its hints, unless it has newer ones."""
+    """Set the hints of a thread, unless it has newer ones."""
     last = next((row for row in reversed(rows) if row.seq <= end), None)
     if told is not None and last is not None and _says(told):
         await store.transfers.hint(owner, thread, _hints(told, last))
@@ -195,20 +194,20 @@ def _hints(told: Told, last: Message) -> Hints:
 
 @dataclass(slots=True, kw_only=True)
 class _Log:
-    """A log of ours in the making, as rows of an export."""
+    """Builds a log as rows of an export."""
 
     owner: str
     thread: str | None
     counter: TokenCounter
     messages: Mapping[str, Sequence[Message]]
     told: Mapping[str, Told]
-    """By thread, what its metadata tells of it."""
+    """Hints from the metadata of each thread."""
     observed: frozenset[str]
     """The threads that the text of a shared log names."""
     spoken: Told = field(default_factory=Told)
-    """What the text of the last group told beside its observations."""
+    """Hints in the text of the last group."""
     hints: dict[str, Told] = field(default_factory=dict[str, Told])
-    """By thread, what the texts of its log told last."""
+    """The last hints in the texts of the log, by thread."""
     left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
     ends: dict[str, int] = field(default_factory=dict[str, int])
@@ -279,7 +278,7 @@ class _Log:
                 continue
             start = self.ends.setdefault(name, 0)
             own = self.told[name].observed_at if self.thread is None and name in self.told else None
-            # A shared log is observed thread by thread: another one may have been observed later than this one.
+            # A shared log is observed thread by thread, each up to a time of its own.
             last = min(filter(None, (until, own)), default=None)
             seqs = [row.seq for row in rows if last is not None and row.seq > start and _is_observed(row, last)]
             if seqs:
@@ -288,14 +287,14 @@ class _Log:
         return found
 
     def _chunks(self, record: Record) -> Iterator[str]:
-        """Yield the buffered groups. What does not continue the log, or cuts through a call, is observed again."""
+        """Yield the buffered groups. A chunk that does not continue the log, or splits a call, is observed again."""
         ends, stopped = dict(self.ends), set[str]()
         for chunk in chunks_of(record["chunks"]):
             spans = {name: self._span(chunk, rows, ends.get(name, 0)) for name, rows in self.messages.items()}
             ahead = {name: span for name, span in spans.items() if span != (0, 0)}
             name, span = next(iter(ahead.items()), ("", None))
             if len(ahead) != 1 or span is None or name in stopped:
-                # What was observed since needs nothing more; what comes after a gap waits for it.
+                # Already observed, or after a gap: nothing is buffered.
                 stopped.update(ahead)
                 if ahead:
                     self.left_out.append((f"buffered chunk {chunk.id}", "its messages are observed again"))
@@ -309,11 +308,11 @@ class _Log:
             self._hold_back(_hints(told, last) if _says(told) else None)
 
     def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
-        """Return what a chunk covers of a thread after a place: (0, 0) if nothing, None if it cannot be told."""
+        """Return the span of a thread that a chunk covers after `start`: (0, 0) if none, None if it is unclear."""
         sources = {
             row.seq: source_of(row.id) for row in rows if not chunk.messages.isdisjoint((row.id, source_of(row.id)[0]))
         }
-        # Of its last message, what was said after it was buffered is not in it.
+        # The last message may have grown after it was buffered.
         end = (sources[max(sources)][0], LAST) if sources else None
         seqs = [seq for seq, source in sources.items() if seq > start and source != end]
         if not seqs:
@@ -322,7 +321,7 @@ class _Log:
         return (start + 1, seqs[-1]) if is_whole else None
 
     def _hold_back(self, hints: Hints | None) -> None:
-        """Let the last group wait: it is rendered, and its hints hold, once it is activated."""
+        """Make the last group a buffered one: rendered, with its hints applied, once it is activated."""
         values = next(values for table, values in reversed(self.rows) if table.kind == "group")
         values |= {"activated_at": None, "text": "", "hints": dumps(encode(hints)) if hints else None}
 
@@ -456,14 +455,14 @@ class _Log:
 
 
 def _is_observed(row: Message, until: datetime) -> bool:
-    """Tell whether a message was observed up to a moment; of the last one, what it said afterwards was not."""
+    """Return whether a message was observed until a time; later growth of the last one was not."""
     if row.created_at == until:
         return not source_of(row.id)[1]
     return row.created_at < until
 
 
 def _is_closed(rows: Sequence[Message], last: int) -> bool:
-    """Tell whether no call waits for its result at the end of a span, nor may a message still grow."""
+    """Return whether no call is unanswered at the end of a span."""
     waiting: set[str] = set()
     for row in rows:
         if row.seq > last:

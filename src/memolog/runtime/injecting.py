@@ -1,7 +1,6 @@
-"""Injecting: earlier messages that speak of what the user said last, searched for before the model is asked.
+"""Search earlier messages for the newest user message and show them at the edge of its context.
 
-Knows what is searched for, where, and what need not be shown since the model sees it anyway. What is found stands at the edge of
-one context and is stored nowhere; a search that fails leaves the context as it would be without.
+Results are not stored; if the search fails, the context is built without them.
 """
 
 import re
@@ -24,15 +23,15 @@ from memolog.tokens import cut
 
 __all__ = ["find_passages", "newest_question", "read_passages"]
 
-# What a person says is prose, whatever signs are in it: none of them narrows the search.
+# A message is prose: search operators in it are ignored.
 _OPERATORS: Final = re.compile(r"""["“”«»]|(?<!\S)-+|[:*]""")
 _QUERY_CHARACTERS: Final = 2_000
-# The newest messages are the best hits for themselves: so many more are asked for, and left out.
+# Messages of the tail match themselves best: so many more hits are requested, and those left out.
 _MOST_MORE: Final = 50
 
 
 def newest_question(snapshot: Snapshot) -> Message | None:
-    """Return what the user said last, in the tail or repeated before it."""
+    """Return the newest user message, in the tail or repeated before it."""
     said = [message for message in (*snapshot.repeated, *snapshot.tail) if is_question(message)]
     return said[-1] if said and said[-1].text.strip() else None
 
@@ -47,7 +46,7 @@ async def find_passages(
         thread=snapshot.thread.id if settings.scope == "thread" else None,
         limit=settings.results + min(len(seen), _MOST_MORE),
         sources=("raw", "compacted"),
-        # What stands beside a hit comes with it.
+        # Neighbours are added below.
         beside=False,
     )
     query = _OPERATORS.sub(" ", cut(question.text, _QUERY_CHARACTERS))
@@ -70,9 +69,9 @@ async def find_passages(
 
 
 async def read_passages(store: Store, resource: str, record: JsonObject) -> tuple[Passage, ...]:
-    """Return passages again, from the threads, the hits, the numbers and the places that a context's record has of them."""
+    """Read the passages that a record of a context names."""
     recalled: list[list[Any]] = record.get("recalled", [])
-    # Older records have no places: the middle of a message was left out, whatever it was.
+    # Older records have no places: they left out the middle of a message.
     at: list[list[list[int] | None]] = record.get("recalled_at", [[] for _ in recalled])
     passages: list[Passage] = []
     for (thread, hit, *seqs), places in zip(recalled, at, strict=True):
@@ -84,7 +83,7 @@ async def read_passages(store: Store, resource: str, record: JsonObject) -> tupl
 
 
 def _places(messages: Sequence[Message], marker: Marker) -> dict[int, Place]:
-    """Return where in messages the words of the question stand closest together."""
+    """Return the place in each message where the words of the question are closest together."""
     found = {message.seq: marker.place(said(message)) for message in messages}
     return {seq: place for seq, place in found.items() if place is not None}
 

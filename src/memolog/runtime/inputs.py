@@ -1,7 +1,4 @@
-"""What an observer run is given, fixed in its row: whoever takes the run over asks the same question.
-
-Knows which numbers that takes: the log as it was, whose hints, which document. Knows nothing of how it is asked.
-"""
+"""Collect the inputs of an observer run, which are stored in its row: a process that takes it over asks the same question."""
 
 from memolog.config import Config
 from memolog.domain.codec import JsonObject

@@ -1,7 +1,6 @@
-"""Working memory kept by the observer: what it is shown, and what may become of its answer.
+"""Let the observer keep working memory: choose the document of a run, and check the proposed text.
 
-Knows which document a run is about; that is fixed in its row, so whoever takes it over asks the same question. An answer takes
-effect when its group is activated, and only as far as people or the model said it.
+A proposal takes effect when its group is activated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +21,11 @@ from memolog.store.snapshot import Snapshot
 __all__ = ["document_for", "kept_document", "proposal_of"]
 
 _FIRST = "personal"
-"""What the observer starts from where there is no document yet."""
+"""The template that the observer starts from."""
 
 
 def kept_document(snapshot: Snapshot, config: Config, thread: str) -> Mapping[str, Any]:
-    """Return what a run's inputs say of the document: the thread's own, or else the resource's; nothing if not kept."""
+    """Return which document a run keeps: that of the thread, else of the resource; empty if it keeps none."""
     if not config.manage_working_memory:
         return {}
     versions = snapshot.facts.versions
@@ -57,7 +56,7 @@ def proposal_of(
     redactor: Redactor,
     foreign: Sequence[Message],
 ) -> tuple[Proposal | None, tuple[str, ...]]:
-    """Return what an answer would make of the document, and what was wrong with it."""
+    """Return the proposed document of an answer, and its faults."""
     known = run.inputs.get("document")
     if answered is None or known is None or given.document is None:
         return None, ()

@@ -1,11 +1,9 @@
-"""What an open memory consists of, and what turns share of it.
-
-Knows the parts by name, and remembers how models count. A remembered factor only saves a read; the store has the truth.
-"""
+"""Hold the parts of an open memory, with a cache of stored settings and calibration factors."""
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from memolog.config import Config
 from memolog.domain.clock import Clock
@@ -17,9 +15,9 @@ from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
 from memolog.runtime.events import SettingsChanged
 from memolog.runtime.model import Model
-from memolog.runtime.rescuing import Rescue, give_up, may_pass
+from memolog.runtime.models import ModelPair, close_model
+from memolog.runtime.outbox import Outbox, Pending, Spent
 from memolog.runtime.runner import Runner
-from memolog.runtime.unsaved import Held, Spent, Unsaved
 from memolog.store import Store
 from memolog.tokens import learn
 
@@ -29,6 +27,9 @@ _log = logging.getLogger("memolog")
 
 _WINDOW_SHARE = 0.9
 _MOST_KEPT = 10_000
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,25 +43,46 @@ class Kit:
     contexts: Contexts
     runner: Runner
     compacting: Compacting
-    unsaved: Unsaved
-    """What turns could not save yet; it is saved as soon as the database allows."""
-    rescue: Rescue = field(init=False)
+    outbox: Outbox
     writer: Model | None = None
-    """The model that writes when it is asked to; None: the embedded rules do."""
+    """The model that writes on request; None for the embedded rules."""
     is_embedded: bool = False
-    """Whether the embedded observer observes: its runs take a moment."""
+    """Whether the embedded observer is used, whose runs are short."""
     factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     _kept: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """What is stored with resources, once the configuration has been: whoever names the scope need not look every time."""
+    """Stored settings by resource, after the configuration was stored: saves a read in every turn."""
 
     def __post_init__(self) -> None:
-        self.rescue = Rescue(self.unsaved, self.store, self.core, clock=self.clock, book=self.book)
-        self.unsaved.rescue = self.rescue.begin
+        self.outbox.connect(self.core, self._learn)
+
+    async def close(self, models: ModelPair) -> Exception | None:
+        """Save what is left, let runs finish, and close everything; returns what kept messages from being saved."""
+        try:
+            # Before the observer is waited for: a caller who cancels that must not lose messages.
+            await self.outbox.try_now(self.config.turn_timeout, also_open=True)
+            await self.runner.close(self.config.observation.deadline)
+            return await self.outbox.save_all(self.config.busy_timeout)
+        finally:
+            await self._release(models)
+
+    async def _release(self, models: ModelPair) -> None:
+        """Leave no task, thread, connection or cache behind, also when `aclose` is cancelled."""
+        self._kept.clear()
+        self.factors.clear()
+        try:
+            await self.outbox.stop()
+        finally:
+            await self.store.close()
+        # A turn that was running may have started something in the meantime.
+        await self.runner.close(0.0)
+        for model in (models.observe, models.reflect):
+            if model is not None:
+                await close_model(model)
 
     async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
-        """Return a configuration, the memory's own if none is named, with what is stored with a resource where it is silent.
+        """Return a configuration, by default that of the memory, completed with the stored settings of a resource.
 
-        `keep` stores what the memory's own configuration says: who writes settles how a log is kept. A change is told once.
+        `keep` stores the lasting settings of the memory with the resource; a change is emitted once.
         """
         if keep and self.config.lasting and resource not in self._kept:
             await self._keep(resource, self.config.lasting)
@@ -77,12 +99,10 @@ class Kit:
                 _log.warning("the settings of %s were %s and are %s now", resource, before, now)
                 at = self.clock.now()
                 await self.core.tell(SettingsChanged(at=at, resource=resource, thread=None, before=before, now=now))
-        if len(self._kept) >= _MOST_KEPT:
-            self._kept.clear()
-        self._kept[resource] = {**stored, **settings}
+        _remember(self._kept, resource, {**stored, **settings})
 
     def forget(self, resource: str) -> None:
-        """Forget what is remembered of a resource."""
+        """Empty the caches of a resource."""
         self._kept.pop(resource, None)
         self.factors = {key: factor for key, factor in self.factors.items() if key[0] != resource}
 
@@ -92,7 +112,7 @@ class Kit:
             return 1.0
         key = (resource, canonical_model(model))
         if key not in self.factors:
-            self.factors[key] = (await self.store.ledger.calibration(resource, model)).factor
+            _remember(self.factors, key, (await self.store.ledger.calibration(resource, model)).factor)
         return self.factors[key]
 
     def window(self, resource: str, model: str | None) -> int | None:
@@ -105,46 +125,32 @@ class Kit:
             return None
         return int(window * _WINDOW_SHARE / self.factors.get((resource, canonical_model(model)), 1.0))
 
-    async def calibrate(
+    async def _calibrate(
         self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
     ) -> None:
-        """Learn from what a provider reported; `thread` has no other name for the model than the reported one."""
+        """Store a new calibration; `thread` has no other name for the model than the reported one."""
         known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
-        self.factors[resource, canonical_model(model)] = known.factor
+        _remember(self.factors, (resource, canonical_model(model)), known.factor)
 
-    async def book(self, held: Held) -> None:
-        """Book what a turn's requests cost, and learn from it how their models count.
-
-        What can never be booked is told and given up: nothing that was said may wait for it.
-        """
-        while held.spent:
-            spent = held.spent.pop(0)
-            try:
-                await self.store.ledger.add(
-                    held.resource, replace(spent.usage, thread=spent.usage.thread or held.thread)
-                )
-            except BaseException as error:
-                if not isinstance(error, Exception) or may_pass(error):
-                    held.spent.insert(0, spent)
-                    raise
-                why = f"the usage of a request of thread {held.thread} cannot be booked: {error}"
-                await give_up(self.core, held, "booking what was spent", why, error)
-            else:
-                await self._learn(held, spent)
-            finally:
-                self.unsaved.hold(held)
-
-    async def _learn(self, held: Held, spent: Spent) -> None:
+    async def _learn(self, pending: Pending, spent: Spent) -> None:
+        """Calibrate token counts with the usage that a provider reported."""
         usage, counted = spent.usage, spent.counted
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if counted > 0 and reported > 0:
             asked = spent.asked
-            # A name that means no known model, as that of a deployment does, is what the next request will name too. A known
-            # one that another model answered for, as a fallback does, must not learn how the other counts.
+            # An unknown name, such as that of a deployment, is what the next request will name too. A known model for which
+            # another one answered, as a fallback does, must not learn how the other counts.
             name = asked if asked and context_window(asked) is None else usage.model
-            await self.calibrate(
-                held.resource,
+            await self._calibrate(
+                pending.resource,
                 name,
                 lambda known: learn(known, counted, reported),
-                thread=None if asked else held.thread,
+                thread=None if asked else pending.thread,
             )
+
+
+def _remember(cache: dict[_K, _V], key: _K, value: _V) -> None:
+    """Put a value into a cache of bounded size."""
+    if len(cache) >= _MOST_KEPT:
+        cache.clear()
+    cache[key] = value

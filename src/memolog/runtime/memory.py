@@ -21,10 +21,8 @@ from memolog.domain.errors import ConfigError, MemologError, NotSaved, StoreClos
 from memolog.domain.ids import IdMaker
 from memolog.domain.thread import Thread
 from memolog.runtime.asking import spent_of
-from memolog.runtime.away import Outside
 from memolog.runtime.catching_up import catch_up
 from memolog.runtime.clock import SystemClock, system_chance
-from memolog.runtime.closing import close_parts, tell_loss
 from memolog.runtime.compacting import Compacting
 from memolog.runtime.contexts import Contexts
 from memolog.runtime.core import Core
@@ -32,19 +30,20 @@ from memolog.runtime.events import Bus, Degraded, Event
 from memolog.runtime.extractors import Extractor, Extractors
 from memolog.runtime.forgetting import Forgetting
 from memolog.runtime.heartbeat import Heartbeat
+from memolog.runtime.journal import EventJournal
 from memolog.runtime.kit import Kit
 from memolog.runtime.looking_back import LookingBack
-from memolog.runtime.minds import Mind, minds_of
+from memolog.runtime.minds import Observer, observers_of
 from memolog.runtime.models import ModelPair, ModelSpec, check_model, models_for
 from memolog.runtime.opening import check_thread, check_turn, overridden, store_options
+from memolog.runtime.outbox import Outbox, Outside
 from memolog.runtime.runner import Runner
 from memolog.runtime.status import Status, status_of
 from memolog.runtime.tasks import Scoped, Tasks
-from memolog.runtime.thinking import Thinking
+from memolog.runtime.thinking import RunExecutor
 from memolog.runtime.tools import Tools
 from memolog.runtime.transferring import Transferring
 from memolog.runtime.turn import Turn
-from memolog.runtime.unsaved import Unsaved
 from memolog.runtime.views import Asked
 from memolog.runtime.working_memory import WorkingMemory
 from memolog.store.snapshot import Snapshot
@@ -96,14 +95,14 @@ class Memory(LookingBack, Forgetting, Transferring):
         self._gate = asyncio.Lock()
         self._kit: Kit | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._unsaved = Unsaved()
+        self._outbox = Outbox()
         self._outside = Outside(
             clock=self.clock,
             counter=self.counter,
             instructions=instructions,
             new_id=IdMaker(self.clock.now, chance),
             tell=self._tell,
-            unsaved=self._unsaved,
+            outbox=self._outbox,
             open_turns=Counter(),
         )
         self._models = ModelPair(observe=None, reflect=None)
@@ -112,22 +111,22 @@ class Memory(LookingBack, Forgetting, Transferring):
 
     async def open(self) -> Kit:
         """Open the database, if that has not been done; returns its parts."""
-        if self._kit is None and not self._unsaved.is_closed:
+        if self._kit is None and not self._outbox.is_closed:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
                 self._opening.add_done_callback(_heard)
             # Who does not wait for its end lets it go on: a schema is brought up to date once, however long that takes.
             await asyncio.shield(self._opening)
-        if self._kit is None or self._unsaved.is_closed:
+        if self._kit is None or self._outbox.is_closed:
             raise StoreClosed
         return self._kit
 
     async def _open_once(self) -> None:
         async with self._gate:
-            if self._kit is None and not self._unsaved.is_closed:
+            if self._kit is None and not self._outbox.is_closed:
                 self._kit = await self._open()
                 # What turns said that ended before there was a database.
-                self._kit.rescue.begin()
+                self._outbox.begin()
 
     def _tell(self, event: Degraded) -> None:
         self._bus.emit(event)
@@ -143,23 +142,23 @@ class Memory(LookingBack, Forgetting, Transferring):
         )
         # Unique among all processes that ever use this database, so that a fence tells owners apart.
         owner = f"{os.getpid()}-{store.new_id()}"
-        observer, reflector = await self._minds()
-        thinking = Thinking(store, observer, reflector, counter=self.counter, extractors=self._extractors)
+        observer, reflector = await self._observers()
+        executor = RunExecutor(store, observer, reflector, counter=self.counter, extractors=self._extractors)
         store.processes.lease = self.config.lease
         store.processes.silence = min(store.processes.silence, self.config.lease)
         heartbeat = Heartbeat(store.processes, owner, clock=self.clock, every=min(_BEAT_SECONDS, self.config.heartbeat))
-        runner = Runner(store, thinking, clock=self.clock, heartbeat=heartbeat)
+        journal = EventJournal(store, self._bus, self.clock)
+        runner = Runner(store, executor, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random)
         core = Core(
             store,
             runner,
-            self._bus,
+            journal,
             clock=self.clock,
             counter=self.counter,
             owner=owner,
             open_turns=self._outside.open_turns,
-            chance=lambda: self._chance(32) / 2**32,
+            chance=self._random,
         )
-        runner.tell, runner.retry_at = core.tell, core.retry_at
         return Kit(
             store=store,
             config=self.config,
@@ -168,12 +167,15 @@ class Memory(LookingBack, Forgetting, Transferring):
             contexts=Contexts(store, self.counter, self._instructions),
             runner=runner,
             compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
-            unsaved=self._unsaved,
+            outbox=self._outbox,
             writer=self._models.reflect,
             is_embedded=self._models.observe is None,
         )
 
-    async def _minds(self) -> tuple[Mind, Mind]:
+    def _random(self) -> float:
+        return self._chance(32) / 2**32
+
+    async def _observers(self) -> tuple[Observer, Observer]:
         """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""
         try:
             self._models = models_for(self.config, self.model)
@@ -186,10 +188,10 @@ class Memory(LookingBack, Forgetting, Transferring):
             what, now = "choosing the model", self.clock.now()
             self._bus.emit(Degraded(at=now, resource="", thread=None, what=what, error=str(error)))
             _log.warning("%s", error)
-            return minds_of(ModelPair(observe=None, reflect=None), self.counter)
+            return observers_of(ModelPair(observe=None, reflect=None), self.counter)
         if self._models.observe is None and self._models.reflect is None:
             _log.info("no model is named, so the embedded observer is used")
-        return minds_of(self._models, self.counter)
+        return observers_of(self._models, self.counter)
 
     async def aclose(self) -> None:
         """Let background work finish, save what is left, then let go of the database. Closing twice is harmless.
@@ -198,12 +200,12 @@ class Memory(LookingBack, Forgetting, Transferring):
         """
         problem: Exception | None = await self._open_at_last()
         async with self._gate:
-            if self._unsaved.is_told:
+            if self._outbox.is_reported:
                 return
-            self._unsaved.is_closed = True
+            self._outbox.is_closed = True
             if self._kit is not None:
-                problem = await close_parts(self._kit, self._models, self.config)
-            lost = tell_loss(self._unsaved, problem, self._bus, self.clock)
+                problem = await self._kit.close(self._models)
+            lost = self._outbox.report_loss(problem, self._bus, self.clock)
             self._bus.close()
         if lost is not None:
             raise lost
@@ -211,7 +213,7 @@ class Memory(LookingBack, Forgetting, Transferring):
     async def _open_at_last(self) -> MemologError | None:
         """Try once more to reach the database, if something was said while there was none; returns why there is not."""
         try:
-            if len(self._unsaved) and not self._unsaved.is_closed:
+            if len(self._outbox) and not self._outbox.is_closed:
                 await self.open()
         except MemologError as error:
             return error
@@ -224,7 +226,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         """
         if self._kit is not None:
             await self._kit.runner.settled()
-            await self._kit.rescue.try_now(self.config.turn_timeout)
+            await self._outbox.try_now(self.config.turn_timeout)
             await self._kit.store.engine.settled()
 
     async def __aenter__(self) -> Self:
@@ -256,7 +258,7 @@ class Memory(LookingBack, Forgetting, Transferring):
 
         `model` is the one that answers, `zone` is where the user is, `settings` differ in this turn from all others.
         """
-        if self._unsaved.is_closed:
+        if self._outbox.is_closed:
             raise StoreClosed
         check_turn(settings, zone)
         return Turn(
@@ -312,7 +314,7 @@ class Memory(LookingBack, Forgetting, Transferring):
         usage = await kit.store.ledger.total(resource, thread=thread)
         factor = await kit.factor(resource, snapshot.thread.last_model)
         spent = 0.0 if config.budget is None else await spent_of(kit.store, resource, thread, config)
-        unsaved = self._unsaved.counts().get((resource, thread))
+        unsaved = self._outbox.counts().get((resource, thread))
         trouble = self._bus.trouble(resource, thread)
         dropped = await kit.store.logs.count_dropped(snapshot.resource, snapshot.log.pk)
         now = self.clock.now()
@@ -365,8 +367,8 @@ class Memory(LookingBack, Forgetting, Transferring):
                 config, snapshot = await self._look(thread.id, resource)
                 if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
                     asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
-                    done = await kit.core.advance(snapshot, config, asked)
-                    touched += bool(snapshot.runs) or any(name != "Wait" for name in done.decisions)
+                    _, decisions = await kit.core.advance(snapshot, config, asked)
+                    touched += bool(snapshot.runs) or any(name != "Wait" for name in decisions)
         return touched
 
     async def _by_hand(

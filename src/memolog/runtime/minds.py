@@ -1,7 +1,4 @@
-"""Minds: what observes and reflects. One asks a model, one is embedded.
-
-Knows how a question becomes a parsed answer. Knows no rows: what is asked about, and what becomes of an answer, is the thinker's.
-"""
+"""Observe and reflect, with a model or with the embedded rules: from an input to a parsed answer."""
 
 import asyncio
 import math
@@ -33,6 +30,7 @@ from memolog.prompt.transcript import Shown, split
 from memolog.runtime.asking import Ask
 from memolog.runtime.model import Model, ModelReply, ModelRequest, Purpose
 from memolog.runtime.models import BudgetSpent, ModelPair
+from memolog.runtime.patience import offload
 from memolog.runtime.plausibility import checked, in_order, uncovered
 from memolog.runtime.reflection import gaps_of
 from memolog.runtime.runner import RunFault
@@ -40,29 +38,29 @@ from memolog.runtime.views import weights_of
 from memolog.tokens import TokenCounter
 
 __all__ = [
-    "ExtractiveMind",
-    "Mind",
-    "ModelMind",
+    "EmbeddedObserver",
+    "ModelObserver",
     "Observed",
+    "Observer",
     "Reflected",
     "embedded_statements",
-    "minds_of",
+    "observers_of",
     "put_together",
     "readings_of",
     "stood_in",
 ]
 
 _LEVELS: Final = 5
-# How long an answer may be: some room for its sections, and a share of what it is about.
+# How long an answer may be: a minimum for its sections, and a share of the prompt.
 _LEAST_REPLY: Final = 1_000
 _REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
-# A fault of the answer that a second try often does not have.
+# Faults that a second answer often does not have.
 _PASSING: Final[tuple[FaultKind, ...]] = ("degenerate", "cut_off", "echo", "copied", "unfounded", "too_large")
-# Comparing an answer with a longer span takes more than a few milliseconds.
+# An answer about a longer span is checked in a worker thread.
 _LONG_TOKENS: Final = 4_000
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
 _EXTRACTIVE: Final = "extractive-1"
-# Calls for one span that is too long for a prompt, at a time.
+# Concurrent calls for one span that is too long for a prompt.
 _CALLS: Final = 3
 
 T = TypeVar("T")
@@ -75,11 +73,11 @@ class Observed:
     parsed: Parsed
     prompt: Prompt
     said: Mapping[str, str] | None = None
-    """What it says about the values of the application, by key; None if nobody was asked."""
+    """Extracted values of the application by key; None if no model was asked."""
     fault: RunFault | None = None
-    """Why there is no answer about this span, while there is one about another of the same call."""
+    """Why this span has no answer, although another of the same call has one."""
     last_seq: int | None = None
-    """The last message that it is about, where the answer was cut off before the end of the span."""
+    """The last message that it covers, if it was cut off before the end of the span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +88,12 @@ class Reflected:
     prompt: Prompt
 
 
-class Mind(Protocol):
+class Observer(Protocol):
     """Observes and reflects."""
 
     @property
     def name(self) -> str:
-        """Return how it is called in runs and the ledger."""
+        """Return its name in runs and the ledger."""
         ...
 
     async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
@@ -107,8 +105,8 @@ class Mind(Protocol):
         ...
 
 
-class ExtractiveMind:
-    """The embedded observer and reflector: no model, no key, no network, and nothing to pay."""
+class EmbeddedObserver:
+    """The embedded observer and reflector: no model, no key, no network, no cost."""
 
     name = "extractive"
 
@@ -117,8 +115,8 @@ class ExtractiveMind:
 
     async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
         """Select and shorten what was said."""
-        del redactor, ask  # What enters the log is redacted when the lines become observations.
-        # A long span takes tens of milliseconds: more than a turn on the same loop should ever wait.
+        del redactor, ask  # Lines are redacted when they become observations.
+        # A long span takes tens of milliseconds: keep it off the event loop.
         return await asyncio.to_thread(lambda: [_embedded(given, self._counter) for given in inputs])
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
@@ -150,7 +148,7 @@ def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
 def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:
     """Return what the embedded observer reads in users' messages, by thread and number.
 
-    It adds what a "yes" or "the second one" is about, so that a line which says so is known to be in the user's sense.
+    It resolves a "yes" or "the second one", so that a line that says the same is recognised as the user's statement.
     """
     observed = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
     places = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown if shown.role == "user"}
@@ -163,23 +161,23 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
 
 
 def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
-    """Return the statements that the embedded observer finds in some messages of users; its lines say that they are its own."""
+    """Return statements of users that the embedded observer finds; its lines name it as their observer."""
     found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
     stated = (draft for draft in found.parsed.observations if draft.priority in {"high", "done"})
-    drafts = tuple(replace(draft, observer=ExtractiveMind.name, parent=None) for draft in stated)
+    drafts = tuple(replace(draft, observer=EmbeddedObserver.name, parent=None) for draft in stated)
     return replace(found, parsed=Parsed(observations=drafts))
 
 
 async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
-    """Return what the embedded observer makes of messages that a model observed badly; its lines say that they are its own."""
+    """Observe messages with the embedded observer where a model failed; its lines name it as their observer."""
     found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
-    drafts = tuple(replace(draft, observer=ExtractiveMind.name) for draft in found.parsed.observations)
+    drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
     return replace(found, parsed=replace(found.parsed, observations=drafts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Condensed:
-    """A valid answer of the reflector, and what it was asked."""
+    """A valid answer of the reflector, and its question."""
 
     parsed: ParsedReflection
     prompt: Prompt
@@ -187,8 +185,8 @@ class _Condensed:
     tokens: int
 
 
-class ModelMind:
-    """Asks a model, and reads what it answers."""
+class ModelObserver:
+    """Asks a model, and parses its answers."""
 
     def __init__(self, observer: Model, reflector: Model, counter: TokenCounter) -> None:
         self._models: dict[Purpose, Model] = {"observe": observer, "reflect": reflector}
@@ -218,7 +216,7 @@ class ModelMind:
             parsed = answers.get(threads[given.alias], Parsed())
             parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
             if parsed.has("cut_off"):
-                # The thread is asked about again, by itself.
+                # The thread is observed again, alone.
                 fault = RunFault("cut off: its section never ends")
                 observed.append(Observed(parsed=Parsed(), prompt=prompt, fault=fault))
             elif failure(parsed) is None:
@@ -229,7 +227,7 @@ class ModelMind:
         return observed
 
     async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
-        """Ask about each thread by itself, since values of the application belong to one; a failure keeps the other answers."""
+        """Ask about each thread alone, because extracted values belong to one thread; a failure keeps the other answers."""
         answers: list[Observed] = []
         away: RunFault | None = None
         for given in inputs:
@@ -238,7 +236,7 @@ class ModelMind:
                     raise away
                 answers.append(await self._observe_one(given, redactor, ask))
             except RunFault as fault:
-                # A model that is not there is not asked again in this call.
+                # An unreachable model is not asked again in this call.
                 away = fault if fault.cause != "answer" else None
                 answers.append(Observed(parsed=Parsed(), prompt=Prompt(system="", text=""), fault=fault))
         if (first := answers[0].fault) is not None and all(answer.fault is not None for answer in answers):
@@ -246,7 +244,7 @@ class ModelMind:
         return answers
 
     async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
-        """Ask about one span; one that is too long for a prompt in several calls, whose answers are joined."""
+        """Ask about one span, in several calls if it is too long for a prompt."""
         messages = tuple(sliced(given.messages, given.most_tokens, self._counter))
         pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
         gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
@@ -257,13 +255,13 @@ class ModelMind:
         if len(answers) == 1:
             return answers[0]
         end = next((number for number, answer in enumerate(answers) if answer.last_seq is not None), len(answers) - 1)
-        # What comes after an answer that was cut off is observed again with its rest.
+        # Messages after a cut-off answer are observed again.
         return replace(put_together(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(
         self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
     ) -> Observed:
-        """Ask, ask once more if the answer is no use, and then for what it left out."""
+        """Ask, ask again if the answer is unusable, and then ask for what it left out."""
         prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
         before: Parsed | None = None
@@ -284,7 +282,7 @@ class ModelMind:
             if attempt == 0:
                 before = parsed
         if before is not None and _reach(before) > _reach(parsed):
-            # Both were cut off, or the second is of no use at all.
+            # Both were cut off, or the second is unusable.
             parsed = before
         problem = failure(parsed)
         if problem is not None:
@@ -302,7 +300,7 @@ class ModelMind:
         ask: Ask,
         gate: asyncio.Semaphore | None = None,
     ) -> Observed:
-        """Return an answer with what users stated and it left out: asked for once more, then by the embedded observer."""
+        """Add statements of users that an answer left out: ask once more, then use the embedded observer."""
         missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.prompt, self._counter)
         if not missing:
             return observed
@@ -313,7 +311,7 @@ class ModelMind:
             async with gate or asyncio.Semaphore():
                 reply = await self._ask("observe", prompt, ask)
         except (BudgetSpent, RunFault):
-            # The answer in hand is of use, and the embedded observer completes it.
+            # The first answer is usable, and the embedded observer completes it.
             again = Parsed()
         else:
             again = parse_observations(reply.text, prompt.shown, base=missing[0].created_at, zone=given.zone)
@@ -321,7 +319,6 @@ class ModelMind:
         if failure(again) is None and again.observations:
             answer = replace(again, hints=HintsDraft())
             observed = _with_more(observed, Observed(parsed=answer, prompt=prompt))
-            # Those that it still leaves out.
             missing = await self._in_thread(asked, uncovered, again, asked, prompt, self._counter)
         if missing:
             observed = _with_more(observed, await stood_in(given, missing, self._counter))
@@ -330,10 +327,9 @@ class ModelMind:
         return observed
 
     async def _in_thread(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
-        """Return what a function returns; beside the loop where the span is long, so that turns go on meanwhile."""
-        if sum(message.tokens for message in given.messages) > _LONG_TOKENS:
-            return await asyncio.to_thread(work, *arguments)
-        return work(*arguments)
+        """Call a function, in a worker thread if the span is long."""
+        is_long = sum(message.tokens for message in given.messages) > _LONG_TOKENS
+        return await offload(work, *arguments, when=is_long)
 
     # ------------------------------------------------------------ reflecting
 
@@ -359,7 +355,7 @@ class ModelMind:
             except (BudgetSpent, RunFault):
                 if best is None:
                     raise
-                # What is in hand is valid, if longer than it was meant to be.
+                # The best answer so far is valid, only longer than the target.
                 break
             if reply.text == last:
                 break
@@ -369,7 +365,7 @@ class ModelMind:
             if problem is not None:
                 continue
             length = self._length(parsed)
-            # An empty or larger answer never takes the place of memory.
+            # An empty or larger answer never replaces memory.
             if 0 < length < best_size:
                 best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
                 best_size = length
@@ -378,12 +374,12 @@ class ModelMind:
         return best, problem
 
     async def _ask_for_lost(self, best: _Condensed, most: int, size: int, ask: Ask) -> _Condensed:
-        """Ask once more for what the answer no longer says; returns the better of the two answers.
+        """Ask once more for what the answer lost; returns the better of the two answers.
 
-        An answer that says hardly anything of what it stands for is refused.
+        A vague answer is refused.
         """
         lines = best.given.observations
-        # Comparing many lines takes a while: other turns of the loop go on meanwhile.
+        # Comparing many lines takes long.
         gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, best.prompt.ids, lines)
         if not gaps:
             return best
@@ -392,7 +388,7 @@ class ModelMind:
         try:
             reply = await self._ask("reflect", prompt, ask)
         except (BudgetSpent, RunFault):
-            # The answer in hand is valid if it is not vague: code carries over what it omits.
+            # The first answer is valid if it is not vague: lost lines are carried over by code.
             if gaps.vague:
                 raise
             return best
@@ -413,7 +409,7 @@ class ModelMind:
         return sum(self._counter.count(line.text) for line in parsed.lines)
 
     async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask, times: int = 1) -> ModelReply:
-        """Ask; the answer may be so many times as long as it usually is."""
+        """Ask; `times` multiplies the usual length of an answer."""
         most = _LEAST_REPLY + int(self._counter.count(prompt.text) * _REPLY_SHARE[purpose])
         request = ModelRequest(
             purpose=purpose,
@@ -427,12 +423,12 @@ class ModelMind:
 
 
 def _declines(reply: ModelReply, parsed: Parsed) -> bool:
-    """Tell whether the model would not speak about what it was shown; filters of providers answer with nothing at all."""
+    """Return whether the model refused the content; content filters of providers return an empty answer."""
     return reply.finish_reason == "content_filter" or not reply.text.strip() or parsed.has("refusal")
 
 
 def _reach(parsed: Parsed) -> float:
-    """Return up to which message an answer may be used: all of them, unless it was cut off."""
+    """Return the last message up to which an answer is usable: infinite unless it was cut off."""
     if failure(parsed) is not None:
         return -1
     last = max((number for draft in parsed.observations for number in draft.cites), default=0)
@@ -440,7 +436,7 @@ def _reach(parsed: Parsed) -> float:
 
 
 def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, ObserveInput]:
-    """Return an answer that was cut off as one about the messages up to its last line, and these messages.
+    """Return a cut-off answer limited to the messages that it covers, and these messages.
 
     A tool call and its result stay together. Raises RunFault if no message is whole before the cut.
     """
@@ -457,7 +453,7 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
     seqs = {(message.thread, message.seq) for message in messages}
     known = {number for number, place in numbers.items() if place in seqs}
     drafts = observed.parsed.observations
-    # A line that cites a later message is written again with the rest; lines under it go with it.
+    # A line that cites a later message is written again with the rest, with the lines under it.
     end = next((place for place, draft in enumerate(drafts) if not known.issuperset(draft.cites)), len(drafts))
     parsed = replace(observed.parsed, observations=drafts[:end], hints=HintsDraft())
     shown = tuple(one for one in observed.prompt.shown if one.number in known)
@@ -467,7 +463,7 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
 
 
 def put_together(answers: Sequence[Observed]) -> Observed:
-    """Return several answers as one, in which each message has a number of its own."""
+    """Join answers; each message gets a number of its own."""
     shifted: list[Observed] = []
     taken = 0
     for answer in answers:
@@ -482,7 +478,7 @@ def put_together(answers: Sequence[Observed]) -> Observed:
 
 
 def _with_more(observed: Observed, more: Observed) -> Observed:
-    """Return an answer with further lines about the same messages, in their order; its hints stay."""
+    """Add lines about the same messages to an answer, in their order; its hints stay."""
     both = put_together([observed, more])
     drafts = in_order(both.parsed.observations)
     parsed = replace(both.parsed, observations=drafts, hints=observed.parsed.hints, nothing=not drafts)
@@ -490,7 +486,7 @@ def _with_more(observed: Observed, more: Observed) -> Observed:
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what all calls return; the first that fails ends the others."""
+    """Return the results of all calls; the first failure cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]
@@ -499,10 +495,10 @@ async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-def minds_of(models: ModelPair, counter: TokenCounter) -> tuple[Mind, Mind]:
-    """Return what observes and what reflects: a model where one is named, else the embedded rules."""
-    embedded = ExtractiveMind(counter)
+def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Observer]:
+    """Return the observer and the reflector: a model if one is named, else the embedded rules."""
+    embedded = EmbeddedObserver(counter)
     return (
-        ModelMind(models.observe, models.observe, counter) if models.observe else embedded,
-        ModelMind(models.reflect, models.reflect, counter) if models.reflect else embedded,
+        ModelObserver(models.observe, models.observe, counter) if models.observe else embedded,
+        ModelObserver(models.reflect, models.reflect, counter) if models.reflect else embedded,
     )

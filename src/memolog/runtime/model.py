@@ -1,7 +1,4 @@
-"""The seam to language models: one method.
-
-Knows what is asked and what is answered. Which provider answers is somebody else's business.
-"""
+"""The interface to language models: a request, a reply, and the one method between them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,7 +29,7 @@ class ModelRequest:
     files: tuple[FilePart, ...] = ()
     """Images and documents that the text speaks of, for models that can see them."""
     options: Mapping[str, Any] = field(default_factory=nothing)
-    """Whatever else the provider understands, handed on as it is; None as a value takes a setting back."""
+    """Further settings for the provider, passed on unchanged; None as a value removes a setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,7 @@ class ModelReply:
 
     @property
     def is_cut_off(self) -> bool:
-        """Tell whether the provider says that the end of the answer is missing."""
+        """Return whether the provider says that the end of the answer is missing."""
         return self.finish_reason == "length"
 
 
@@ -56,7 +53,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """Return how the model is called in events, runs and the ledger."""
+        """Return the name of the model in events, runs and the ledger."""
         ...
 
     async def complete(self, request: ModelRequest) -> ModelReply:

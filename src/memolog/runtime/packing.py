@@ -1,7 +1,6 @@
-"""Packing: the memory of a resource as one text within a number of tokens, for who begins to work.
+"""Pack the memory of a resource into one text within a number of tokens, for an agent that starts to work.
 
-Knows what is read: the log with what is buffered for it, the messages that neither holds, working memory and tasks. What of it is
-worth its room is `context.pack`. Nothing is written, and a thread that does not exist yet is no error: a session begins with it.
+Reads only; an unknown thread is not an error, because a session may begin with it.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pack", "context_pack"]
 
-# The session before the last is seldom of use, and each costs a read.
+# Older sessions are seldom useful, and each costs a read.
 _THREADS: Final = 4
 _MESSAGES: Final = 30
 _NOBODY: Final = "-"
@@ -38,8 +37,7 @@ async def context_pack(
 ) -> Pack:
     """Return what matters most of a resource's memory, within so many tokens.
 
-    `thread` is the conversation that goes on or begins; those that were active last follow it. The text is empty where there is
-    nothing to tell.
+    `thread` is the current conversation; the last active ones follow it. The text is empty if there is nothing.
     """
     store, now = (await memory.open()).store, memory.clock.now()
     threads = await _threads(store, resource, thread)
@@ -56,7 +54,7 @@ async def context_pack(
     redactor = redactor_for(memory.config)
     conversations = [replace(one, messages=_clean(one.messages, redactor)) for one in conversations]
     is_going_on = bool(threads) and threads[0].id == thread
-    # A thread that begins has no document of its own; one that was active last keeps its own to itself.
+    # A new thread has no document of its own; those of other threads are not shown.
     facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
     if not is_going_on:
         facts.pop("thread", None)
@@ -76,17 +74,17 @@ async def context_pack(
 
 
 def _clean(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return the messages as they may leave their conversation: a pack is read in others, where a secret has no business."""
+    """Return the messages without secrets: a pack is read in other conversations."""
     return tuple(replace(one, parts=parts_without_secrets(one.parts, redactor)) for one in messages)
 
 
 def _newest(tokens: int, place: int) -> int:
-    """Return how many messages of a thread are read: more than fit, and few of those that are not the first."""
+    """Return how many messages of a thread are read: more than fit for the first thread, few for the others."""
     return min(max(tokens // (25 if place == 0 else 100), 10), 500)
 
 
 async def _threads(store: "Store", resource: str, thread: str | None) -> "list[Thread]":
-    """Return the thread that goes on, if it does, and those that were active last."""
+    """Return the current thread, if it exists, and the last active ones."""
     found: list[Thread] = []
     if thread is not None:
         with suppress(ThreadNotFound):
@@ -107,10 +105,10 @@ async def _own(store: "Store", thread: "Thread", snapshot: "Snapshot") -> Conver
 
 
 async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Sequence[Snapshot]") -> list[Conversation]:
-    """Return the log that the threads share, after what is not in it of each."""
+    """Return the uncovered messages of each thread, then the log that they share."""
     if not snapshots:
         return []
-    # Where there are snapshots, the store is loaded anyway.
+    # The store is loaded by now.
     from memolog.store.other_tails import OtherLimits  # noqa: PLC0415
 
     snapshot = snapshots[0]
@@ -144,7 +142,7 @@ def _conversation(
 
 
 async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
-    """Return the log, and what will be added to it next: a pack is no prefix, so it need not wait for an activation."""
+    """Return the texts of active and of buffered groups: a pack is no prefix and need not wait for activation."""
     ready = [group for group in snapshot.buffered if group.kind == "observer"]
     texts = [group.text for group in snapshot.groups if group.text]
     lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in ready])

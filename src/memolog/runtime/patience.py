@@ -1,22 +1,19 @@
-"""How long a step of a turn waits for everything that is not a model: connections, locks, reads and writes.
-
-One budget a step. What could not be done within it is done later, by whoever asked for it.
-"""
+"""Limit how long one step of a turn waits for the database, and keep long computations off the event loop."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 from memolog.domain.errors import StoreBusy
 
-__all__ = ["Budget", "in_time"]
+__all__ = ["Budget", "in_time", "offload"]
 
 T = TypeVar("T")
 
 
 class Budget:
-    """The time that one step of a turn has, from when the budget is made."""
+    """The seconds that one step of a turn may wait for everything but a model, counted from its creation."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -32,9 +29,9 @@ class Budget:
 
     @asynccontextmanager
     async def limit(self, *, reserve: float = 0.0) -> AsyncGenerator[None]:
-        """Stop what is done inside once the time is over, and raise StoreBusy. A write that is not done by then is not done.
+        """Cancel the block once the time is over, and raise StoreBusy. A write that is not committed by then is not done.
 
-        `reserve` is the share of the whole time that is left for what is done then.
+        `reserve` is the share of the whole time that is left for what follows.
         """
         self._reserve = reserve * self._seconds
         timeout = asyncio.timeout_at(self._end - self._reserve)
@@ -51,7 +48,7 @@ class Budget:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Let the time inside not count: a model is waited for."""
+        """Do not count the time inside: a model is waited for."""
         started, timeout = self._loop.time(), self._timeout
         if timeout is not None and not timeout.expired():
             timeout.reschedule(None)
@@ -64,10 +61,15 @@ class Budget:
 
 
 async def in_time(call: Coroutine[object, object, T], seconds: float) -> T:
-    """Await a call of the store, but not for longer than that."""
+    """Await a call of the store for at most so many seconds."""
     async with Budget(seconds).limit():
         return await call
     raise AssertionError("a limit lets nothing pass without its result or an error")
+
+
+async def offload(function: Callable[..., T], *arguments: object, when: bool) -> T:
+    """Call a function, in a worker thread `when` it takes long: other tasks of the loop go on meanwhile."""
+    return await asyncio.to_thread(function, *arguments) if when else function(*arguments)
 
 
 def _too_slow(seconds: float) -> StoreBusy:

@@ -1,7 +1,6 @@
-"""Plausibility of a model's reply: what of it may become memory, and which statements of users it leaves out.
+"""Check a reply of a model against what it was shown. Pure.
 
-Pure. Compares a reply with what the model was shown: lines and hints that only repeat the prompt or the log are dropped, and
-user messages that state something and that no line covers are found. The caller decides what follows.
+Drops lines and hints that only repeat the prompt or the log, and finds statements of users that no line covers.
 """
 
 import re
@@ -20,20 +19,20 @@ from memolog.tokens import TokenCounter
 
 __all__ = ["checked", "in_order", "uncovered"]
 
-# So many times as long as what it is about may an answer be; an answer about a word or two needs some room all the same.
+# An answer may be so many times as long as its messages, and at least so many tokens.
 _MOST_TIMES: Final = 20
 _LEAST_ROOM: Final = 300
-# So many words in a row does a line or a hint share with the instructions only if it is a part of them.
+# A line or a hint that shares so many consecutive words with the instructions is a copy of them.
 _LINE_WORDS: Final = 4
 _HINT_WORDS: Final = 3
 _MOST_ECHOED: Final = 0.5
 _LEAST_SUPPORT: Final = 0.34
 _SUPPORTED: Final = 0.5
 _FEW_WORDS: Final = 2
-# Statements without a word of the messages that stay beside one line that has some.
+# Unfounded statements that are kept for each line with words of the messages.
 _MOST_DOUBTFUL: Final = 2
 _ALIKE: Final = 0.8
-# What stands in a prompt beside our own words.
+# Elements of a prompt that are not instructions.
 _GIVEN: Final = re.compile(r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>(?=\n)")
 _HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>")
 _FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1", re.DOTALL | re.MULTILINE)
@@ -41,7 +40,7 @@ _VERBATIM: Final = re.compile(r"\s*[|>│]")
 _MARKED: Final = re.compile(r"\s*[*•-] ")
 _TRANSCRIPT: Final = re.compile(r"<(transcript)>(?=\n)")
 _HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
-# What stands around messages in a transcript, and a place of the format that was not filled.
+# Markup around messages in a transcript, and unfilled placeholders of the format.
 _SHELL: Final = re.compile(r"</?message>|\A\W*(?:<[^<>\n]{1,100}>|\{[^{}\n]{1,100}\})\W*\Z")
 _DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
 _LOG_LINE: Final = re.compile(
@@ -52,7 +51,7 @@ _MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
 
 
 def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]]:
-    """Yield where the elements stand that these tags open, and what is in them; a tag that nothing closes opens none."""
+    """Yield the ranges and contents of elements that these tags open; an unclosed tag opens none."""
     at, unclosed = 0, set[str]()
     for tag in opening.finditer(text):
         name = tag[1]
@@ -60,7 +59,7 @@ def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]
             continue
         end = text.find(f"</{name}>", tag.end())
         if end < 0:
-            # Nor does anything close a later one: it need not be looked for again.
+            # A later tag of this name is unclosed too.
             unclosed.add(name)
             continue
         at = end + len(f"</{name}>")
@@ -83,9 +82,9 @@ def _inside(text: str, opening: re.Pattern[str]) -> list[str]:
 
 
 def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
-    """Return what may be used of a reply; what was dropped is among its faults.
+    """Return the usable part of a reply; its faults list what was dropped.
 
-    A reply of which nothing is left is empty, which is a failure, unless all that it says was said and is in the log already.
+    If nothing is left the reply is empty, which is a failure, unless all of it is in the log already.
     """
     notes = FaultNotes()
     notes.take(parsed.faults)
@@ -121,8 +120,7 @@ def _checked_lines(
 ) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
     """Return the lines that say something new, and those that the log has from the same day.
 
-    A statement without a word of the messages that it cites stays beside lines that have some: nothing more tells it from one
-    that is said in other words, and it is marked when it is judged.
+    A cited statement without a word of its messages may be a paraphrase: it is kept beside founded lines, and marked later.
     """
     log = _Log(given.previous)
     sources = _Sources(given, prompt)
@@ -131,7 +129,7 @@ def _checked_lines(
         bool(found) and _is_said_again(draft, sources.of(draft) or said)
         for draft, found in zip(parsed.observations, days, strict=True)
     ]
-    # A line with hardly a word that could be compared is taken for a copy only beside others.
+    # A line with few content words counts as a copy only beside others.
     is_telling = [len(content_words(draft.text)) >= _FEW_WORDS for draft in parsed.observations]
     copies = any(tells and found and not again for tells, found, again in zip(is_telling, days, is_said, strict=True))
     kept: list[int] = []
@@ -154,7 +152,7 @@ def _checked_lines(
             known.append(draft)
             notes.note("copied", draft.text)
         else:
-            # The same was said on another day.
+            # The same statement on another day.
             kept.append(place)
     founded = sum(support(parsed.observations[place].text, said) > 0 for place in kept)
     if len(doubtful) <= _MOST_DOUBTFUL * founded:
@@ -166,9 +164,9 @@ def _checked_lines(
 
 
 def _is_unfounded(draft: Draft, said: Evidence) -> bool:
-    """Tell whether a line says nothing of what was said: without citations much of it must be there, in a statement a word.
+    """Return whether the messages do not support a line: an uncited line needs many common words, a statement one.
 
-    A line that is written in another language than the messages has few words in common with them.
+    A line in another language than the messages is not compared.
     """
     if not draft.cites:
         return support(draft.text, said) < _LEAST_SUPPORT
@@ -177,15 +175,15 @@ def _is_unfounded(draft: Draft, said: Evidence) -> bool:
 
 
 def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
-    """Tell whether the messages that a line cites say it, so that the log is not all that it can come from."""
+    """Return whether the cited messages support a line, so that it is not only copied from the log."""
     words, share = content_words(draft.text), support(draft.text, evidence)
-    # One word in common may be chance, unless it is all that was said.
+    # One common word may be chance, unless it is the whole message.
     is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
     return share >= _SUPPORTED and is_more and _log_line(draft.text, None).numbers <= evidence.words
 
 
 def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
-    """Return the drafts at these places; one whose parent is not among them stands under the parent's parent."""
+    """Return the drafts at these places; a draft whose parent is dropped moves under the nearest kept ancestor."""
     new = {place: number for number, place in enumerate(places)}
 
     def above(place: int | None) -> int | None:
@@ -208,7 +206,7 @@ def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", no
 
 
 class _Echoes:
-    """The words of a prompt that are ours, to tell when a reply repeats them."""
+    """Finds parts of a reply that repeat the instructions of the prompt."""
 
     def __init__(self, prompt: Prompt, said: Evidence) -> None:
         self._said = said
@@ -218,24 +216,24 @@ class _Echoes:
         self._shown = set(map(_row, "\n".join(_inside(prompt.text, _TRANSCRIPT)).split("\n")))
 
     def has(self, text: str, least: int) -> bool:
-        """Tell whether a text is a part of the instructions, and not of what was said."""
+        """Return whether a text is part of the instructions and not of the messages."""
         needle = squeezed(folded(text))
         words = needle.strip(".").split(".")
         return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
 
     def is_shell(self, text: str) -> bool:
-        """Tell whether a line has what stands around messages, or is a place of the format, and nobody said so."""
+        """Return whether a line is markup of the transcript or an unfilled placeholder, and not part of the messages."""
         found = _SHELL.search(folded(text))
         return bool(found) and not self._said.has(squeezed(folded(text)))
 
     def are_most_of(self, reply: str) -> bool:
-        """Tell whether most rows of a reply are rows of the instructions or of the transcript, word for word.
+        """Return whether most rows of a reply are rows of the instructions or of the transcript, word for word.
 
-        A line may repeat a message, and what stands under it word for word must; what stands around messages is in no line.
+        A line may quote a message; markup around messages belongs in no line.
         """
         if len(_HEADER.findall(reply)) > _FEW_WORDS:
             return True
-        # Hints are looked at one by one.
+        # Hints are checked separately.
         plain = _FENCED.sub("", _without(reply, _HINTS)).split("\n")
         rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
         echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
@@ -243,7 +241,7 @@ class _Echoes:
 
 
 def _row(text: str) -> str:
-    """Return a row in a form that can be compared; nothing of one that is too short to tell anything."""
+    """Return a row folded for comparison; empty if it is too short."""
     words = squeezed(folded(text)).strip(".").split(".")
     return ".".join(words) if sum(not word.isdigit() for word in words) >= _LINE_WORDS else ""
 
@@ -258,7 +256,7 @@ class _LogLine(NamedTuple):
 
 
 class _Log:
-    """The lines of the log that the model was shown, to tell when it repeats one."""
+    """The lines of the log that the model was shown."""
 
     def __init__(self, text: str) -> None:
         self._lines: list[_LogLine] = []
@@ -270,7 +268,7 @@ class _Log:
                 self._lines.append(line)
 
     def days_of(self, text: str) -> frozenset[date | None] | None:
-        """Return the days under which the log has a line, or one that is nearly the same; None if it has none."""
+        """Return the days on which the log has the same or nearly the same line; None if it has none."""
         mine = _log_line(text, None)
         return frozenset(line.day for line in self._lines if _is_alike(mine, line)) or None
 
@@ -291,7 +289,7 @@ def _is_alike(one: _LogLine, other: _LogLine) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A message that was shown, under its number, as something to look words up in."""
+    """A shown message, its number, and its words."""
 
     message: Message
     number: int | None
@@ -313,16 +311,16 @@ class _Sources:
         self._by_number = {said.number: said for said in self.all if said.number is not None}
 
     def of(self, draft: Draft) -> Evidence | None:
-        """Return what a line cites as one text; None if it cites nothing."""
+        """Return the cited messages of a line as one text; None if it cites nothing."""
         cited = [source_text(self._by_number[n].message) for n in draft.cites if n in self._by_number]
         return Evidence("\n".join(cited)) if cited else None
 
 
 def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
-    """Return the messages in which a user states something and that no line covers.
+    """Return the messages with a statement of a user that no line covers.
 
-    A line covers what it cites, if a word or a number of it is from there. Words of another language are not compared. A line
-    without citations covers a message if it says half of it.
+    A line covers a message that it cites if they share a word or a number, or are in different languages. An uncited line
+    covers a message if it has half of its words.
     """
     stated = _stating(given, counter)
     if not stated:
@@ -349,7 +347,7 @@ def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterab
 
 
 def _says_of(said: _Said, line: str) -> bool:
-    """Tell whether a line has a word or a number of a message, so that it says something of it."""
+    """Return whether a line shares a word or a number with a message."""
     if _log_line(line, None).numbers & said.evidence.words:
         return True
     return support(line, said.evidence) > 0
@@ -360,12 +358,12 @@ def _words(draft: Draft) -> str:
 
 
 def _are_in_other_languages(lines: str, said: str) -> bool:
-    """Tell whether one of two texts is in English and the other is not, so that their words cannot be compared."""
+    """Return whether exactly one of two texts is English, so that their words cannot be compared."""
     return {is_english(Evidence(lines)), is_english(Evidence(said))} == {True, False}
 
 
 def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
-    """Return the messages in which a user states something that the log does not say yet, as the embedded observer finds."""
+    """Return the user messages with statements, as the embedded observer finds them."""
     live = [message for message in given.messages if message.state == "live"]
     if not any(message.role == "user" for message in live):
         return []
@@ -381,7 +379,7 @@ def _says_something(message: Message) -> bool:
 
 
 def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
-    """Return lines in the order of their times, each with the lines under it."""
+    """Sort lines by time, each with the lines under it."""
     trees: dict[int, list[int]] = {}
     for place in range(len(drafts)):
         root, above = place, drafts[place].parent

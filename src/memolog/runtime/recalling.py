@@ -1,8 +1,4 @@
-"""Recall: from a reference to a page of the exact words.
-
-Knows how a page is asked for and how it continues. Which messages a reference leads to is the store's, what fits on a page is
-the context's.
-"""
+"""Recall pages of exact messages from a reference."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -22,7 +18,7 @@ __all__ = ["RecallRequest", "recall"]
 # Rows are read in growing batches: most pages need few, and a filter may skip many.
 _FIRST_BATCH: Final = 12
 _LAST_BATCH: Final = 200
-# A page that finds nothing among so many messages ends all the same, and says where to go on.
+# A page ends after so many rows even if none matched; its cursor says where to go on.
 _MOST_ROWS: Final = 5_000
 _FORWARD: Final = "f"
 _BACK: Final = "b"
@@ -30,7 +26,7 @@ _BACK: Final = "b"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """What is asked for."""
+    """The arguments of a recall."""
 
     reference: Reference
     thread: str | None = None
@@ -43,15 +39,16 @@ class RecallRequest:
 
     def __post_init__(self) -> None:
         if self.detail not in get_args(Detail):
-            raise InputError(f"{self.detail!r} is no detail.", then="Pass low or full.")
-        # One type alone may be given as it is.
+            raise InputError(f"`detail` must be 'low' or 'full', got {self.detail!r}.", then='Pass detail="full".')
+        # A single type may be passed without a list.
         object.__setattr__(self, "types", check_choices("type of part", self.types, get_args(PartType)))
         if check_number("tokens", self.tokens, then="Pass a number, such as tokens=2000.") < LEAST_TOKENS:
             raise InputError(
-                f"A page of {self.tokens} tokens is too small.", then=f"Allow at least {LEAST_TOKENS} tokens."
+                f"`tokens` must be {LEAST_TOKENS} or more, got {self.tokens}.",
+                then=f"Pass tokens={LEAST_TOKENS} or more.",
             )
         if self.part is not None and check_number("part", self.part) < 0:
-            raise InputError(f"There is no part {self.part}.", then="Count the parts of a message from 0.")
+            raise InputError(f"`part` must be 0 or more, got {self.part}.", then="Count the parts of a message from 0.")
 
 
 async def recall(
@@ -68,7 +65,7 @@ async def recall(
     draft = PageDraft(counter=counter, tokens=request.tokens, detail=request.detail, wanted=wanted, labels=labels)
     walk = _Walk(store, resource, place, draft)
     is_back, position = _read_cursor(request.cursor, place.start)
-    stopped = await (walk.back(position) if is_back else walk.forward(position))
+    stopped = await walk.fill(position, back=is_back)
     if is_back:
         after, before = f"{_FORWARD}.{page_token(position)}", stopped and f"{_BACK}.{page_token(stopped)}"
     else:
@@ -91,39 +88,21 @@ class _Walk:
         self._store, self._resource, self._place, self._draft = store, resource, place, draft
         self._keys = {stretch.thread: stretch.thread_pk for stretch in place.stretches}
 
-    async def forward(self, position: Position) -> Position | None:
-        """Fill the page from a position on; returns where to go on, or None at the end."""
+    async def fill(self, position: Position, *, back: bool) -> Position | None:
+        """Fill the page from a position on, or backwards; returns where to go on, or None at the end."""
         batch, looked = _FIRST_BATCH, 0
         while looked < _MOST_ROWS:
-            rows = await self._store.recall.rows(self._resource, self._place, position, limit=batch)
-            await self._learn_tools(rows)
+            rows = await self._store.recall.rows(self._resource, self._place, position, back=back, limit=batch)
+            await self._learn_tools(rows[::-1] if back else rows)
             for message in _said(rows):
                 here = self._keys[message.thread], message.seq
-                start = position[2:] if position[:2] == here else (0, 0)
-                stopped = self._draft.add(message, start)
+                at = position[2:] if position[:2] == here else None
+                stopped = self._draft.add_before(message, at) if back else self._draft.add(message, at or (0, 0))
                 if stopped is not None:
                     return *here, *stopped
             if len(rows) < batch:
                 return None
-            position = self._keys[rows[-1].thread], rows[-1].seq + 1, 0, 0
-            looked, batch = looked + len(rows), min(2 * batch, _LAST_BATCH)
-        return position
-
-    async def back(self, position: Position) -> Position | None:
-        """Fill the page with what lies before a position; returns where it begins, or None at the beginning."""
-        batch, looked = _FIRST_BATCH, 0
-        while looked < _MOST_ROWS:
-            rows = await self._store.recall.rows(self._resource, self._place, position, back=True, limit=batch)
-            await self._learn_tools(rows[::-1])
-            for message in _said(rows):
-                here = self._keys[message.thread], message.seq
-                end = position[2:] if position[:2] == here else None
-                stopped = self._draft.add_before(message, end)
-                if stopped is not None:
-                    return *here, *stopped
-            if len(rows) < batch:
-                return None
-            position = self._keys[rows[-1].thread], rows[-1].seq, 0, 0
+            position = self._keys[rows[-1].thread], rows[-1].seq + (0 if back else 1), 0, 0
             looked, batch = looked + len(rows), min(2 * batch, _LAST_BATCH)
         return position
 
@@ -142,7 +121,7 @@ class _Walk:
 
 
 def _said(rows: Iterable[Message]) -> Iterable[Message]:
-    """Yield what others said: what memory itself answered is no memory."""
+    """Yield messages without results of our own tools."""
     return (message for message in rows if not message.own)
 
 
@@ -151,6 +130,8 @@ def _read_cursor(cursor: str | None, start: Position) -> tuple[bool, Position]:
         return False, start
     direction, _, rest = cursor.partition(".") if isinstance(cursor, str) else ("", "", "")  # pyright: ignore[reportUnnecessaryIsInstance]
     if direction not in {_FORWARD, _BACK}:
-        raise InputError(f"{cursor!r} is no cursor.", then="Pass the `next` or `previous` of a page, unchanged.")
+        raise InputError(
+            f"`cursor` must be the `next` or `previous` of a page, got {cursor!r}.", then="Pass it unchanged."
+        )
     thread_pk, seq, part, character = page_key(rest, (FIRST,) * 4)
     return direction == _BACK, (thread_pk, max(seq, 0), max(part, 0), max(character, 0))

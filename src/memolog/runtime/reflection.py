@@ -1,7 +1,6 @@
-"""The loss guard at work: what a reflection must not lose is carried over, and what it leaves out is listed.
+"""Guard a reflection against loss: carry over lines that must be kept, and list what is left out.
 
-The rules are in `grounding.loss`. This module applies them to the drafts of a reply (to ask once more) and to the observations
-that are about to replace a slice. Where what must be kept no longer fits the log, its oldest lines go to an archive.
+The rules are in `grounding.loss`. When the kept lines alone exceed the log, the oldest go to an archive.
 """
 
 from collections import Counter
@@ -21,14 +20,14 @@ __all__ = ["Gaps", "Guarded", "archived", "as_they_are", "gaps_of", "guarded", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """What an answer of the reflector leaves to be desired."""
+    """What an answer of the reflector lacks."""
 
     omitted: tuple[str, ...] = ()
-    """The ids of 🔴 and ✅ lines that it no longer says."""
+    """The ids of 🔴 and ✅ lines that it lost."""
     names: tuple[str, ...] = ()
-    """Paths, symbols and names that it no longer has."""
+    """Paths, symbols and names that it lost."""
     vague: tuple[str, ...] = ()
-    """Its lines that stand for many others and say hardly anything of them."""
+    """Its lines that merge many others and keep hardly anything of them."""
 
     def __bool__(self) -> bool:
         return bool(self.omitted or self.names or self.vague)
@@ -41,23 +40,23 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """The lines of a reflection, with what code carried over and what none of them says."""
+    """The lines of a reflection with those that code carried over, and what is lost."""
 
     observations: tuple[Observation, ...]
     carried: int
     """How many of them are lines of the slice, unchanged."""
     omitted: tuple[str, ...]
-    """The ids of lines that some line stands for, but whose names no line has any more: they count as dropped."""
+    """The ids of merged lines whose names are lost: they count as dropped."""
 
 
 def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Sequence[Observation]) -> Gaps:
-    """Return what the drafts of an answer no longer say of the lines; `ids` are those of the short ids that drafts name."""
+    """Return what the drafts of an answer lost of the lines; `ids` maps the short ids in drafts to ids."""
     by_id = {line.id: line for line in lines}
     result: list[Said] = []
     texts: list[str] = []
     for draft in drafts:
         merged = [by_id[ids[name]] for name in draft.merges if name in ids and ids[name] in by_id]
-        # What stands under a line is read together with it.
+        # A nested line is read together with its parent.
         above = f"{texts[draft.parent]}\n" if draft.parent is not None else ""
         texts.append(_words(draft))
         if not is_bare_list(draft.text):
@@ -73,9 +72,9 @@ def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Seq
 def guarded(
     made: Sequence[Observation], lines: Sequence[Observation], new_id: Callable[[], str], group: str
 ) -> Guarded:
-    """Return the lines of a reflection without bare lists of names, and with every 🔴 and ✅ line that they no longer say.
+    """Return the lines of a reflection without bare lists of names, and with every 🔴 and ✅ line that they lost.
 
-    A line that only stands for what is carried over goes: it says nothing beside it.
+    A line that merges only carried-over lines is dropped.
     """
     told = [line for line in made if not is_bare_list(line.text)]
     missing = unsaid(lines, [said for _, said in _said(told)])
@@ -112,7 +111,7 @@ def _words(line: ReflectedDraft | Observation) -> str:
 
 
 def _renumbered(kept: Sequence[Observation], before: Sequence[Observation]) -> list[Observation]:
-    """Return the lines in their order; one whose parent goes stands by itself."""
+    """Renumber the lines; a line whose parent is dropped becomes a top-level line."""
     if len(kept) == len(before):
         return list(kept)
     places = {line.ordinal: place for place, line in enumerate(kept, start=1)}
@@ -123,7 +122,7 @@ def _renumbered(kept: Sequence[Observation], before: Sequence[Observation]) -> l
 
 
 def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str, *, after: int) -> list[Observation]:
-    """Return copies of lines for another group; one whose parent is carried over too stays under it."""
+    """Copy lines to another group; a line stays under its parent if that is copied too."""
     places = {(line.group, line.ordinal): after + place for place, line in enumerate(lines, start=1)}
     return [
         replace(
@@ -143,27 +142,27 @@ def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str
 
 _KEPT: Final = frozenset({"high", "done"})
 _ARCHIVED, _SUBJECT, _SINCE = "archived", "subject", "since"
-# The log must grow by a tenth before the next reflection: that much room is made.
+# Make room for a tenth of the log, so that the next reflection is not due at once.
 _ROOM: Final = 0.9
 _MOST_SUBJECTS: Final = 12
 _OTHER: Final = "other things"
 
 
 def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
-    """Return what the 🔴 and ✅ lines weigh in the log, with mark and time."""
+    """Return the tokens of the 🔴 and ✅ lines in the log, with mark and time."""
     return sum(_weight(line, counter) for line in lines if line.priority in _KEPT)
 
 
 def as_they_are(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
-    """Return the lines of a slice as a reflection that changes nothing: what it takes to archive some of them."""
+    """Return the lines of a slice as an unchanged reflection, so that some of them can be archived."""
     return Guarded(observations=tuple(_carried(lines, new_id, group, after=0)), carried=len(lines), omitted=())
 
 
 def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, counter: TokenCounter) -> Guarded:
-    """Let the oldest 🔴 and ✅ lines leave a reflection in which they alone weigh more than `limit`.
+    """Archive the oldest 🔴 and ✅ lines if these lines alone exceed `limit` tokens.
 
-    One line a subject says how many they are and which days they are of. It stands for them, so that they count as kept:
-    search finds them, recall has their messages, and `restore` brings them back.
+    One line a subject replaces them with their number and days. They count as kept: search finds them, recall has their
+    messages, and `restore` brings them back.
     """
     lines = kept.observations
     over = kept_tokens(lines, counter) - round(_ROOM * limit)
@@ -196,7 +195,7 @@ def _age(line: Observation) -> tuple[bool, datetime, int]:
 
 
 def _by_subject(lines: Sequence[Observation], earlier: Sequence[Observation]) -> dict[str, list[Observation]]:
-    """Return lines by the word that most of them share; subjects of the archive so far come first and stay."""
+    """Group lines by the word that most of them share; subjects of the existing archive come first."""
     found: dict[str, list[Observation]] = {str(line.metadata[_SUBJECT]): [] for line in earlier}
     words = {line.id: content_words(line.text) for line in lines}
     counts = Counter(word for several in words.values() for word in several)
@@ -219,9 +218,9 @@ def _archive_line(
     ordinal: int,
     counter: TokenCounter,
 ) -> Observation:
-    """Return the line that says what the archive has about a subject; one about the same subject becomes part of it."""
+    """Return the archive line of a subject; an earlier one about the same subject is merged into it."""
     before = [line for line in earlier if line.metadata.get(_SUBJECT) == subject]
-    # A merged line counts for all lines that it stands for.
+    # A merged line counts as all lines that it merges.
     count = sum(max(1, len(line.merges)) for line in lines) + sum(int(line.metadata[_ARCHIVED]) for line in before)
     all_lines = [*before, *lines]
     days = [line.said_at.date().isoformat() for line in all_lines if line.said_at]

@@ -1,9 +1,5 @@
-"""Search as the face offers it: catch up, look, check phrases, show one page.
+"""Search a resource: bring the index up to date, query it, check phrases, and return one page."""
 
-Knows the steps and the shape of the answer. The index is the store's, the ranking is `search/`'s.
-"""
-
-import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +15,7 @@ from memolog.domain.message import Message
 from memolog.domain.moments import from_micros
 from memolog.domain.observation import UNVERIFIED, is_doubtful
 from memolog.domain.search import SOURCES, SearchAnswer, SearchResult, Source
+from memolog.runtime.patience import offload
 from memolog.runtime.redacting import for_the_index
 from memolog.search.keys import is_task as is_of_task
 from memolog.search.phrases import stand_in
@@ -37,18 +34,18 @@ __all__ = ["Wanted", "index_more", "search_memory"]
 
 _log = logging.getLogger("memolog")
 
-# So many hits are read to see whether a phrase stands in them: about a second of reading.
+# The most hits that are read to check phrases: about a second of reading.
 _MOST_CHECKED = 4_096
 _MOST_READ = 512
 _LONG_CHARACTERS = 20_000
 _READ_AT_ONCE = 64
-# Somebody may change something while the index is brought up to date; who never rests is not waited for.
+# How often the index is brought up to date while other processes keep writing.
 _MOST_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the caller wants beside the query."""
+    """The arguments of a search beside the query."""
 
     thread: str | None = None
     limit: int = 10
@@ -58,7 +55,7 @@ class Wanted:
     explain: bool = False
     cursor: str | None = None
     beside: bool = True
-    """Whether what stands beside a hit and holds no word of the query is a result too."""
+    """Whether neighbours of a hit that hold no word of the query are results too."""
 
 
 async def search_memory(
@@ -66,7 +63,7 @@ async def search_memory(
 ) -> SearchAnswer:
     """Return one page of what a query finds."""
     start = _checked(text, resource, wanted)
-    # What finds nothing brings the index up to date as well.
+    # A query that can find nothing still brings the index up to date.
     query = _narrowed(parse(text, now), wanted) or Query()
     found = await _found(store, config, resource, query, explain=wanted.explain)
     rows: dict[int, Row] = {}
@@ -96,7 +93,7 @@ async def search_memory(
 
 
 async def _found(store: Store, config: Config, resource: str, query: Query, *, explain: bool) -> Found:
-    """Return what the index finds, once it is up to date: what it looks at tells whether it is."""
+    """Return what the index finds, after bringing it up to date if the search says that it is behind."""
     tries = 0 if config.read_only else _MOST_TRIES
     for _ in range(tries):
         found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
@@ -105,7 +102,7 @@ async def _found(store: Store, config: Config, resource: str, query: Query, *, e
         try:
             await index_more(store, config, resource)
         except StoreError as error:
-            # Who cannot write may still read: what is indexed is found, and the answer says that there is more.
+            # Search what is indexed; the answer says that there is more.
             _log.info("the index cannot be brought up to date: %s", error)
             break
     return await store.searching.search(resource, query, explain=explain)
@@ -117,24 +114,24 @@ async def index_more(store: Store, config: Config, resource: str, *, most: int |
 
 
 def _checked(text: object, resource: str, wanted: Wanted) -> int:
-    """Refuse what only a mistake in the program can be; any text is fine. Returns where the page starts."""
+    """Check the arguments; any text is a valid query. Returns where the page starts."""
     check_id("resource", resource)
     check_limit(wanted.limit)
     if not isinstance(text, str):
-        raise InputError(f"A query is a string, not {type(text).__name__}.", then="Pass its text.")
+        raise InputError(f"`query` must be a string, got {type(text).__name__}.", then="Pass the text to search for.")
     if wanted.thread is not None:
         check_id("thread", wanted.thread)
     if wanted.context < 0:
-        raise InputError("A result cannot have fewer than no neighbours.", then="Pass context=0 or more.")
+        raise InputError(f"`context` must be 0 or more, got {wanted.context}.", then="Pass context=0 or more.")
     if wanted.by not in ("message", "thread"):
-        raise InputError(f"Results cannot be given by {wanted.by!r}.", then='Pass by="message" or by="thread".')
+        raise InputError(f"`by` must be 'message' or 'thread', got {wanted.by!r}.", then='Pass by="thread".')
     unknown = sorted(set(wanted.sources or ()) - set(SOURCES))
     if unknown:
-        raise InputError(f"{unknown[0]!r} is no source.", then=f"Sources are {', '.join(SOURCES)}.")
+        raise InputError(f"`sources` has the unknown source {unknown[0]!r}.", then=f"Use any of {', '.join(SOURCES)}.")
     mark = _mark(text, resource, wanted)
     start, of = page_key(wanted.cursor, (0, mark))
     if start < 0:
-        raise InputError(f"{wanted.cursor!r} is no cursor.", then="Pass the `next` of the answer before, unchanged.")
+        raise InputError(f"`cursor` must be the `next` of an answer, got {wanted.cursor!r}.", then="Pass it unchanged.")
     if of != mark:
         then = "Pass the query, the resource, `thread`, `sources` and `by` of the answer that the cursor comes from."
         raise InputError(f"The cursor {wanted.cursor!r} belongs to another search.", then=then)
@@ -142,13 +139,13 @@ def _checked(text: object, resource: str, wanted: Wanted) -> int:
 
 
 def _mark(text: str, resource: str, wanted: Wanted) -> int:
-    """Return what tells one search from another: a page number means something only within one of them."""
+    """Return a checksum of the search that a cursor belongs to."""
     asked = (text, resource, wanted.thread, sorted(wanted.sources or ()), wanted.by)
     return crc32(repr(asked).encode("utf-8", "surrogatepass"))
 
 
 def _narrowed(query: Query, wanted: Wanted) -> Query | None:
-    """Return the query within what the caller wants; None if the two have nothing in common."""
+    """Return the query narrowed to the arguments; None if they exclude each other."""
     if wanted.thread is not None:
         if query.threads and wanted.thread not in query.threads:
             return None
@@ -165,7 +162,7 @@ def _narrowed(query: Query, wanted: Wanted) -> Query | None:
 
 
 async def _newest_first(store: Store, resource: str, found: Found, rows: dict[int, Row]) -> Ranked:
-    """Put the newest of several statements of one fact first; what is read for it is left in `rows`."""
+    """Put the newest of several statements of one fact first; adds the rows that were read to `rows`."""
     ranked = found.scored
     if not ranked.facts:
         return ranked
@@ -211,11 +208,8 @@ async def _with_phrases(
     for start in range(0, len(looked_at), _MOST_READ):
         some = looked_at[start : start + _MOST_READ]
         rows = await store.searching.rows(resource, [one.key for one in some])
-        if weight_of(list(rows.values())) > _LONG_CHARACTERS:
-            # Long texts are looked through on a thread: the loop serves others meanwhile.
-            kept += await asyncio.to_thread(_fitting, some, rows, query, redact)
-        else:
-            kept += _fitting(some, rows, query, redact)
+        is_long = weight_of(list(rows.values())) > _LONG_CHARACTERS
+        kept += await offload(_fitting, some, rows, query, redact, when=is_long)
     if len(looked_at) == len(scored):
         return kept, ()
     wanted = (f'"{phrase.strip()}"' for phrase in query.phrases)
@@ -234,9 +228,9 @@ def _fits(text: str, query: Query, redact: Redact) -> bool:
 
 
 def _holds(text: str, phrases: Sequence[str], redact: Redact) -> bool:
-    """Tell whether all of some phrases stand in a text as the index knows it.
+    """Return whether all of some phrases stand in a text as the index knows it.
 
-    Who guesses a secret must not learn that the guess was right.
+    A search for a guessed secret must not confirm the guess.
     """
     if not stand_in(text, phrases):
         return False
@@ -266,7 +260,7 @@ async def _page(
         rows |= await store.searching.rows(resource, [key for key in keys if key not in known])
         for one in some:
             at += 1
-            # What is not to be seen yet has no row: the next one takes its place.
+            # A hit that is not visible yet has no row and is skipped.
             if one.key in rows:
                 results.append(_result(one, rows[one.key], len(results) + start + 1, marker))
     if wanted.context:
@@ -329,7 +323,7 @@ def _of_message(one: Scored, message: Message, rank: int, score: float, marker: 
         score=score,
         content=content,
         snippet=snippet,
-        # Of a compacted message the words were found in its summary; what was written is what is copied.
+        # The words of a compacted message were found in its summary; `exact` is from the original.
         exact=exact if content == searched else marker.exact(content),
         at=message.created_at,
         zone=message.zone,
@@ -350,13 +344,13 @@ async def _with_neighbours(store: Store, resource: str, result: SearchResult, co
         before = await _nearest(store, resource, result.thread, count, before=result.seq)
         after = await _nearest(store, resource, result.thread, count, after=result.seq)
     except ThreadNotFound:
-        # It was deleted since it was found, and what stood around it too.
+        # The thread was deleted since the hit was found.
         return result
     return replace(result, before=before, after=after)
 
 
 async def _nearest(store: Store, resource: str, thread: str, count: int, **start: int) -> tuple[Message, ...]:
-    """Return so many messages before or after a number; what was forgotten or withdrawn takes up no place."""
+    """Return so many live messages before or after a number."""
     found: list[Message] = []
     ((side, at),) = start.items()
     size = count

@@ -1,7 +1,4 @@
-"""Spans for OpenTelemetry, where its API is installed.
-
-Knows the names. Without the API, or without a configured tracer, a span costs next to nothing.
-"""
+"""Open OpenTelemetry spans where its API is installed."""
 
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext

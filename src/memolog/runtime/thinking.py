@@ -1,7 +1,6 @@
-"""Thinking: from a claimed run to what it makes.
+"""Produce the result of a claimed run: read its rows, ask the observer, check the answer.
 
-Knows which rows a run is about, and what becomes of an answer: ids, sources, trust and grounding are given by code. A run's
-inputs are fixed in its row, so whoever takes it over asks the same question.
+Ids, sources, trust and grounding are set by code. The inputs of a run are fixed in its row.
 """
 
 import asyncio
@@ -28,39 +27,46 @@ from memolog.prompt.build import (
 from memolog.prompt.drafts import Parsed, ParsedReflection
 from memolog.prompt.parse import failure
 from memolog.prompt.redact import Redactor
-from memolog.prompt.without_secrets import messages_without_secrets
 from memolog.runtime.asking import Asking
 from memolog.runtime.dividing import TRIES, observe_in_parts
 from memolog.runtime.drafting import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.runtime.extractors import Extractors, latest
 from memolog.runtime.keeping import document_for, proposal_of
-from memolog.runtime.minds import ExtractiveMind, Mind, Observed, Reflected, embedded_statements, readings_of, stood_in
+from memolog.runtime.minds import (
+    EmbeddedObserver,
+    Observed,
+    Observer,
+    Reflected,
+    embedded_statements,
+    readings_of,
+    stood_in,
+)
 from memolog.runtime.models import BudgetSpent
-from memolog.runtime.redacting import redactor_for
+from memolog.runtime.patience import offload
+from memolog.runtime.redacting import cleaned, redactor_for
 from memolog.runtime.reflection import Guarded, archived, as_they_are, guarded
-from memolog.runtime.runner import RunFault, Thought, Trouble
+from memolog.runtime.runner import Problem, RunFault, RunOutcome
 from memolog.store import Store
 from memolog.store.runs import Claim, Made, Work
 from memolog.store.snapshot import GroupRow
 from memolog.tokens import TokenCounter
 
-__all__ = ["Thinking"]
+__all__ = ["RunExecutor"]
 
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
-_CLEANED_TOKENS: Final = 2_000
 # A result that comes later than this many messages after its call is shown without it.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
-"""So many messages before a span tell what its first ones answer."""
-# A second answer may be longer than the target by a tenth of the log's size: it says what the first one lost.
+"""How many messages before a span are shown: its first messages may answer them."""
+# A second answer may exceed the target by a tenth of the log: it adds what the first one lost.
 _LOST_SHARE: Final = 10
 _KEPT: Final = frozenset({"high", "done"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    """One run with what it is about."""
+class _ClaimedRun:
+    """One claimed run with everything that it needs."""
 
     claim: Claim
     work: Work
@@ -72,74 +78,76 @@ class _Task:
     """The lines of the log that the observer is shown."""
 
 
-class Thinking:
-    """Carries out the thinking of claimed runs, with a mind of either kind."""
+class RunExecutor:
+    """Produces the outcomes of claimed runs, with a model or the embedded observer."""
 
     def __init__(
         self,
         store: Store,
-        observer: Mind,
-        reflector: Mind,
+        observer: Observer,
+        reflector: Observer,
         *,
         counter: TokenCounter,
         extractors: Extractors | None = None,
     ) -> None:
         self._store, self._observer, self._reflector, self._counter = store, observer, reflector, counter
-        self._embedded = ExtractiveMind(counter)
+        self._embedded = EmbeddedObserver(counter)
         self._extractors = extractors or Extractors()
-        # Whose budget was found to be spent: it is told once, not at every run.
+        # Resources whose budget is spent: reported once, not at every run.
         self._over_budget: set[str] = set()
 
-    async def think(self, resource: str, thread: str, claims: Sequence[Claim], config: Config) -> tuple[Thought, ...]:
-        """Return what each claimed run came to; `thread` is the one that they were started for."""
+    async def execute(
+        self, resource: str, thread: str, claims: Sequence[Claim], config: Config
+    ) -> tuple[RunOutcome, ...]:
+        """Return the outcome of each claimed run; `thread` is the one that they were started for."""
         works = [(claim, await self._store.runs.work(resource, claim.run)) for claim in claims]
         found = [(claim, work) for claim, work in works if work is not None]
         if not found:
-            # The thread was deleted while the run was on its way: there is nothing left to think about.
+            # The thread was deleted while the run was waiting: nothing is left to observe.
             raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
         ask = Asking(self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config)
         try:
-            return await self._with_mind(resource, found, config, ask)
+            return await self._with_fallback(resource, found, config, ask)
         except RunFault as fault:
             raise fault.billed(ask.usage) from fault
 
-    async def _with_mind(
+    async def _with_fallback(
         self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: Asking
-    ) -> tuple[Thought, ...]:
-        mind = self._reflector if found[0][1].run.kind == "reflect" else self._observer
-        troubles: tuple[Trouble, ...] = ()
+    ) -> tuple[RunOutcome, ...]:
+        observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
+        problems: tuple[Problem, ...] = ()
         try:
-            thoughts = await self._thoughts(resource, found, config, mind, ask)
+            outcomes = await self._outcomes(resource, found, config, observer, ask)
             self._over_budget.discard(resource)
         except BudgetSpent as spent:
             if config.over_budget == "wait":
                 raise RunFault(str(spent)) from spent
             if resource not in self._over_budget:
                 self._over_budget.add(resource)
-                troubles = (Trouble(what="asking the model", error=f"{spent} The embedded observer goes on."),)
-            thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
-            thoughts = [replace(thought, faults=(*thought.faults, "over_budget")) for thought in thoughts]
+                problems = (Problem(what="asking the model", error=f"{spent} The embedded observer goes on."),)
+            outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
+            outcomes = [replace(outcome, faults=(*outcome.faults, "over_budget")) for outcome in outcomes]
         except RunFault as fault:
-            is_full = fault.cause == "incompressible" and mind is not self._embedded
+            is_full = fault.cause == "incompressible" and observer is not self._embedded
             if not is_full and not _is_stuck(found[0][1], fault):
                 raise
             error = f"{str(fault).rstrip('.')}. The embedded reflector takes over."
-            troubles = (Trouble(what="condensing the log", error=error),)
+            problems = (Problem(what="condensing the log", error=error),)
             try:
-                thoughts = await self._thoughts(resource, found, config, self._embedded, ask)
+                outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
             except RunFault as another:
                 raise (another if another.cause == "incompressible" else fault) from another
-            thoughts = [replace(thought, faults=(*thought.faults, "stood_in")) for thought in thoughts]
-        # One call, one bill: the first carries it.
-        first = thoughts[0]
+            outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
+        # The first run carries the usage of the call.
+        first = outcomes[0]
         made = replace(first.made, usage=ask.usage) if first.made else None
-        return (replace(first, made=made, usage=ask.usage, troubles=(*first.troubles, *troubles)), *thoughts[1:])
+        return (replace(first, made=made, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
 
-    async def _thoughts(
-        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, mind: Mind, ask: Asking
-    ) -> list[Thought]:
+    async def _outcomes(
+        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, observer: Observer, ask: Asking
+    ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
-            return [await self._reflect(resource, *found[0], config, mind, ask)]
+            return [await self._reflect(resource, *found[0], config, observer, ask)]
         threads = [work.run.thread for _, work in found if work.run.thread is not None]
         aliases = await self._aliases(resource, found[0][1].log_pk, threads)
         tasks = [
@@ -147,25 +155,25 @@ class Thinking:
             for number, (claim, work) in enumerate(found, start=1)
         ]
         spoken = [task for task in tasks if task.messages]
-        thoughts = await self._observe(spoken, config, mind, ask) if spoken else []
+        outcomes = await self._observe(spoken, config, observer, ask) if spoken else []
         nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
-        return [*thoughts, *(self._thought(task, nothing, config, mind) for task in tasks if not task.messages)]
+        return [*outcomes, *(self._outcome(task, nothing, config, observer) for task in tasks if not task.messages)]
 
     # ------------------------------------------------------------ observing
 
     async def _aliases(self, resource: str, log_pk: int, threads: Iterable[str]) -> dict[str, str]:
-        """Return what threads are called in the log that they share; nothing where the log is one thread's own."""
+        """Return the aliases of threads in a shared log; empty for the log of one thread."""
         numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
-    async def _task(self, resource: str, claim: Claim, work: Work, config: Config, alias: str) -> _Task:
+    async def _task(self, resource: str, claim: Claim, work: Work, config: Config, alias: str) -> _ClaimedRun:
         run = work.run
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
         redactor = redactor_for(config)
         rows = await self._store.messages.span(resource, run.thread, run.span)
-        # A name beside a value gives a secret away only as long as they stand together: it is taken out before anything else.
-        messages = await _cleaned([message for message in rows if message.state == "live"], redactor)
+        # Redact first: a secret is recognised by the name beside it only as long as both stand together.
+        messages = await cleaned([message for message in rows if message.state == "live"], redactor)
         inputs = run.inputs
         hints = (await self._store.threads.get(resource, run.thread)).hints
         if inputs.get("hinted", hints.last_seq) != hints.last_seq:
@@ -183,10 +191,10 @@ class Thinking:
             known = {key: extract.value for key, extract in latest(drawn).items()}
         given = ObserveInput(
             messages=(
-                *await _cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
+                *await cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
                 *messages,
             ),
-            before=await _cleaned(await self._before(resource, run.thread, run.span), redactor),
+            before=await cleaned(await self._before(resource, run.thread, run.span), redactor),
             previous="\n".join(filter(None, (group.text for group in shown))),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
@@ -201,10 +209,10 @@ class Thinking:
             document=await document_for(self._store, resource, run),
             document_most=config.working_memory_characters,
         )
-        return _Task(claim=claim, work=work, messages=messages, given=given, known=known, lines=tuple(lines))
+        return _ClaimedRun(claim=claim, work=work, messages=messages, given=given, known=known, lines=tuple(lines))
 
     async def _before(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
-        """Return the messages right before a span: the log may not have them yet."""
+        """Return the messages right before a span, which the log may not cover yet."""
         if span.first == 1:
             return ()
         rows = await self._store.messages.span(
@@ -215,9 +223,8 @@ class Thinking:
     async def _calls_before(
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
-        """Return the calls of an earlier span that this one answers late: a result says little without its question."""
-        is_long = has_many_parts(messages)
-        missing = await asyncio.to_thread(_unasked, messages) if is_long else _unasked(messages)
+        """Return the calls of an earlier span that results of this one answer."""
+        missing = await offload(_unasked, messages, when=has_many_parts(messages))
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
@@ -228,41 +235,41 @@ class Thinking:
                 found.setdefault(call[0], []).append(part_at(rows, call))
         return tuple(replace(rows[number], parts=tuple(parts)) for number, parts in sorted(found.items()))
 
-    async def _observe(self, tasks: Sequence[_Task], config: Config, mind: Mind, ask: Asking) -> list[Thought]:
+    async def _observe(
+        self, tasks: Sequence[_ClaimedRun], config: Config, observer: Observer, ask: Asking
+    ) -> list[RunOutcome]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
-            return [await self._observe_divided(tasks[0], config, mind, ask)]
-        answers = await mind.observe([task.given for task in tasks], redactor_for(config), ask)
-        thoughts: list[Thought] = []
+            return [await self._observe_divided(tasks[0], config, observer, ask)]
+        answers = await observer.observe([task.given for task in tasks], redactor_for(config), ask)
+        outcomes: list[RunOutcome] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
-            thoughts.append(await self._finished(task, answer, config, mind, others))
-        return thoughts
+            outcomes.append(await self._finished(task, answer, config, observer, others))
+        return outcomes
 
     async def _finished(
-        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
-    ) -> Thought:
-        """Return what an answer comes to; where all of it is dropped as doubtful, the embedded observer says what was said."""
-        thought = await self._checked(task, answer, config, mind, foreign)
-        if answer.parsed.observations and thought.made and not thought.made.observations:
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
+    ) -> RunOutcome:
+        """Return the outcome of an answer; if all its lines are dropped, the embedded observer stands in."""
+        outcome = await self._checked(task, answer, config, observer, foreign)
+        if answer.parsed.observations and outcome.made and not outcome.made.observations:
             messages = _messages_of(task, answer)
             embedded = await stood_in(task.given, messages, self._counter)
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
-            again = await self._checked(task, answer, config, mind, foreign)
-            thought = replace(again, faults=(*thought.faults, *again.faults, "stood_in"))
-        return await self._with_extracts(thought, task, answer, config)
+            again = await self._checked(task, answer, config, observer, foreign)
+            outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
+        return await self._with_extracts(outcome, task, answer, config)
 
     async def _checked(
-        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message]
-    ) -> Thought:
-        if sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS:
-            # Checking many lines against a long span takes a while: other turns of the loop go on meanwhile.
-            return await asyncio.to_thread(self._thought, task, answer, config, mind, foreign)
-        return self._thought(task, answer, config, mind, foreign)
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
+    ) -> RunOutcome:
+        is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
+        return await offload(self._outcome, task, answer, config, observer, foreign, when=is_long)
 
-    async def _observe_divided(self, task: _Task, config: Config, mind: Mind, ask: Asking) -> Thought:
-        """Observe part by part what failed as a whole so often; what no model takes must not hold up the log for ever."""
+    async def _observe_divided(self, task: _ClaimedRun, config: Config, observer: Observer, ask: Asking) -> RunOutcome:
+        """Observe part by part what failed as a whole, so that it does not hold up the log forever."""
         divided = await observe_in_parts(
-            mind,
+            observer,
             task.given,
             redactor_for(config),
             ask,
@@ -270,7 +277,7 @@ class Thinking:
             is_alive=_is_alive(task.work),
             counter=self._counter,
         )
-        thought = await self._finished(task, divided.observed, config, mind)
+        outcome = await self._finished(task, divided.observed, config, observer)
         if divided.missing or divided.embedded:
             span = task.work.run.span
             of = f"of the messages {span.first if span else ''}–{span.last if span else ''}"
@@ -280,55 +287,47 @@ class Thinking:
             )
             if divided.embedded:
                 error = f"The embedded observer observed {divided.embedded} {of}: {divided.error}"
-            trouble = Trouble(what="observing a part of the conversation", error=error)
-            thought = replace(thought, troubles=(*thought.troubles, trouble), faults=(*thought.faults, "stood_in"))
-        return thought
+            noted = Problem(what="observing a part of the conversation", error=error)
+            outcome = replace(outcome, problems=(*outcome.problems, noted), faults=(*outcome.faults, "stood_in"))
+        return outcome
 
-    async def _with_extracts(self, thought: Thought, task: _Task, answer: Observed, config: Config) -> Thought:
-        """Add the application's values to what was observed; what fails there stays there."""
-        if thought.made is None or not self._extractors:
-            return thought
+    async def _with_extracts(
+        self, outcome: RunOutcome, task: _ClaimedRun, answer: Observed, config: Config
+    ) -> RunOutcome:
+        """Add the values of the application to an outcome; a failing extractor is only reported."""
+        if outcome.made is None or not self._extractors:
+            return outcome
         messages = _messages_of(task, answer)
         drawn = await self._extractors.drawn(messages, answer.said, task.known, redactor_for(config))
         return replace(
-            thought,
-            made=replace(thought.made, extracts=tuple(drawn.values)),
-            troubles=(*thought.troubles, *drawn.troubles),
-            faults=(*thought.faults, *("extract" for _ in drawn.troubles)),
+            outcome,
+            made=replace(outcome.made, extracts=tuple(drawn.values)),
+            problems=(*outcome.problems, *drawn.problems),
+            faults=(*outcome.faults, *("extract" for _ in drawn.problems)),
         )
 
-    def _thought(
-        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message] = ()
-    ) -> Thought:
+    def _outcome(
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
+    ) -> RunOutcome:
         run, parsed = task.work.run, answer.parsed
         task = replace(task, messages=_messages_of(task, answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         made = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
         if problem is None:
-            made, found = self._made(task, answer, config, mind, foreign)
+            made, found = self._made(task, answer, config, observer, foreign)
             faults = (*faults, *found)
             if parsed.observations and not made.observations and "foreign_line" in found:
                 made, problem = None, "empty: nothing in it is about this conversation"
-        return Thought(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
+        return RunOutcome(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
 
     def _made(
-        self, task: _Task, answer: Observed, config: Config, mind: Mind, foreign: Sequence[Message]
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
     ) -> tuple[Made, tuple[str, ...]]:
-        """Return what an answer comes to, checked against the messages, and what was wrong with it."""
+        """Return the result of an answer, checked against the messages, and its faults."""
         parsed = answer.parsed
         run, group, redactor = task.work.run, self._store.new_id(), redactor_for(config)
-        drafted = observations_from(
-            parsed,
-            task.messages,
-            answer.prompt,
-            group,
-            run,
-            self._store.new_id,
-            self._counter,
-            redactor,
-            task.given.mode,
-        )
+        drafted = self._drafted(answer, task.messages, task, group, redactor)
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
         judged = judge(
@@ -340,38 +339,31 @@ class Thinking:
             lines=task.lines,
             readings=lambda: readings_of(task.given, task.messages, self._counter),
             extracted=[
-                line.id for line in drafted if ExtractiveMind.name in {mind.name, line.metadata.get("observer")}
+                line.id for line in drafted if EmbeddedObserver.name in {observer.name, line.metadata.get("observer")}
             ],
         )
-        judged = self._with_statements(judged, task, group, mind, redactor)
+        judged = self._with_statements(judged, task, group, observer, redactor)
         hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign, task.lines)
         proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
         made = Made(
             group=group,
             observations=judged.observations,
             proposal=proposal,
-            # As old as what they were drawn from, however long the group waits to be activated.
             hints=hints,
             tokens=sum(observation.tokens for observation in judged.observations),
-            model=mind.name,
+            model=observer.name,
             prompt_version=answer.prompt.version,
             last_seq=answer.last_seq,
         )
         return made, (*judged.faults, *wrong, *refused)
 
-    def _with_statements(self, judged: Judged, task: _Task, group: str, mind: Mind, redactor: Redactor) -> Judged:
-        """Return the lines with what users stated in messages whose lines were lowered: in their own words, found by code."""
-        places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
-        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
-        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
-        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
-        if not messages or mind is self._embedded:
-            return judged
-        found = embedded_statements(task.given, messages, self._counter)
-        drafted = observations_from(
-            found.parsed,
+    def _drafted(
+        self, answer: Observed, messages: Sequence[Message], task: _ClaimedRun, group: str, redactor: Redactor
+    ) -> tuple[Observation, ...]:
+        return observations_from(
+            answer.parsed,
             messages,
-            found.prompt,
+            answer.prompt,
             group,
             task.work.run,
             self._store.new_id,
@@ -379,6 +371,19 @@ class Thinking:
             redactor,
             task.given.mode,
         )
+
+    def _with_statements(
+        self, judged: Judged, task: _ClaimedRun, group: str, observer: Observer, redactor: Redactor
+    ) -> Judged:
+        """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
+        places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
+        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
+        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
+        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
+        if not messages or observer is self._embedded:
+            return judged
+        found = embedded_statements(task.given, messages, self._counter)
+        drafted = self._drafted(found, messages, task, group, redactor)
         more = judge(
             drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
         )
@@ -389,8 +394,8 @@ class Thinking:
     # ------------------------------------------------------------ reflecting
 
     async def _reflect(
-        self, resource: str, claim: Claim, work: Work, config: Config, mind: Mind, ask: Asking
-    ) -> Thought:
+        self, resource: str, claim: Claim, work: Work, config: Config, observer: Observer, ask: Asking
+    ) -> RunOutcome:
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(resource, work.log_pk, names)
         lines = tuple(line for line in lines if line.state == "active")
@@ -409,18 +414,18 @@ class Thinking:
             mode=config.mode,
             voice=config.voice,
             custom=config.reflection.instructions or "",
-            zone=_zone_of_lines(lines),
+            zone=_zone(lines),
             aliases=aliases,
             thread_hints={} if "thread" in work.run.inputs else hints,
         )
         try:
-            answer = await mind.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
+            answer = await observer.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
         except RunFault as fault:
-            if fault.cause != "incompressible" or mind is not self._embedded:
+            if fault.cause != "incompressible" or observer is not self._embedded:
                 raise
-            # Nothing can be said any shorter: what does not fit the log goes to the archive.
+            # Nothing can be condensed further: lines that do not fit the log are archived.
             answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
-        # Comparing many lines takes a while: other turns of the loop go on meanwhile.
+        # Comparing many lines takes long.
         group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
         length = sum(observation.tokens for observation in kept.observations)
         if not 0 < length < size:
@@ -428,7 +433,7 @@ class Thinking:
                 "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
             )
         new_hints, wrong = _standings(given, answer.parsed, hints, redactor_for(config))
-        return Thought(
+        return RunOutcome(
             claim=claim,
             made=Made(
                 group=group,
@@ -436,7 +441,7 @@ class Thinking:
                 hints=new_hints.pop(str(work.run.inputs.get("thread")), None),
                 thread_hints=new_hints,
                 tokens=length,
-                model=mind.name,
+                model=observer.name,
                 prompt_version=answer.prompt.version,
                 omitted=kept.omitted,
             ),
@@ -446,7 +451,7 @@ class Thinking:
         )
 
     def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
-        """Return the id of the group that takes the place of a slice, its lines with all that must be kept, and the faults."""
+        """Return the id of the new group, its lines with all that must be kept, and the faults."""
         parsed, lines = answer.parsed, given.observations
         group, new_id = self._store.new_id(), self._store.new_id
         if not parsed.lines:
@@ -466,27 +471,20 @@ class Thinking:
         return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
 
     async def _hints_before(self, resource: str, work: Work) -> dict[str, Hints]:
-        """Return the hints of the thread whose log this is, or of those that share it, without any that newer ones replaced."""
+        """Return the hints of the threads of the log by thread, without those that newer ones replaced."""
         inputs = work.run.inputs
         pinned = {str(inputs["thread"]): inputs.get("hinted")} if "thread" in inputs else inputs.get("hinted", {})
         found: dict[str, Hints] = {}
         for thread, last_seq in pinned.items():
-            # One of several threads may have been deleted since.
+            # A thread may have been deleted since.
             with contextlib.suppress(ThreadNotFound):
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
         return found
 
 
-async def _cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return messages without their secrets; long ones are looked through on a thread."""
-    if sum(message.tokens for message in messages) > _CLEANED_TOKENS:
-        return await asyncio.to_thread(messages_without_secrets, messages, redactor)
-    return messages_without_secrets(messages, redactor)
-
-
 def _unasked(messages: Sequence[Message]) -> set[Place]:
-    """Return where results stand whose call is in none of these messages."""
+    """Return the places of results whose call is in none of these messages."""
     answered = set(results_of_calls(messages).values())
     return {
         (number, place)
@@ -496,8 +494,8 @@ def _unasked(messages: Sequence[Message]) -> set[Place]:
     }
 
 
-def _messages_of(task: _Task, answer: Observed) -> tuple[Message, ...]:
-    """Return the messages that an answer is about: those before its end, if it was cut off; the others stay in the tail."""
+def _messages_of(task: _ClaimedRun, answer: Observed) -> tuple[Message, ...]:
+    """Return the messages that an answer covers: fewer if it was cut off; the others stay in the tail."""
     last = answer.last_seq
     return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
 
@@ -511,26 +509,26 @@ def _cited(line: Observation) -> list[tuple[str, int]]:
 
 
 def _is_alive(work: Work) -> bool:
-    """Tell whether a run of this log has succeeded since this one began: then it is not the model that is in trouble."""
+    """Return whether a run of this log has succeeded since this one began, so that the model works."""
     began, succeeded = work.run.started_at, work.succeeded_at
     return succeeded is not None and began is not None and succeeded >= began
 
 
 def _is_stuck(work: Work, fault: RunFault) -> bool:
-    """Tell whether a reflection has failed so often, with a model that answers, that nothing else is to be expected."""
+    """Return whether a reflection failed too often, although the model answers."""
     is_tried = work.run.kind == "reflect" and work.run.attempt > TRIES and not fault.is_final
     return is_tried and (fault.cause == "answer" or (fault.cause == "refused" and _is_alive(work)))
 
 
 def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
-    """Return what an observer knew beside the messages of its span."""
+    """Return what an observer was shown beside the messages of its span."""
     hints = given.hints
     calls = (parts_to_json(message.parts) for message in earlier)
     return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
 
 
 def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
-    """Return the newest groups that have so many tokens together; the prompt cuts the first of them to size."""
+    """Return the newest groups with so many tokens in total; the prompt cuts the first of them."""
     shown: list[GroupRow] = []
     for group in reversed(groups):
         if tokens <= 0:
@@ -543,13 +541,13 @@ def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
 def _standings(
     given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
 ) -> tuple[dict[str, Hints], tuple[str, ...]]:
-    """Return where threads stand as a reflector sees it, of those for which that changes something, and what was wrong."""
+    """Return the changed hints of a reflection by thread, and the faults."""
     changed: dict[str, Hints] = {}
     faults: list[str] = []
     for thread, old in hints.items():
         said = parsed.threads.get(given.aliases.get(thread, ""))
         if said is None and len(given.aliases) <= 1:
-            # There is no other thread that it could speak of.
+            # The log has only one thread.
             said = parsed
         if said is None:
             continue
@@ -560,11 +558,6 @@ def _standings(
     return changed, tuple(faults)
 
 
-def _zone_of_lines(lines: Sequence[Observation]) -> tzinfo:
-    """Return the zone of the newest line that has one."""
-    return zone_of(next((line.zone for line in reversed(lines) if line.zone), None))[0]
-
-
-def _zone(messages: Sequence[Message]) -> tzinfo:
-    """Return the zone of whoever spoke last; UTC where nobody said, or where this machine does not know it."""
-    return zone_of(next((message.zone for message in reversed(messages) if message.zone), None))[0]
+def _zone(values: Sequence[Message] | Sequence[Observation]) -> tzinfo:
+    """Return the zone of the newest message or line that has one; UTC if none has, or it is unknown here."""
+    return zone_of(next((value.zone for value in reversed(values) if value.zone), None))[0]

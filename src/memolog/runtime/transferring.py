@@ -8,7 +8,6 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TypedDict
 
 from memolog.config import Config
 from memolog.context.render import reading_order
@@ -16,8 +15,8 @@ from memolog.domain.clock import Clock
 from memolog.domain.errors import InputError
 from memolog.domain.transfer import ExportReport, ImportReport
 from memolog.runtime.exporting import Target, export_to, log_as_markdown
-from memolog.runtime.importing import Progress, import_export
-from memolog.runtime.importing_elsewhere import Tally, import_files
+from memolog.runtime.importing import Progress, Tally
+from memolog.runtime.importing_elsewhere import import_files
 from memolog.runtime.importing_mastra import import_mastra
 from memolog.runtime.kit import Kit
 from memolog.store.postgres_address import safe_url
@@ -29,15 +28,6 @@ from memolog.transfer import detect
 __all__ = ["Transferring", "restore_backup"]
 
 _SERVERS = ("postgresql://", "postgres://")
-
-
-class _Given(TypedDict):
-    """What every kind of import is told."""
-
-    resource: str | None
-    dry_run: bool
-    progress: Progress | None
-    revive: bool
 
 
 class Transferring(ABC):
@@ -100,11 +90,15 @@ class Transferring(ABC):
         if found == "mastra":
             tally = Tally(format=found, dry_run=dry_run, progress=progress, revive=revive)
             return await import_mastra(kit, address, resource, tally)
-        given: _Given = {"resource": resource, "dry_run": dry_run, "progress": progress, "revive": revive}
-        if found == "memolog-export" and is_file:
-            report = await import_export(kit, Path(address), **given)
-        else:
-            report = await import_files(kit, Path(address), format_=format, **given)
+        report = await import_files(
+            kit,
+            Path(address),
+            resource=resource,
+            format_=found,
+            dry_run=dry_run,
+            progress=progress,
+            revive=revive,
+        )
         if not dry_run and report.left and kit.store.engine.file is not None:
             # What was forgotten again has been in the file for a moment.
             await asyncio.to_thread(clean_file, kit.store.engine.file, timeout=self.config.busy_timeout)

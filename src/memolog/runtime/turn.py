@@ -18,17 +18,16 @@ from memolog.context.passages import Passage
 from memolog.domain.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
 from memolog.domain.message import NewMessage
 from memolog.domain.run import Usage
-from memolog.runtime.away import Away, Outside
-from memolog.runtime.contexts import Made, Shown
-from memolog.runtime.events import Degraded, Trimmed
+from memolog.runtime.contexts import Made, Shown, known_context
+from memolog.runtime.events import Trimmed
 from memolog.runtime.injecting import find_passages, newest_question
 from memolog.runtime.kit import Kit
 from memolog.runtime.opening import overridden
+from memolog.runtime.outbox import Offline, Outside, Spent, TurnOutbox
 from memolog.runtime.patience import Budget, in_time
-from memolog.runtime.saying import Saying, checked_usage, passed_along
+from memolog.runtime.saying import checked_usage, passed_along
 from memolog.runtime.status import outage_of, windows_of
 from memolog.runtime.telemetry import span
-from memolog.runtime.unsaved import Spent
 from memolog.runtime.views import Asked
 from memolog.store.snapshot import Snapshot
 
@@ -57,7 +56,7 @@ class Turn:
     ) -> None:
         self._open_kit, self._outside = open_kit, outside
         self._kit: Kit
-        self._away: Away | None = None
+        self._away: Offline | None = None
         self.resource, self.thread = resource, thread
         self._config = config.with_overrides(own) if own else config
         self._own, self._zone = own, zone
@@ -65,8 +64,8 @@ class Turn:
         self._asked_model = model
         self._told_model: str | None = None
         self.step = 0
-        self._unsaved = outside.unsaved
-        self._said = Saying(outside, resource=resource, thread=thread, zone=zone)
+        self._outbox = outside.outbox
+        self._said = TurnOutbox(outside, resource=resource, thread=thread, zone=zone)
         self._snapshot: Snapshot | None = None
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
@@ -77,11 +76,11 @@ class Turn:
     @property
     def id(self) -> str:
         """Return what names the turn in the store; empty until it begins. Who goes on with an earlier turn sets it before."""
-        return self._said.held.turn
+        return self._said.pending.turn
 
     @id.setter  # noqa: A003 - the property of this class, not the function
     def id(self, name: str) -> None:
-        self._said.held.turn = name
+        self._said.pending.turn = name
 
     async def __aenter__(self) -> Self:
         await self._arrive(Budget(self._config.turn_timeout))
@@ -93,22 +92,22 @@ class Turn:
         """Open the database; while it is not there, the turn goes on without it and holds what is said."""
         try:
             async with budget.limit():
-                self._kit = self._said.kit = await self._open_kit()
+                self._kit = await self._open_kit()
         except StoreError as error:
             # What a person must mend is told when the turn begins; later it must not break what is under way.
             if self._config.strict or isinstance(error, StoreClosed) or not (self._away or error.retryable):
                 raise
-            self._away = self._away or Away(self._outside, self._said.held, config=self._config, zone=self._zone)
+            self._away = self._away or Offline(self._outside, self._said.pending, config=self._config, zone=self._zone)
             self._away.missing(error)
         else:
             self._away = None
         if not self.id:
             self.id = self._outside.new_id() if self._away else self._kit.store.new_id()
 
-    async def _still_away(self, budget: Budget) -> Away | None:
+    async def _still_away(self, budget: Budget) -> Offline | None:
         """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
         # Somebody else may have opened it meanwhile: then there is nothing to wait for.
-        if self._away is not None and (self._unsaved.rescue or self._away.is_time()):
+        if self._away is not None and (self._outbox.is_connected or self._away.is_time()):
             await self._arrive(budget)
         return self._away
 
@@ -119,7 +118,7 @@ class Turn:
             return
         self._is_over = True
         self._close_turn()
-        if self._config.read_only or self._unsaved.is_closed:
+        if self._config.read_only or self._outbox.is_closed:
             # Whoever closed the memory has saved what this turn held, or was told that it could not be.
             return
         budget = Budget(self._config.turn_timeout)
@@ -129,7 +128,7 @@ class Turn:
                     await self._leave()
                 await self._finish_runs(budget)
         except asyncio.CancelledError:
-            if self._away is None and not self._said.held.is_settled:
+            if self._away is None and not self._said.pending.is_settled:
                 problem = InterruptedError("The turn was cancelled while it was saved; that goes on in the background.")
                 await self._tell("saving the end of the turn", problem)
             raise
@@ -137,10 +136,9 @@ class Turn:
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
         finally:
             self._beating.close()
-            self._said.held.is_over = True
-            self._unsaved.hold(self._said.held)
-            if self._unsaved.rescue:
-                self._unsaved.rescue()
+            self._said.pending.is_over = True
+            self._outbox.hold(self._said.pending)
+            self._outbox.begin()
 
     def _close_turn(self) -> None:
         """Note that the turn is no longer running here."""
@@ -165,7 +163,7 @@ class Turn:
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
             budget = Budget(self._config.turn_timeout)
             away, shown = await self._still_away(budget), passed_along(ephemeral)
-            with self._said.saying(messages, self._config) as fresh:
+            with self._said.adding(messages, self._config) as fresh:
                 if away:
                     return away.context(self._said.not_saved(self._config), shown)
                 self._last = await self._prepare(shown, fresh, budget)
@@ -187,13 +185,13 @@ class Turn:
             away = await self._still_away(budget)
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
             spent = Spent(usage=usage, counted=counted, asked=self._asked_model) if usage else None
-            with self._said.saying(messages, self._config, spent) as fresh:
+            with self._said.adding(messages, self._config, spent) as fresh:
                 if away or self._config.read_only:
                     return
                 try:
                     async with budget.limit():
-                        await self._said.save(self._kit, fresh)
-                        await self._kit.book(self._said.held)
+                        await self._said.save(fresh)
+                        await self._outbox.book(self._said.pending)
                 except Exception as error:  # noqa: BLE001 - memory never breaks the agent
                     await self._degrade("recording the answer", error)
 
@@ -205,18 +203,18 @@ class Turn:
         raises and can be repeated; if it is not, it is done before anything else of the thread is saved.
         """
         self._check_open(may_be_withdrawn=True)
-        held = self._said.held
-        held.give_up(keep_answered=keep_answered)
+        held = self._said.pending
+        held.drop_unanswered(keep_answered=keep_answered)
         if self._config.read_only or self._away is not None:
             # Nothing of it was saved.
             self._is_over = held.is_over = True
             self._close_turn()
-            self._unsaved.hold(held)
+            self._outbox.hold(held)
             return
         held.is_withdrawn, held.keeps_answered, held.also = True, keep_answered, (*held.also, *also)
-        self._unsaved.hold(held)
+        self._outbox.hold(held)
         try:
-            await in_time(self._kit.rescue.withdraw(held), self._config.turn_timeout)
+            await in_time(self._outbox.withdraw(held), self._config.turn_timeout)
         except MemologError as error:
             # A discard that did not happen must not pass for one that did.
             await self._tell("discarding", error)
@@ -224,7 +222,7 @@ class Turn:
         self._is_over = held.is_over = True
         self._close_turn()
         self._beating.close()
-        self._kit.rescue.begin()
+        self._outbox.begin()
 
     # ------------------------------------------------------------ inside
 
@@ -238,11 +236,11 @@ class Turn:
         return self._asked_model or self._told_model
 
     def _check_open(self, *, may_be_withdrawn: bool = False) -> None:
-        if self._unsaved.is_closed:
+        if self._outbox.is_closed:
             raise StoreClosed
         if not self._is_begun or self._is_over:
             raise InputError("This turn is not open.", then="Use it inside its `async with` block.")
-        if self._said.held.is_withdrawn and not may_be_withdrawn:
+        if self._said.pending.is_withdrawn and not may_be_withdrawn:
             raise InputError(
                 "This turn is being taken back.",
                 why="discard() was called and could not be done yet.",
@@ -259,8 +257,8 @@ class Turn:
             said = self._said.not_saved(self._config)
             made = await self._without_saving(ephemeral, said, budget)
             if made.record and not self._config.read_only:
-                missed = self._said.held.missed
-                missed.add(made.record, said, self.id, self.step, self._kit.clock.now(), self._model)
+                at, pending = self._kit.clock.now(), self._said.pending
+                pending.add_context(made.record, said, step=self.step, at=at, model=self._model)
         return made
 
     async def _made(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage], budget: Budget) -> Made:
@@ -271,15 +269,15 @@ class Turn:
         try:
             is_alone = config.observe and not config.read_only and await hold.try_take()
             # Kept at once: whatever fails from here on, the context still has what was just said.
-            self._snapshot = snapshot = await self._said.save_and_read(kit, fresh, config, decides=is_alone)
+            self._snapshot = snapshot = await self._said.save_and_read(fresh, config, decides=is_alone)
             self._beat()
             self._adopt_overrides(snapshot)
             if self._config.read_only:
-                held = self._said.held.messages
+                held = self._said.pending.messages
                 snapshot = await kit.contexts.including(snapshot, held, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
             if self._config.observe and not self._config.read_only:
-                snapshot = (await kit.core.advance(snapshot, self._config, asked, hold)).snapshot
+                snapshot, _ = await kit.core.advance(snapshot, self._config, asked, hold)
                 self._check_model(snapshot, replace(asked, unseen=kit.core.unseen(snapshot)))
             self._snapshot = snapshot
         finally:
@@ -313,16 +311,17 @@ class Turn:
         contexts = self._kit.contexts
         try:
             async with budget.limit():
-                self._snapshot = read = await self._said.read(self._kit, self._config)
+                self._snapshot = read = await self._said.read(self._config)
                 self._adopt_overrides(read)
-                withdrawn = self._unsaved.withdrawn_of(self.resource, self.thread)
+                withdrawn = self._outbox.withdrawn_of(self.resource, self.thread)
                 whole = await contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn)
                 made = await contexts.build(self._shown(whole, ephemeral))
             known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
             return replace(made, record={**made.record, "degraded": True, "shown": known})
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             _log.info("the memory cannot be read either: %s", error)
-            return contexts.without_store(self._shown(self._snapshot, ephemeral), self._said.since, said)
+            shown, outside = self._shown(self._snapshot, ephemeral), self._outside
+            return known_context(shown, self._said.since, said, outside.counter, outside.instructions)
 
     async def _adopt_stored(self) -> None:
         """Take the settings that are stored with the resource, where the configuration does not say otherwise."""
@@ -394,7 +393,7 @@ class Turn:
                 await kit.core.tell(event)
         if self._config.read_only or self._snapshot is None:
             return
-        await self._said.held.missed.record(kit.store, self.resource, self.thread)
+        await self._outbox.record_contexts(self._said.pending)
         await kit.store.journal.add_context(
             self.resource,
             self._snapshot.thread.pk,
@@ -407,11 +406,10 @@ class Turn:
 
     async def _leave(self) -> None:
         """Save what is left; start observing if this turn has made that due."""
-        if self._said.held.is_withdrawn:
-            return await self._kit.rescue.withdraw(self._said.held)
-        await self._said.save_at_last(self._kit)
-        await self._said.end_turn(self._kit)
-        await self._said.held.missed.record(self._kit.store, self.resource, self.thread)
+        if self._said.pending.is_withdrawn:
+            return await self._outbox.withdraw(self._said.pending)
+        await self._said.save_rest()
+        await self._said.end()
         config = self._config
         if not config.observe:
             self._kit.compacting.later(self.resource, self.thread, config)
@@ -454,6 +452,4 @@ class Turn:
             raise error
 
     async def _tell(self, what: str, error: Exception) -> None:
-        kit = self._kit
-        now = kit.clock.now()
-        await kit.core.tell(Degraded(at=now, resource=self.resource, thread=self.thread, what=what, error=str(error)))
+        await self._kit.core.degraded(self.resource, self.thread, what, error)

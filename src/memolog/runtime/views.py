@@ -1,7 +1,4 @@
-"""Snapshots as decisions and contexts see them.
-
-Knows how rows become a `State`. Sizes are calibrated here, once, to the model in use.
-"""
+"""Turn a snapshot into the state that `decide` looks at, with sizes calibrated to the model in use."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +29,7 @@ from memolog.store.snapshot import GroupRow, OtherRow, Snapshot
 
 __all__ = ["Asked", "cache_seconds", "others_for", "state_of"]
 
-# How long providers keep a prompt warm, by their own word; the shorter where they give a range.
+# How long providers keep a prompt in their cache, as documented; the shorter where they give a range.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
 _DEFAULT_CACHE_SECONDS = 300.0
 _FOLLOWS = {"observe": "activate", "reflect": "activate_reflection"}
@@ -46,7 +43,7 @@ _DONE_BY: dict[type[object], frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the caller of a decision brings along."""
+    """What the caller of a decision adds to the snapshot."""
 
     model: str | None = None
     may_wait: bool = False
@@ -57,26 +54,26 @@ class Asked:
     """The thread's last message when it was asked for by hand."""
     factor: float = 1.0
     silent: frozenset[str] = frozenset()
-    """Runs that nobody carries out any more, whatever their leases say."""
+    """Runs of dead processes, whatever their leases say."""
     unseen: Mapping[str, int] = field(default_factory=dict[str, int])
     """The first message of each thread that a running turn has saved and no model has seen."""
 
     def after(self, decision: Decision) -> "Asked":
-        """Return what is still asked for by hand: a wish is done once, and what was made by it is activated too."""
+        """Return what is still asked for by hand: each request is done once, and its result is activated."""
         done = self.by_hand & _DONE_BY.get(type(decision), frozenset())
         if not done:
             return self
-        # A reflection that was ready is what was asked for: no other follows.
+        # A reflection that was ready satisfies the request.
         follows = (
             () if isinstance(decision, ActivateReflection) else (_FOLLOWS[what] for what in done & _FOLLOWS.keys())
         )
         by_hand = (self.by_hand - done).union(follows)
-        # Who asked by hand waits for that, and for nothing that becomes due meanwhile.
+        # A manual call waits only for what it asked for.
         return replace(self, by_hand=by_hand, may_wait=self.may_wait and not by_hand.isdisjoint(_FOLLOWS))
 
 
 def cache_seconds(config: Config, model: str | None) -> float | None:
-    """Return after how long without a request the provider's cache is cold; None: do not care."""
+    """Return after how many seconds without a request the cache of the provider expires; None to ignore it."""
     setting = config.activate_after_idle
     if setting is False:
         return None
@@ -87,7 +84,7 @@ def cache_seconds(config: Config, model: str | None) -> float | None:
 
 
 def others_for(config: Config, *, decides: bool) -> bool | OtherLimits:
-    """Return what is read of the other threads of a shared log: all of it by whoever decides, else what a context shows."""
+    """Return what is read of the other threads of a shared log: everything for a decision, else what a context shows."""
     if decides:
         return True
     if not (config.observe and config.other_tokens and config.other_threads):
@@ -100,7 +97,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     model = asked.model or snapshot.thread.last_model
     unseen = dict(asked.unseen)
     if asked.by_hand & {"observe", "activate"}:
-        # Who observes or activates a thread by hand means all that was said in it by then; open turns of its siblings go on.
+        # A manual call covers all messages of the thread at that time; open turns of other threads stay unseen.
         first = unseen.get(snapshot.thread.id)
         unseen |= {} if first is None else {snapshot.thread.id: max(first, asked.through + 1)}
     tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
@@ -149,7 +146,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
 
 
 def _repeated_tokens(snapshot: Snapshot, config: Config) -> int:
-    """Return what is shown again of what the log covers; where it covers everything, what comes next stands for itself."""
+    """Return the tokens of covered messages that are shown again; 0 if the tail is empty."""
     if not any(message.state == "live" for message in snapshot.tail):
         return 0
     return sum(min(message.tokens, config.repeated_tokens) for message in snapshot.repeated)
@@ -170,7 +167,7 @@ def _entry(group: GroupRow) -> Entry:
     )
 
 
-# A shared log has hundreds of groups, looked at in every step; they grow at their end, and hardly ever change.
+# A shared log has hundreds of groups, read in every step, which rarely change.
 _known_entries = each_once(_entry)
 
 
@@ -195,7 +192,7 @@ def _own_tail(snapshot: Snapshot, factor: float) -> Tail:
 
 
 def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
-    """Return messages as decisions see them. A tombstone weighs nothing and holds nothing open."""
+    """Return messages as decisions see them. A tombstone has no tokens and no calls."""
     weights = _weights(messages)
     return weights if factor == 1.0 else tuple(replace(w, tokens=_scaled(w.tokens, factor)) for w in weights)
 
@@ -215,12 +212,12 @@ def _weight(message: Message) -> Weight:
     )
 
 
-# A tail grows by a message or two from one decision to the next.
+# A tail grows by a few messages from one decision to the next.
 _weights = each_once(_weight)
 
 
 def _is_plain(message: Message) -> bool:
-    """Tell whether a message can hold no pair: an instruction, or a text alone, as most of a tail is."""
+    """Return whether a message cannot hold calls or results: a system message, or a single text."""
     parts = message.parts
     return message.role == "system" or (len(parts) == 1 and type(parts[0]) is TextPart)
 

@@ -20,7 +20,8 @@ from memolog.domain.errors import MemologError, MessageNotFound, ThreadNotFound
 from memolog.domain.message import Message
 from memolog.domain.observation import Span
 from memolog.runtime.clock import SystemClock
-from memolog.runtime.importing_elsewhere import Tally, save_conversation
+from memolog.runtime.importing import Tally
+from memolog.runtime.importing_elsewhere import save_conversation
 from memolog.runtime.memory import Memory
 from memolog.runtime.views import Asked
 from memolog.store import Store

@@ -1,8 +1,4 @@
-"""Language models behind the seam: what a model may be named by, and what can be put around one.
-
-Knows how to make a model from what a user writes, and how to retry, choose, fall back and stop spending. Knows no runs, no
-threads and no store: whoever asks counts what was spent.
-"""
+"""Make models from what a user writes; wrap them to retry, choose by size, fall back and stop at a budget."""
 
 from memolog.runtime.models.budget import BudgetedModel, BudgetSpent, Limit
 from memolog.runtime.models.callable_model import CallableModel

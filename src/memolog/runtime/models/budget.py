@@ -1,8 +1,7 @@
-"""A hard budget: checked before every call, in US dollars.
+"""Stop calling a model once a budget in US dollars is spent.
 
-Knows limits and sums. What was spent is asked of whoever keeps the books; what this guard itself let through is added, because
-the books hear of it only when the run has ended. So make one guard for each run. Runs at the same time do not see each other's
-calls: together they may pass a limit by one call each.
+Make one `BudgetedModel` for each run: it adds its own calls to what the ledger says, because the ledger is written when the run
+ends. Concurrent runs do not see each other's calls, so each may exceed a limit by one call.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,14 +9,14 @@ from dataclasses import dataclass
 
 from memolog.domain.errors import MemologError
 from memolog.runtime.model import Model, ModelReply, ModelRequest
-from memolog.runtime.models.managed import Managed, check_model, close_model
+from memolog.runtime.models.managed import Wrapper
 from memolog.runtime.models.retry import complete_in_time
 
 __all__ = ["BudgetSpent", "BudgetedModel", "Limit"]
 
 
 class BudgetSpent(MemologError):
-    """The money for this is spent; the model was not asked."""
+    """The budget is spent; the model was not called."""
 
     def __init__(self, of: str, dollars: float, spent: float) -> None:
         super().__init__(
@@ -33,22 +32,18 @@ class Limit:
     """How much may be spent on one thing: a run, a thread, a resource."""
 
     of: str
-    """What the money is for, in one word that a person understands."""
+    """What the budget is for, in one word: `thread`, `resource` or `database`."""
     dollars: float
     spent: Callable[[], Awaitable[float]]
-    """Returns what the books say; where it raises no call is made, because a limit that cannot be read might be passed."""
+    """Returns what the ledger says; if it raises, no call is made."""
 
 
-class BudgetedModel(Managed):
+class BudgetedModel(Wrapper):
     """Asks a model only while every limit has something left."""
 
     def __init__(self, model: Model, *limits: Limit) -> None:
-        self._model, self._limits, self._passed = model, limits, 0.0
-
-    @property
-    def name(self) -> str:
-        """Return the name of the model that is asked."""
-        return self._model.name
+        super().__init__(model)
+        self._limits, self._passed = limits, 0.0
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the model's answer, or raise BudgetSpent without asking it."""
@@ -59,11 +54,3 @@ class BudgetedModel(Managed):
         reply = await complete_in_time(self._model, request)
         self._passed += reply.usage.cost if reply.usage else 0.0
         return reply
-
-    async def check(self) -> None:
-        """Check the model that is asked."""
-        await check_model(self._model)
-
-    async def aclose(self) -> None:
-        """Close the model that is asked."""
-        await close_model(self._model)

@@ -1,7 +1,7 @@
-"""Any function as a model.
+"""Use a function as a model.
 
-Knows how to call functions of either colour. A plain function runs in a worker thread, so that it may wait for its provider
-without holding the event loop; Python cannot stop such a thread, so a call that is given up ends by itself.
+A plain function runs in a worker thread, so that it does not block the event loop. Python cannot stop a thread: a call that timed
+out goes on until it returns.
 """
 
 import asyncio
@@ -12,13 +12,12 @@ from typing import Any, Final, TypeAlias
 
 from memolog.domain.errors import ConfigError
 from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.models.retry import in_time
+from memolog.runtime.models.retry import DEFAULT_SECONDS, in_time
 
 __all__ = ["CallableModel", "ModelFunction"]
 
 ModelFunction: TypeAlias = Callable[[ModelRequest], str | ModelReply | Awaitable[str | ModelReply]]
 
-_SECONDS: Final = 120.0
 _LIMITS: Final = frozenset({"max_tokens", "timeout"})
 
 
@@ -31,7 +30,7 @@ class CallableModel:
     def __init__(self, function: ModelFunction, *, name: str | None = None, timeout: float | None = None) -> None:
         self._function, self._timeout = function, timeout
         self._name = name or f"callable:{getattr(function, '__name__', type(function).__name__)}"
-        call: Any = getattr(function, "__call__", None)  # noqa: B004 - an object's method tells its colour
+        call: Any = getattr(function, "__call__", None)  # noqa: B004 - a callable object may have an async method
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         self._named = _named_arguments(function)
 
@@ -42,12 +41,12 @@ class CallableModel:
 
     @property
     def timeout(self) -> float | None:
-        """Return how many seconds one call may take, where that was said; it beats `model_timeout`."""
+        """Return how many seconds one call may take, if set; it takes precedence over `model_timeout`."""
         return self._timeout
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return what the function says."""
-        seconds = request.timeout or self._timeout or _SECONDS
+        """Return what the function returns."""
+        seconds = request.timeout or self._timeout or DEFAULT_SECONDS
         answer = await in_time(self._call(request), seconds, self._name)
         match answer:
             case ModelReply():
@@ -69,7 +68,7 @@ class CallableModel:
 
 
 def _named_arguments(function: Any) -> tuple[str, ...]:
-    """Return which limits of a request the function also takes as arguments of their own."""
+    """Return which limits of a request the function takes as named arguments."""
     try:
         parameters = list(inspect.signature(function).parameters.values())[1:]
     except (TypeError, ValueError):

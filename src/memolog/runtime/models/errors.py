@@ -1,13 +1,11 @@
-"""What can go wrong between a question and its answer.
+"""Errors of model calls, and which of them are worth a retry.
 
-Knows which failures pass by themselves. Knows no provider: whoever wraps one translates its errors into these.
-
-    MemologError
-    ├── ModelError              a model gave no answer
-    │   ├── ModelUnavailable    not now: no connection, too slow, too many requests, the server failed
-    │   ├── ModelRefused        never: a wrong key, an unknown model, a request it does not take
-    │   └── NoModelAnswered     a model and all its stand-ins failed
-    └── BudgetSpent             it was not asked, because the money is gone
+MemologError
+├── ModelError              a model gave no answer
+│   ├── ModelUnavailable    may pass: no connection, too slow, too many requests, the server failed
+│   ├── ModelRefused        permanent: a wrong key, an unknown model, a request it does not accept
+│   └── NoModelAnswered     a model and all its fallbacks failed
+└── BudgetSpent             not called, because the budget is spent
 """
 
 from collections.abc import Iterator
@@ -28,15 +26,15 @@ __all__ = [
 Cause: TypeAlias = Literal["refused", "denied", "away"]
 """Why a call failed: it was refused for what it says, not allowed at all, or the model could not be reached."""
 
-# Too slow, in conflict, too early, too many; everything from 500 on is the server's own fault.
+# Timeout, conflict, too early, too many requests; 500 and above are errors of the server.
 _PASSING: Final = frozenset({408, 409, 425, 429})
 _SERVER_FAULT: Final = 500
-# What a provider answers to a request that it does not take as it is; other errors are about the key, the model or the bill.
+# Statuses about the content of a request; others are about the key, the model or the bill.
 _ABOUT_THE_REQUEST: Final = frozenset({400, 406, 413, 415, 422, 451})
 _STATUS_NAMES: Final = ("status_code", "status", "code", "http_status")
 _STATUSES: Final = range(400, 600)
 _DEEPEST: Final = 10
-# Clients have errors of their own for a broken connection, which need not derive from Python's.
+# Connection errors of common clients, which need not derive from those of Python.
 _CONNECTION_ERRORS: Final = frozenset(
     {
         "APIConnectionError",
@@ -74,9 +72,9 @@ class ModelRefused(ModelError):
 
 
 def is_transport_error(error: BaseException) -> bool:
-    """Tell whether the way to the model failed, so that the same call may succeed later.
+    """Return whether an error is of the transport, so that the same call may succeed later.
 
-    Errors of any client are understood: by the HTTP status that they carry, or by a connection error among their causes.
+    Recognises the errors of any client by their HTTP status, or by a connection error among their causes.
     """
     if isinstance(error, ModelError):
         return error.retryable

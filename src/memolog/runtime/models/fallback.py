@@ -1,8 +1,4 @@
-"""Fallback: a second model when the first fails.
-
-Knows the order in which models are asked and how long each may take. Knows not why one failed: whatever the reason, the next
-may do better, except that a spent budget is spent for all of them.
-"""
+"""Ask the next model when one fails, whatever the reason; only a spent budget ends the call."""
 
 from memolog.domain.errors import ConfigError, MemologError
 from memolog.runtime.model import Model, ModelReply, ModelRequest
@@ -16,7 +12,7 @@ __all__ = ["FallbackModel", "NoModelAnswered"]
 
 
 class NoModelAnswered(ModelError):
-    """A model and all its stand-ins failed."""
+    """A model and all its fallbacks failed."""
 
     def __init__(self, failures: dict[str, Exception]) -> None:
         super().__init__(
@@ -52,7 +48,7 @@ class FallbackModel(Managed):
                 return await in_time(model.complete(request), self._seconds, model.name)
             except BudgetSpent:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever was wrong with it, there is another
+            except Exception as error:  # noqa: BLE001 - any failure: the next model is asked
                 failures[model.name if model.name not in failures else f"{model.name} ({number})"] = error
         raise NoModelAnswered(failures) from next(reversed(failures.values()))
 

@@ -1,12 +1,11 @@
-"""Models that hold something: connections, or other models.
+"""Check and close models that hold connections or other models.
 
-Knows how to ask such a model whether it can work at all, and how to let go of what it holds. A model that somebody else wrote
-is left alone: whoever made it closes it.
+A model that the application made is left alone: the application closes it.
 """
 
 from memolog.runtime.model import Model
 
-__all__ = ["Managed", "check_model", "close_model"]
+__all__ = ["Managed", "Wrapper", "check_model", "close_model"]
 
 
 class Managed:
@@ -16,7 +15,7 @@ class Managed:
         """Raise ConfigError if no call can ever succeed: a key or a package is missing. Makes no call."""
 
     async def aclose(self) -> None:
-        """Let go of connections. The next call opens them again."""
+        """Close connections. The next call opens them again."""
 
 
 async def check_model(model: Model | None) -> None:
@@ -26,6 +25,26 @@ async def check_model(model: Model | None) -> None:
 
 
 async def close_model(model: Model | None) -> None:
-    """Let go of the connections of a model of ours, and of those within it."""
+    """Close the connections of a managed model, and of the models within it."""
     if isinstance(model, Managed):
         await model.aclose()
+
+
+class Wrapper(Managed):
+    """A model that changes how another one is called."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """Return the name of the wrapped model."""
+        return self._model.name
+
+    async def check(self) -> None:
+        """Check the wrapped model."""
+        await check_model(self._model)
+
+    async def aclose(self) -> None:
+        """Close the wrapped model."""
+        await close_model(self._model)

@@ -1,7 +1,4 @@
-"""What tokens cost, where no price list knows.
-
-Knows arithmetic only.
-"""
+"""Compute the cost of a call from the price of a million tokens."""
 
 from dataclasses import dataclass
 
@@ -14,7 +11,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a million tokens cost, in US dollars. What the cache holds costs as much as other input unless it is said."""
+    """What a million tokens cost, in US dollars. Cached input costs as much as other input unless given."""
 
     input: float
     output: float

@@ -1,7 +1,6 @@
-"""The default client: any provider that pydantic-ai knows, and any OpenAI-compatible endpoint.
+"""Call any provider that pydantic-ai supports, and any OpenAI-compatible endpoint.
 
-Knows that library's words, and is the only module that does: settings go in, a reply, its usage and its cost come out, errors
-become ours. The library is imported at the first call, in a worker thread: it takes seconds, and nobody waits for it at start.
+The only module that uses pydantic-ai. It is imported at the first call, in a worker thread, because that takes seconds.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from memolog.runtime.model import FinishReason, ModelReply, ModelRequest
 from memolog.runtime.models.errors import ModelRefused, ModelUnavailable, is_transport_error
 from memolog.runtime.models.managed import Managed
 from memolog.runtime.models.price import Price
-from memolog.runtime.models.retry import DEFAULT_RETRY, Retry, in_time
+from memolog.runtime.models.retry import DEFAULT_RETRY, DEFAULT_SECONDS, Retry, in_time
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
     from pydantic_ai.models import StreamedResponse
 
-__all__ = ["SECONDS", "ModelAt", "PydanticModel"]
-
-SECONDS: Final = 120.0
-"""How long one attempt may take unless a request says it."""
+__all__ = ["ModelAt", "PydanticModel"]
 
 _STAND_IN: Final = "Until then the embedded observer goes on working."
 _INSTALL: Final = 'Run: pip install "memolog[llm]". '
@@ -47,9 +43,9 @@ _FINISHED: Final[Mapping[str, FinishReason]] = {
     "length": "length",
     "content_filter": "content_filter",
 }
-# Providers count the thoughts of a model that thinks as a part of its answer.
+# Providers count reasoning tokens as part of the answer.
 _THOUGHT_TOKENS: Final = 16_000
-# A model reads all of the prompt before its first word, and then writes word after word.
+# A model reads the whole prompt before its first word; later pauses are shorter.
 _PAUSE_SHARE: Final = 4
 
 
@@ -81,7 +77,7 @@ class ModelAt:
 
     @property
     def is_openai(self) -> bool:
-        """Tell whether it is a server of OpenAI or Azure, which refuse the older name of a limit beside the newer one."""
+        """Return whether it is a server of OpenAI or Azure, which refuse both names of the token limit in one request."""
         host = urllib.parse.urlsplit(self.base_url).hostname or ""
         return host.endswith(("openai.com", "azure.com"))
 
@@ -118,7 +114,7 @@ class PydanticModel(Managed):
         retry: Retry | None = DEFAULT_RETRY,
         stream: bool = False,
     ) -> None:
-        """Name the model; `price` is for one that no price list knows.
+        """Name the model; `price` is for one that no price list has.
 
         `timeout` is for one attempt, and beats `model_timeout`. With `stream` the answer is read as it is written: the first
         words may take that long, and then no pause a quarter of it, however long the whole answer takes.
@@ -135,25 +131,25 @@ class PydanticModel(Managed):
         return self._address if isinstance(self._address, str) else self._address.label
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the provider's answer; asks again where the way to it failed."""
+        """Return the provider's answer; retries transport errors."""
         client = await self._ready()
 
         async def ask(seconds: float) -> ModelReply:
             call = self._ask(client, request, seconds)
-            # What is written piece by piece has a limit for each of them.
+            # A streamed answer has a limit for each piece.
             return await (call if self._stream else in_time(call, seconds, self.name))
 
-        return await self._retry.run(ask, self._timeout or request.timeout or SECONDS)
+        return await self._retry.run(ask, self._timeout or request.timeout or DEFAULT_SECONDS)
 
     async def check(self) -> None:
         """Raise ConfigError if a key, a package or the provider itself is missing; makes no call."""
         await self._ready()
 
     async def aclose(self) -> None:
-        """Let go of the connections; the next call opens them again."""
+        """Close the connections; the next call opens them again."""
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
-            # The library lets go of its connections when a client is left.
+            # The library closes its connections when a client's context ends.
             async with client:
                 pass
 
@@ -209,7 +205,7 @@ class PydanticModel(Managed):
             "temperature": request.temperature,
             "max_tokens": min(filter(None, (request.max_tokens, self._max_tokens)), default=None),
             "timeout": seconds,
-            # Retries are ours: two that wait for each other take too long.
+            # Retries are done here; retries of the library on top would take too long.
             "max_retries": 0,
         }
         given = {**self._settings, **request.options}
@@ -218,10 +214,10 @@ class PydanticModel(Managed):
             if self._max_tokens is None and request.max_tokens is not None:
                 asked["max_tokens"] = request.max_tokens + _THOUGHT_TOKENS
         if asked["max_tokens"] and isinstance(self._address, ModelAt) and not self._address.is_openai:
-            # Many compatible servers know only the older name of the limit, and ignore the newer one.
+            # Many compatible servers support only the older name of the limit.
             body: dict[str, Any] = given.get("extra_body") or {}
             given["extra_body"] = {"max_tokens": given.get("max_tokens", asked["max_tokens"]), **body}
-        # What a client cannot do it is not asked for, or it would complain at every call.
+        # A client warns about each unsupported setting at every call.
         asked = {name: value for name, value in asked.items() if name not in client.unsupported_settings}
         return {name: value for name, value in {**asked, **given}.items() if value is not None}
 
@@ -332,7 +328,7 @@ def _attached(file: FilePart) -> "BinaryContent | ImageUrl | DocumentUrl":
 
 
 def _takes_temperature(client: "Client", given: Mapping[str, Any]) -> bool:
-    """Tell whether the model accepts a temperature; many that think do not."""
+    """Return whether the model accepts a temperature; many reasoning models do not."""
     profile: Mapping[str, Any] = dict(client.profile)
     thinks = profile.get("openai_supports_reasoning") and profile.get("thinking_enabled_by_default")
     efforts = (value for name, value in given.items() if "thinking" in name or "reasoning" in name)
@@ -341,7 +337,7 @@ def _takes_temperature(client: "Client", given: Mapping[str, Any]) -> bool:
 
 
 def _cost(response: "ModelResponse") -> float:
-    """Return the price of a call in dollars; zero where no price list knows the model."""
+    """Return the price of a call in dollars; 0 if no price list has the model."""
     if response.usage.cost is not None:
         return float(response.usage.cost)
     try:
@@ -351,14 +347,14 @@ def _cost(response: "ModelResponse") -> float:
 
 
 def _key_of(client: "Client") -> str:
-    """Return the key that a client sends, which a provider may repeat in its errors; empty if there is none."""
+    """Return the API key of a client, or an empty string: a provider may repeat it in its errors."""
     inner: Any = getattr(client.provider, "client", None)
     key: object = getattr(inner, "api_key", None)
     return key if isinstance(key, str) else ""
 
 
 def _said(body: object) -> object:
-    """Return what a provider's error says, without the JSON around it."""
+    """Return the message of a provider's error without the JSON around it."""
     while isinstance(body, dict):
         table = cast("dict[str, object]", body)
         inner = table.get("error") or table.get("message")

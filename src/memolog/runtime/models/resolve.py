@@ -1,16 +1,12 @@
-"""From what a user writes to a model.
-
-Knows every form that a model may be named by, and which of the two roles it is for. Imports no provider: a model that needs one
-finds it at its first call.
-"""
+"""Make a model from what a user writes. Imports no provider: that happens at the first call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias
 
 from memolog.config import Config
 from memolog.domain.errors import ConfigError
-from memolog.runtime.model import Model, Purpose
+from memolog.runtime.model import Model
 from memolog.runtime.models.callable_model import CallableModel, ModelFunction
 from memolog.runtime.models.price import Price
 from memolog.runtime.models.pydantic_model import ModelAt, PydanticModel
@@ -21,7 +17,7 @@ __all__ = ["EMBEDDED", "ModelPair", "ModelSpec", "models_for", "needed_model", "
 ModelSpec: TypeAlias = Model | ModelAt | ModelFunction | str
 
 EMBEDDED: Final = "extractive"
-"""The name of the embedded observer, which is no model."""
+"""The name of the embedded observer, which needs no model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +26,6 @@ class ModelPair:
 
     observe: Model | None
     reflect: Model | None
-
-    def of(self, purpose: Purpose) -> Model | None:
-        """Return the model for one of the two."""
-        match purpose:
-            case "observe":
-                return self.observe
-            case "reflect":
-                return self.reflect
-            case _:
-                assert_never(purpose)
 
 
 def resolve_model(
@@ -51,7 +37,7 @@ def resolve_model(
     price: Price | None = None,
     retry: Retry | None = DEFAULT_RETRY,
 ) -> Model | None:
-    """Return the model that is meant; None stands for the embedded observer, which needs none.
+    """Return the model that `spec` names; None for the embedded observer, which needs none.
 
     A model is `"provider:model"`, `"http://127.0.0.1:8000/v1#model"`, a ModelAt, any object with `complete`, or a function
     from ModelRequest to text. The other arguments are for the first three: `settings` goes to the provider as it is.
@@ -64,7 +50,9 @@ def resolve_model(
             address, settings=settings, timeout=timeout, max_tokens=max_tokens, price=price, retry=retry
         )
     if isinstance(spec, type):
-        raise ConfigError(f"{spec.__name__} is a class, not a model.", then=f"Pass an object: {spec.__name__}(…).")
+        raise ConfigError(
+            f"`model` must be an object, got the class {spec.__name__}.", then=f"Pass an object: {spec.__name__}(…)."
+        )
     if isinstance(spec, Model):
         return spec
     if callable(getattr(spec, "complete", None)):
@@ -73,13 +61,13 @@ def resolve_model(
     if callable(spec):
         return CallableModel(spec, timeout=timeout)
     raise ConfigError(
-        f"A value of type {type(spec).__name__} is not a model.",
+        f"`model` must name a model, got {type(spec).__name__}.",
         then='Pass "provider:model", an address, an object with `complete`, a function, or "extractive".',
     )
 
 
 def needed_model(spec: ModelSpec) -> Model:
-    """Return the model that is meant, where the embedded observer cannot stand in for one."""
+    """Return the model that `spec` names; the embedded observer is refused."""
     model = resolve_model(spec)
     if model is None:
         raise ConfigError(

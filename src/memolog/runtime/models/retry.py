@@ -1,7 +1,6 @@
-"""Retries: the same question again, when the way to the model failed.
+"""Repeat a model call after a transport error, and limit how long it takes.
 
-Knows how long to wait and when to give up. Only transport errors are retried: what a provider refuses it refuses again. A
-cancelled call is never repeated. Whoever asked bounds the whole: a run that fails here is tried again much later.
+Other errors and cancelled calls are not repeated: a run that fails here is tried again much later.
 """
 
 import asyncio
@@ -13,14 +12,14 @@ from typing import Final, TypeVar
 
 from memolog.runtime.model import Model, ModelReply, ModelRequest
 from memolog.runtime.models.errors import ModelUnavailable, is_transport_error
-from memolog.runtime.models.managed import Managed, check_model, close_model
+from memolog.runtime.models.managed import Managed, Wrapper
 
-__all__ = ["DEFAULT_RETRY", "Retry", "RetryingModel", "complete_in_time", "in_time"]
+__all__ = ["DEFAULT_RETRY", "DEFAULT_SECONDS", "Retry", "RetryingModel", "complete_in_time", "in_time"]
 
 T = TypeVar("T")
 
-_SECONDS: Final = 120.0
-"""How long one attempt may take where a request does not say it."""
+DEFAULT_SECONDS: Final = 120.0
+"""How long one attempt may take if neither the model nor the request says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,16 +90,12 @@ async def complete_in_time(model: Model, request: ModelRequest) -> ModelReply:
     return await in_time(model.complete(request), request.timeout, model.name)
 
 
-class RetryingModel(Managed):
-    """Asks a model again when the way to it failed. For models that do not retry by themselves."""
+class RetryingModel(Wrapper):
+    """Repeats a call after a transport error. For models that do not retry by themselves."""
 
     def __init__(self, model: Model, retry: Retry = DEFAULT_RETRY) -> None:
-        self._model, self._retry = model, retry
-
-    @property
-    def name(self) -> str:
-        """Return the name of the model that is asked."""
-        return self._model.name
+        super().__init__(model)
+        self._retry = retry
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the answer of the first attempt that succeeds."""
@@ -108,12 +103,4 @@ class RetryingModel(Managed):
         async def ask(seconds: float) -> ModelReply:
             return await in_time(self._model.complete(replace(request, timeout=seconds)), seconds, self.name)
 
-        return await self._retry.run(ask, _SECONDS if request.timeout is None else request.timeout)
-
-    async def check(self) -> None:
-        """Check the model that is asked."""
-        await check_model(self._model)
-
-    async def aclose(self) -> None:
-        """Close the model that is asked."""
-        await close_model(self._model)
+        return await self._retry.run(ask, DEFAULT_SECONDS if request.timeout is None else request.timeout)

@@ -1,7 +1,4 @@
-"""Tiers: which model answers depends on how much it has to read.
-
-Knows sizes only: a small span may go to a small model, a large one to a model with room for it.
-"""
+"""Choose a model by the size of its input."""
 
 from collections.abc import Mapping
 
