@@ -80,8 +80,8 @@ def _running(*steps: Step) -> Callable[[], Script[None]]:
     """Return a script of these steps."""
 
     def script() -> Script[None]:
-        for step in steps:
-            yield step  # noqa: UP028 - the rows are sent to this generator
+        for step in steps:  # noqa: UP028 - a tuple cannot be sent rows
+            yield step
 
     return script
 
