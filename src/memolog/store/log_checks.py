@@ -80,7 +80,8 @@ def _running(*steps: Step) -> Callable[[], Script[None]]:
     """Return a script of these steps."""
 
     def script() -> Script[None]:
-        yield from steps
+        for step in steps:  # noqa: UP028 - a tuple cannot be sent rows
+            yield step
 
     return script
 
