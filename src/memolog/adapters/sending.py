@@ -13,7 +13,7 @@ from memolog.adapters.exact import Json
 from memolog.domain.errors import MemologError
 from memolog.runtime.turn import Turn
 from memolog.tokens import TokenCounter, count_tool_schemas
-from memolog.transfer.values import as_data, as_list
+from memolog.transfer.conversation import as_data, as_list
 
 __all__ = ["encodable", "is_refusal", "is_refused", "take_back", "tells_refusal", "weight"]
 

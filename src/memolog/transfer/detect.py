@@ -11,15 +11,20 @@ from typing import Any, Final, cast
 from memolog.domain.errors import InputError
 from memolog.domain.message import NewMessage
 from memolog.domain.transfer import Skipped
-from memolog.transfer import claude_code, codex
-from memolog.transfer.anthropic import blocks, is_anthropic
-from memolog.transfer.anthropic import role_of as anthropic_role
-from memolog.transfer.archives import read_chatgpt, read_claude
-from memolog.transfer.frameworks import is_langchain, is_pydantic_ai, langchain_messages, pydantic_ai_messages
-from memolog.transfer.openai import chat_parts, item_parts, role_of
-from memolog.transfer.values import Conversation, Data, as_data, as_list, dated, message, moment, stable_id
-
-__all__ = ["FORMATS", "detect", "read_source"]
+from memolog.transfer.conversation import Conversation, Data, as_data, as_list, dated, message, moment, stable_id
+from memolog.transfer.messages import (
+    anthropic_role,
+    blocks,
+    chat_parts,
+    is_anthropic,
+    is_langchain,
+    is_pydantic_ai,
+    item_parts,
+    langchain_messages,
+    openai_role,
+    pydantic_ai_messages,
+)
+from memolog.transfer.sessions import is_claude_code, is_codex, read_chatgpt, read_claude, read_claude_code, read_codex
 
 FORMATS: Final = (
     *("memolog-export", "mastra", "claude-code", "codex", "chatgpt", "claude"),
@@ -28,7 +33,7 @@ FORMATS: Final = (
 
 _SQLITE = b"SQLite format 3\x00"
 _LOOKED_AT = 40
-_BY_LINE: Final = {"claude-code": claude_code.read, "codex": codex.read}
+_BY_LINE: Final = {"claude-code": read_claude_code, "codex": read_codex}
 
 
 def detect(path: Path) -> str:
@@ -39,9 +44,9 @@ def detect(path: Path) -> str:
     lines = [line for _, line in _head(path)]
     if lines and lines[0].get("format") == "memolog-export":
         return "memolog-export"
-    if claude_code.fits(lines):
+    if is_claude_code(lines):
         return "claude-code"
-    if codex.fits(lines):
+    if is_codex(lines):
         return "codex"
     found = _of_json(_whole(path))
     if found is None:
@@ -134,7 +139,7 @@ def _api_parts(data: Data, format_: str) -> Any:
         parts = blocks(data.get("content"))
         return anthropic_role(str(data.get("role", "user")), parts), parts
     if "role" in data and data.get("type", "message") == "message":
-        role = role_of(data["role"])
+        role = openai_role(data["role"])
         return (role, chat_parts(data)) if role else None
     return item_parts(data)
 

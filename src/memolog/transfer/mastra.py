@@ -1,7 +1,4 @@
-"""What Mastra keeps: messages in its two formats, metadata, the text of its observations, hints and buffered chunks.
-
-Knows the contents of its columns. Knows neither its tables nor where our log puts what is read here.
-"""
+"""Content of the columns of a Mastra database: messages in both formats, metadata, observations, hints and buffered chunks."""
 
 import json
 import re
@@ -20,22 +17,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.transfer.jsonb import read_jsonb
-from memolog.transfer.values import Data, as_data, as_list, data_file, message, moment, plain_text
-
-__all__ = [
-    "LAST",
-    "LATER",
-    "Chunk",
-    "Told",
-    "at_of",
-    "chunks_of",
-    "metadata_of",
-    "read_messages",
-    "sections",
-    "source_of",
-    "told_of",
-]
+from memolog.transfer.conversation import Data, as_data, as_list, data_file, message, moment, plain_text
 
 LATER: Final = "-later"
 """Ends the id of what a message said after it was last observed."""
@@ -270,3 +252,56 @@ def _result(call: Data) -> Part:
         content=call.get("result", call.get("output", call.get("errorText"))),
         is_error=bool(call.get("isError")) or call.get("state") == "output-error",
     )
+
+
+_LONG = {12: 1, 13: 2, 14: 4, 15: 8}
+_NULL, _TRUE, _FALSE = 0, 1, 2
+_NUMBERS = frozenset({3, 4, 5, 6})
+_RAW_TEXT = frozenset({7, 10})
+_ESCAPED_TEXT = frozenset({8, 9})
+_ARRAY, _OBJECT = 11, 12
+
+
+def read_jsonb(blob: bytes) -> Any:
+    """Return the value; raises ValueError if it is none."""
+    try:
+        value, end = _jsonb_value(blob, 0)
+    except (IndexError, RecursionError) as error:
+        raise ValueError("the value ends too early, or is too deep") from error
+    if end != len(blob):
+        raise ValueError("there is something after the value")
+    return value
+
+
+def _jsonb_value(blob: bytes, at: int) -> tuple[Any, int]:
+    kind, length = blob[at] & 15, blob[at] >> 4
+    at += 1
+    if length in _LONG:
+        size = _LONG[length]
+        length, at = int.from_bytes(blob[at : at + size], "big"), at + size
+    end = at + length
+    if end > len(blob):
+        raise ValueError("the value ends too early")
+    if kind in {_ARRAY, _OBJECT}:
+        return _jsonb_items(blob, at, end, kind), end
+    return _scalar(kind, blob[at:end].decode()), end
+
+
+def _scalar(kind: int, text: str) -> Any:
+    if kind in _RAW_TEXT:
+        return text
+    if kind in _ESCAPED_TEXT:
+        return json.loads(f'"{text}"')
+    if kind in _NUMBERS:
+        return int(text, 0) if text.lower().lstrip("+-").startswith("0x") else json.loads(text)
+    if kind in {_NULL, _TRUE, _FALSE}:
+        return {_NULL: None, _TRUE: True, _FALSE: False}[kind]
+    raise ValueError(f"there is no kind {kind}")
+
+
+def _jsonb_items(blob: bytes, at: int, end: int, kind: int) -> Any:
+    items: list[Any] = []
+    while at < end:
+        item, at = _jsonb_value(blob, at)
+        items.append(item)
+    return items if kind == _ARRAY else dict(zip(items[::2], items[1::2], strict=True))

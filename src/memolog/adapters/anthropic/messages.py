@@ -37,8 +37,8 @@ from memolog.domain.message import (
     UnknownPart,
 )
 from memolog.domain.run import Usage
-from memolog.transfer.anthropic import block_part, role_of
-from memolog.transfer.values import Data, as_data, as_list
+from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.messages import anthropic_role, block_part
 
 __all__ = ["KEY", "MARK", "from_messages", "from_response", "to_messages", "to_request"]
 
@@ -88,7 +88,7 @@ def _message(data: Data) -> NewMessage:
     parts: list[Part] = [_part(block) for block in as_list(content)]
     if not parts:
         parts = [TextPart(text=content if isinstance(content, str) else "")]
-    role = role_of(str(data.get("role")), tuple(parts))
+    role = anthropic_role(str(data.get("role")), tuple(parts))
     if (is_list and len(parts) == 1 and isinstance(parts[0], TextPart)) or role == "system":
         parts[0] = noted(parts[0], KEY, list=is_list or None)
     change = difference(_plain(role, parts), dict(data))

@@ -8,7 +8,7 @@ import json
 from typing import Any, cast
 
 from memolog.adapters.exact import Json
-from memolog.transfer.values import Data, as_data
+from memolog.transfer.conversation import Data, as_data
 
 __all__ = ["MessageStream"]
 

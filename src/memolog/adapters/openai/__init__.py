@@ -1,9 +1,41 @@
-"""Memory for plain OpenAI clients: `wrap` for Responses and Chat Completions, and the translations beneath it.
+"""Plain OpenAI clients with memory: `wrap`, for Responses and Chat Completions, streamed or not.
 
-Knows its names only. The library itself is not needed to import this: who has a client has it.
+Knows the two APIs' paths and which of their arguments hold what is said. Knows no client but by its calls.
 """
 
-from memolog.adapters.exchange import at
-from memolog.adapters.openai.wrapping import wrap
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from memolog.adapters.clients import remembering
+from memolog.adapters.exchange import Bound, OpenTurn, at
+from memolog.adapters.guards import SyncGuardedTurn
+from memolog.adapters.openai.chat import ChatApi
+from memolog.adapters.openai.responses import ResponsesApi
+from memolog.runtime.memory import Memory
+from memolog.runtime.sync import SyncMemory, SyncTurn
 
 __all__ = ["at", "wrap"]
+
+C = TypeVar("C")
+
+
+def wrap(
+    client: C,
+    memory: Memory | SyncMemory,
+    *,
+    thread: str | None = None,
+    resource: str | None = None,
+    zone: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
+) -> C:
+    """Return a client like this one that remembers, over the same connections.
+
+    `OpenAI` goes with `SyncMemory`, `AsyncOpenAI` with `Memory`. Its calls are the client's own. A call may name another thread
+    and resource with `**at(…)`; with `turn` all calls are steps of a turn that you opened.
+    """
+    bound = partial(
+        Bound, apis=(ChatApi(), ResponsesApi()), thread=thread, resource=resource, zone=zone, settings=settings
+    )
+    return remembering(client, memory, turn, bound)

@@ -42,8 +42,8 @@ from memolog.domain.message import (
     UnknownPart,
 )
 from memolog.domain.run import Usage
-from memolog.transfer.openai import call_part, content_part, content_parts, role_of
-from memolog.transfer.values import Data, as_data, as_list
+from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.messages import call_part, content_part, content_parts, openai_role
 
 __all__ = ["KEY", "from_messages", "from_response", "split", "to_messages", "to_request"]
 
@@ -82,7 +82,7 @@ def _usage(model: str, told: Data) -> Usage | None:
 
 
 def _message(data: Data) -> NewMessage:
-    role = role_of(data.get("role"))
+    role = openai_role(data.get("role"))
     if role is None:
         return NewMessage(role="user", parts=(UnknownPart(data=dict(data), extra={KEY: {"whole": True}}),))
     parts = _result_parts(data) if role == "tool" else _parts(data)

@@ -39,8 +39,8 @@ from memolog.domain.message import (
     UnknownPart,
 )
 from memolog.domain.run import Usage
-from memolog.transfer.openai import CALLS, content_part, content_parts, item_parts, role_of
-from memolog.transfer.values import Data, as_data, as_list
+from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
 
 __all__ = ["KEY", "from_items", "from_response", "split", "to_items", "to_request"]
 
@@ -114,13 +114,13 @@ def _read(item: Data) -> tuple[Role, tuple[Part, ...]]:
     kind = item.get("type")
     if kind == "reasoning":
         return "assistant", (_reasoning(item),)
-    if kind in {"message", None} and role_of(item.get("role")):
+    if kind in {"message", None} and openai_role(item.get("role")):
         content = item.get("content")
         found = [noted(part, KEY) if isinstance(part, UnknownPart) else part for part in content_parts(content)]
         parts: list[Part] = [*found] or [TextPart(text="")]
         if isinstance(content, list):
             parts[0] = noted(parts[0], KEY, list=True)
-        return role_of(item.get("role")) or "user", tuple(parts)
+        return openai_role(item.get("role")) or "user", tuple(parts)
     part = next(iter((item_parts(item) or ("user", ()))[1]), None)
     if isinstance(part, ToolCallPart):
         return "assistant", (part if kind == "function_call" else noted(part, KEY, type=kind),)

@@ -24,7 +24,7 @@ from memolog.domain.message import (
 )
 from memolog.domain.own import own_tool, with_own_apart
 from memolog.transfer import Conversation, read_source
-from memolog.transfer.values import stable_id
+from memolog.transfer.conversation import stable_id
 
 __all__ = ["SAME", "SOURCE", "Heard", "Record", "heard_of", "hook_id", "thread_of", "transcript_of"]
 

@@ -1,7 +1,4 @@
-"""Conversations as they come from elsewhere, and the small things that every format needs.
-
-Knows our messages, and how moments and ids are told. Knows no format.
-"""
+"""Conversations read from other systems, and the JSON helpers that every format uses."""
 
 import base64
 import binascii
@@ -15,20 +12,6 @@ from typing import Any, cast
 from memolog.domain.codec import JsonObject, dumps, nothing
 from memolog.domain.message import FilePart, NewMessage, Part, Role, TextPart, UnknownPart
 from memolog.domain.transfer import Skipped
-
-__all__ = [
-    "Conversation",
-    "Data",
-    "as_data",
-    "as_list",
-    "data_file",
-    "dated",
-    "message",
-    "moment",
-    "plain_text",
-    "stable_id",
-    "text_parts",
-]
 
 Data = Mapping[str, Any]
 
