@@ -10,7 +10,7 @@ import pytest
 from acceptance.lived_in import dump, live, opened, rows_of, word
 from conftest import FakeClock
 from memolog import AssistantMessage, Memory, UserMessage
-from memolog.adapters.news import news_of
+from memolog.adapters.new_messages import news_of
 from memolog.domain.errors import ImportConflict
 from memolog.domain.message import NewMessage, TextPart, ToolCallPart, ToolMessage
 from memolog.store import Store

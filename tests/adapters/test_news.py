@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
-from memolog.adapters.news import after_last_answer, said_again, unsaved
+from memolog.adapters.new_messages import after_last_answer, said_again, unsaved
 
 U, A = UserMessage, AssistantMessage
 CALL = AssistantMessage([ReasoningPart(text="hm"), TextPart(text="I look."), ToolCallPart(id="c1", name="look")])

@@ -10,7 +10,7 @@ from adapters import wrapped
 from adapters.kit import brief, stored
 from adapters.provider import APIS, Chat, Driver, Json, Provider, Reply
 from memolog import Config, InputError, Memory, StoreError, Turn
-from memolog.adapters.sending import encodable
+from memolog.adapters.provider_limits import encodable
 
 DRIVERS = [APIS["chat"], APIS["responses"]]
 each = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)

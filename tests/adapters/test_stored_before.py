@@ -17,8 +17,7 @@ from memolog.adapters.agent_framework import to_agent_framework
 from memolog.adapters.anthropic import messages as anthropic
 from memolog.adapters.langchain import to_langchain
 from memolog.adapters.openai import chat, responses
-from memolog.adapters.pydantic_ai.messages import dumped
-from memolog.adapters.pydantic_ai.replay import to_model_messages
+from memolog.adapters.pydantic_ai.messages import dumped, to_model_messages
 from memolog.domain.message import parts_from_json
 
 Json = dict[str, Any]

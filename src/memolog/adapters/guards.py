@@ -1,8 +1,7 @@
-"""Guards: memory, then input guards, then the model, then output guards, then memory.
+"""Guards around the model: check the input and the output of a turn, and discard the turn when a guard stops it.
 
-Knows when a guard is asked and what happens when one stops: the turn is discarded, and nothing of it stays. Knows no framework's
-guards: adapters map them onto this. A guard is a function that is given what it should look at and returns nothing, or the reason
-why the turn must stop; one that fails stops the turn too.
+A guard is a function that gets what is new and returns None, or the reason why the turn must stop. A guard that raises stops the turn too.
+Also checks the arguments that all adapters take.
 """
 
 import asyncio
@@ -10,9 +9,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, TypeGuard, cast
 
-from memolog.adapters.checking import check_memory, check_sync_memory
 from memolog.context import Context
 from memolog.domain.errors import InputError, MemologError
 from memolog.domain.message import NewMessage, TextPart
@@ -21,7 +19,49 @@ from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory, SyncTurn
 from memolog.runtime.turn import Turn
 
-__all__ = ["Checked", "Guard", "GuardStopped", "GuardedTurn", "Guards", "SyncGuardedTurn"]
+
+def check_memory(memory: object, *, sync_too: bool = False) -> None:
+    """Refuse what is no open memory; a `SyncMemory` too, unless the adapter can serve callers that do not await."""
+    if isinstance(memory, Memory) or (sync_too and isinstance(memory, SyncMemory)):
+        return
+    if isinstance(memory, SyncMemory):
+        raise InputError(
+            "A SyncMemory cannot be used here.",
+            why="This is awaited, and a SyncMemory is for callers that do not await.",
+            then="Hand in a Memory: `async with Memory(…) as memory`.",
+        )
+    raise _no_memory(memory, "Memory or a SyncMemory" if sync_too else "Memory")
+
+
+def check_sync_memory(memory: object) -> None:
+    """Refuse what is no `SyncMemory`, for callers that do not await."""
+    if not isinstance(memory, SyncMemory):
+        raise _no_memory(memory, "SyncMemory")
+
+
+def check_errors(name: str, given: object) -> None:
+    """Refuse what is neither an exception class nor a tuple of them: nothing would ever match it."""
+    classes: tuple[object, ...] = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
+    for one in classes:
+        if not _is_error(one):
+            raise InputError(
+                f"{name} holds {one!r}, which is no exception class.",
+                why="An error is compared with these, and nothing is ever one of that.",
+                then=f"Pass a class or a tuple of classes: {name}=(Blocked,).",
+            )
+
+
+def _is_error(one: object) -> TypeGuard[type[BaseException]]:
+    return isinstance(one, type) and issubclass(one, BaseException)
+
+
+def _no_memory(given: object, wanted: str) -> InputError:
+    # Not the value itself: it may be an address, with a password in it.
+    return InputError(
+        f"A {type(given).__name__} was handed in where a {wanted} belongs.",
+        then=f'Open one first and hand that in: {wanted.rsplit(maxsplit=1)[-1]}("memolog.db").',
+    )
+
 
 Side: TypeAlias = Literal["input", "output"]
 
@@ -195,13 +235,13 @@ def _are_guards(given: object) -> bool:
 
 def _stopped(guard: Guard, side: Side, reason: object) -> MemologError:
     if isinstance(reason, str) and reason.strip():
-        return GuardStopped(_name(guard), side, reason)
+        return GuardStopped(_guard_name(guard), side, reason)
     return InputError(
-        f"The {side} guard {_name(guard)} returned {reason!r}.",
+        f"The {side} guard {_guard_name(guard)} returned {reason!r}.",
         why="A guard returns None where all is well, or the reason to stop as a text; the turn is discarded.",
         then="Return None or a text that is not empty.",
     )
 
 
-def _name(guard: Guard) -> str:
+def _guard_name(guard: Guard) -> str:
     return str(getattr(guard, "__name__", type(guard).__name__))

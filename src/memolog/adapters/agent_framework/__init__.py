@@ -14,9 +14,8 @@ except ImportError as error:
         then='Run: pip install "memolog[agent-framework]".',
     ) from error
 
-from memolog.adapters.agent_framework.guarding import MemoryGuard
 from memolog.adapters.agent_framework.messages import from_agent_framework, to_agent_framework
-from memolog.adapters.agent_framework.provider import MemoryProvider
+from memolog.adapters.agent_framework.provider import MemoryGuard, MemoryProvider
 
 __all__ = ["MemoryGuard", "MemoryProvider", "from_agent_framework", "to_agent_framework"]
 

@@ -12,8 +12,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Message, UsageDetails
 
-from memolog.adapters.exact import Said
-from memolog.adapters.holes import JsonDict, filled, holding, value_at
+from memolog.adapters.roundtrip import Said, filled, holding, value_at
 from memolog.domain.codec import check_json, dumps
 from memolog.domain.errors import NotJson
 from memolog.domain.message import (
@@ -50,10 +49,10 @@ _SAID: Final = ("role", "contents", "author_name")
 def from_agent_framework(message: Message) -> NewMessage:
     """Return a message of Agent Framework as ours."""
     dump = _plain(message.to_dict())
-    contents = [_plain(one) for one in cast("list[JsonDict]", dump.get("contents") or [])]
+    contents = [_plain(one) for one in cast("list[Json]", dump.get("contents") or [])]
     dump["contents"] = contents
     parts = [_part(content, f"{message.message_id or ''}:{n}") for n, content in enumerate(contents)]
-    head: JsonDict = {name: value for name, value in dump.items() if name not in _SAID}
+    head: Json = {name: value for name, value in dump.items() if name not in _SAID}
     role = _ROLES.get(message.role, "user")
     if role != message.role:
         head["role"] = message.role
@@ -85,21 +84,21 @@ def said_in(message: Message) -> NewMessage | None:
     return from_agent_framework(message) if message.contents else None
 
 
-def _carried(part: Part) -> JsonDict:
+def _carried(part: Part) -> Json:
     found = (part.extra or {}).get(_KEY)
-    return cast("JsonDict", found) if isinstance(found, dict) else {}
+    return cast("Json", found) if isinstance(found, dict) else {}
 
 
 def _with_carried(part: Part, **more: Any) -> Part:
     return replace(part, extra={**(part.extra or {}), _KEY: {**_carried(part), **more}})
 
 
-def _dumped(message: NewMessage) -> JsonDict:
+def _dumped(message: NewMessage) -> Json:
     back = to_agent_framework(message).to_dict()
-    return {**_plain(back), "contents": [_plain(one) for one in cast("list[JsonDict]", back.get("contents") or [])]}
+    return {**_plain(back), "contents": [_plain(one) for one in cast("list[Json]", back.get("contents") or [])]}
 
 
-def _plain(dump: JsonDict) -> JsonDict:
+def _plain(dump: Json) -> Json:
     """Return the fields that are JSON; what is none was never sent to a model."""
     return {name: value for name, value in dump.items() if name == "contents" or _is_json(value)}
 
@@ -113,7 +112,7 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def _part(content: JsonDict, unnamed: str) -> Part:
+def _part(content: Json, unnamed: str) -> Part:
     match content.get("type"):
         case "text" if isinstance(content.get("text"), str):
             return TextPart(text=content["text"], extra=_extra(content, text=("text",)))
@@ -135,12 +134,12 @@ def _part(content: JsonDict, unnamed: str) -> Part:
             return UnknownPart(data=content)
 
 
-def _extra(content: JsonDict, /, **holes: Any) -> JsonDict | None:
-    plain: JsonDict = {"type": "text", "text": content.get("text"), "additional_properties": {}}
+def _extra(content: Json, /, **holes: Any) -> Json | None:
+    plain: Json = {"type": "text", "text": content.get("text"), "additional_properties": {}}
     return None if content == plain else {_KEY: holding(content, **holes)}
 
 
-def _reasoning(content: JsonDict) -> Part:
+def _reasoning(content: Json) -> Part:
     text, hidden = content.get("text"), content.get("protected_data")
     holes: Any = {}
     if isinstance(text, str):
@@ -154,7 +153,7 @@ def _reasoning(content: JsonDict) -> Part:
     )
 
 
-def _file(content: JsonDict) -> FilePart | None:
+def _file(content: Json) -> FilePart | None:
     uri, media = content.get("uri"), content.get("media_type")
     if not isinstance(uri, str):
         return None
@@ -174,11 +173,11 @@ def _file(content: JsonDict) -> FilePart | None:
     return FilePart(media_type=media, data=data, name=name, extra={_KEY: {**extra, "head": f"{head},"}})
 
 
-def _result(content: JsonDict) -> Part:
+def _result(content: Json) -> Part:
     """Return a result. The data of a picture in it counts as a picture, and not as text that nobody can read."""
     files: list[FilePart] = []
     items: list[Any] = []
-    for item in cast("list[JsonDict]", content.get("items") or []):
+    for item in cast("list[Json]", content.get("items") or []):
         file = _file(item) if item.get("type") == "data" else None
         items.append(item if file is None else {"file": len(files)})
         if file is not None:
@@ -208,18 +207,18 @@ def to_agent_framework(message: Said) -> Message:
         return Message.from_dict(whole)
     is_silent = head.pop("silent", False)
     contents = [] if is_silent else [made for part in message.parts if (made := _content(part)) is not None]
-    dump: JsonDict = {"role": message.role, **head, "contents": contents}
+    dump: Json = {"role": message.role, **head, "contents": contents}
     if message.speaker is not None:
         dump["author_name"] = message.speaker
     return Message.from_dict(dump)
 
 
-def _head(parts: Sequence[Part]) -> JsonDict:
+def _head(parts: Sequence[Part]) -> Json:
     found = _carried(parts[0]).get("message") if parts else None
-    return dict(cast("JsonDict", found)) if isinstance(found, dict) else {}
+    return dict(cast("Json", found)) if isinstance(found, dict) else {}
 
 
-def _content(part: Part) -> JsonDict | None:
+def _content(part: Part) -> Json | None:
     kept = _carried(part)
     if "block" in kept:
         made = filled(part, kept)
@@ -243,26 +242,26 @@ def _content(part: Part) -> JsonDict | None:
         case UnknownPart():
             # Ours are objects with a kind that the library knows; another library's mean nothing to it.
             data: Any = part.data
-            return cast("JsonDict", data) if _KEY in (part.extra or {}) or _is_content(data) else None
+            return cast("Json", data) if _KEY in (part.extra or {}) or _is_content(data) else None
         case ReasoningPart():
             # Thoughts are signed for the model that had them, and another library's are in no form that it takes back.
             return None
 
 
 def _is_content(data: Any) -> bool:
-    return isinstance(data, dict) and isinstance(cast("JsonDict", data).get("type"), str)
+    return isinstance(data, dict) and isinstance(cast("Json", data).get("type"), str)
 
 
-def _standard_result(part: ToolResultPart) -> JsonDict:
+def _standard_result(part: ToolResultPart) -> Json:
     result = part.content if isinstance(part.content, str) else dumps(part.content)
-    made: JsonDict = {"type": "function_result", "call_id": part.call_id, "result": result}
+    made: Json = {"type": "function_result", "call_id": part.call_id, "result": result}
     if part.files:
         made["items"] = [{"type": "text", "text": result}, *filter(None, map(_content, part.files))]
     # The library tells a failure by an exception's text.
     return {**made, "exception": result or "failed"} if part.is_error else made
 
 
-def _item(item: JsonDict, files: Sequence[FilePart]) -> JsonDict | None:
+def _item(item: Json, files: Sequence[FilePart]) -> Json | None:
     number = item.get("file")
     return _content(files[number]) if isinstance(number, int) else item
 

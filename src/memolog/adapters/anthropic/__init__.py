@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from memolog.adapters.anthropic.messages import MARK, MessagesApi
-from memolog.adapters.clients import remembering
-from memolog.adapters.exact import Json
-from memolog.adapters.exchange import Bound, OpenTurn, at
+from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
+from memolog.adapters.roundtrip import Json
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory, SyncTurn
 

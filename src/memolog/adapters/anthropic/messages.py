@@ -1,15 +1,16 @@
-"""Messages of the Anthropic API in JSON, to ours and back, with marks for its cache.
+"""Messages of the Anthropic API as JSON, to and from Memolog messages, whole or streamed, with cache marks.
 
-Knows the blocks, the answer, the order of a request and where the cache is marked. Knows no client and no transport: what it
-takes and gives are dictionaries. Signed thinking is passed through as it came.
+Signed thinking is passed through unchanged. The library is not needed.
 """
 
 import base64
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from memolog.adapters.exact import (
+from memolog.adapters.exchange import Stream
+from memolog.adapters.roundtrip import (
     Answer,
     Json,
     Said,
@@ -39,8 +40,6 @@ from memolog.domain.message import (
 from memolog.domain.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
 from memolog.transfer.messages import anthropic_role, block_part
-
-__all__ = ["KEY", "MARK", "from_messages", "from_response", "to_messages", "to_request"]
 
 KEY: Final = "anthropic"
 MARK: Final[Json] = {"type": "ephemeral"}
@@ -302,3 +301,101 @@ def _stand_in(part: FilePart | UnknownPart) -> Json:
     else:
         told = str(as_data(part.data).get("type", "part"))
     return {"type": "text", "text": f"[{told}]"}
+
+
+class MessageStream:
+    """A message in the making."""
+
+    def __init__(self) -> None:
+        self._message: Json = {}
+        self._blocks: dict[int, Json] = {}
+        self._inputs: dict[int, str] = {}
+        self.is_whole = False
+
+    def add(self, event: Data) -> None:
+        """Take one more event."""
+        place = event.get("index")
+        match event.get("type"):
+            case "message_start":
+                self._message = dict(as_data(event.get("message")))
+            case "content_block_start" if isinstance(place, int):
+                self._blocks[place] = dict(as_data(event.get("content_block")))
+            case "content_block_delta" if isinstance(place, int):
+                self._delta(place, as_data(event.get("delta")))
+            case "message_delta":
+                self._message.update(as_data(event.get("delta")))
+                told = {name: value for name, value in as_data(event.get("usage")).items() if value is not None}
+                self._message["usage"] = {**as_data(self._message.get("usage")), **told}
+            case "message_stop":
+                self.is_whole = True
+            case _:
+                pass
+
+    def _delta(self, place: int, delta: Data) -> None:
+        block = self._blocks.setdefault(place, {"type": "text", "text": ""})
+        for name, value in delta.items():
+            if name == "type":
+                continue
+            if name == "partial_json":
+                self._inputs[place] = self._inputs.get(place, "") + str(value)
+            elif name == "citation":
+                block["citations"] = [*(block.get("citations") or ()), value]
+            elif isinstance(value, str) and isinstance(block.get(name), str):
+                block[name] += value
+            else:
+                block[name] = value
+
+    def response(self) -> Json:
+        """Return the message so far."""
+        blocks = {place: {**block} for place, block in self._blocks.items()}
+        for place, text in self._inputs.items():
+            blocks[place]["input"] = _input_value(text, blocks[place].get("input"))
+        content = [blocks[place] for place in sorted(blocks)]
+        if not self.is_whole:
+            content = [block for block in content if block.get("type") == "text" and block.get("text")]
+        return {**self._message, "content": content}
+
+
+def _input_value(text: str, begun: object) -> Any:
+    """Return the input that was sent in pieces; one that is no JSON stays a text."""
+    if not text.strip():
+        return begun
+    try:
+        return cast("object", json.loads(text))
+    except ValueError:
+        return text
+
+
+class MessagesApi:
+    """Messages."""
+
+    path = "/v1/messages"
+    goes_on = True
+
+    def __init__(self, mark: Json | None = MARK) -> None:
+        """Take the mark of the cache; None for none."""
+        self._mark = mark
+
+    def given(self, body: Json) -> tuple[NewMessage, ...]:
+        """Return what a request says, without its instructions."""
+        return from_messages(body.get("messages") or ())
+
+    def request(self, body: Json, context: Context) -> Json:
+        """Return the request with a context in the place of what the caller said."""
+        marks = sum("cache_control" in as_data(tool) for tool in as_list(body.get("tools")))
+        # A mark for the whole request stands for one at its last block.
+        marks += "cache_control" in body
+        made = to_request(context, system=body.get("system"), mark=self._mark, marks_elsewhere=marks)
+        return {**body, **made}
+
+    def own(self, body: Json) -> list[Any]:
+        """Return the instructions of a request."""
+        return [body.get("system")]
+
+    def answer(self, data: Json) -> Answer:
+        """Return what was answered."""
+        return from_response(data)
+
+    def stream(self) -> Stream:
+        """Return what puts a streamed answer together."""
+        return MessageStream()

@@ -14,9 +14,8 @@ except ImportError as error:
         then='Run: pip install "memolog[langchain]".',
     ) from error
 
-from memolog.adapters.langchain.guarding import guarded
 from memolog.adapters.langchain.messages import from_langchain, to_langchain
-from memolog.adapters.langchain.middleware import MemoryMiddleware
+from memolog.adapters.langchain.middleware import MemoryMiddleware, guarded
 
 __all__ = ["MemoryMiddleware", "from_langchain", "guarded", "to_langchain"]
 

@@ -1,11 +1,12 @@
-"""The middleware: memory at every model request of a LangChain agent.
+"""Middleware of a LangChain agent: saves new messages, puts memory into each model request and saves each answer."""
 
-Knows the hooks and what the graph's state carries between them. Translates and decides nothing: what is new is saved before the
-model is asked, what the model should see comes from the context, an answer is saved once no guard has stopped it.
-"""
-
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, NotRequired, TypeAlias, cast
+import asyncio
+import copy
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware.pii import PIIDetectionError
 from langchain.agents.middleware.types import (
@@ -16,27 +17,309 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     PrivateStateAttr,
 )
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
-from memolog.adapters.checking import check_errors, check_memory
-from memolog.adapters.guards import GuardStopped
-from memolog.adapters.langchain.driving import Driver
-from memolog.adapters.langchain.messages import to_langchain
-from memolog.adapters.langchain.running import Run
-from memolog.adapters.langchain.tools import tools_for
-from memolog.adapters.sending import is_refusal
+from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
+from memolog.adapters.new_messages import news_of
+from memolog.adapters.provider_limits import is_refusal, take_back
 from memolog.context import Context
-from memolog.domain.errors import InputError
+from memolog.domain.codec import dumps
+from memolog.domain.errors import InputError, MemologError
+from memolog.domain.message import Message, MessageState, NewMessage, Part, Role, TextPart
+from memolog.domain.own import OWN_TOOLS
 from memolog.runtime.memory import Memory
+from memolog.runtime.portal import Portal
 from memolog.runtime.sync import SyncMemory
-from memolog.tools import guidance
+from memolog.runtime.turn import Turn
+from memolog.tools import definition, guidance
 
-__all__ = ["MemoryMiddleware", "MemoryState"]
+T = TypeVar("T")
+
+
+class Driver:
+    """Runs the work of a memory for a caller who can await, or cannot."""
+
+    def __init__(self, memory: Memory | SyncMemory) -> None:
+        """Take either face of a memory; only `SyncMemory` can serve callers that cannot await."""
+        self.memory: Memory
+        self._portal: Portal | None = None
+        if isinstance(memory, SyncMemory):
+            # The one place outside the runtime that looks behind the synchronous face: it serves both colours at once.
+            self.memory, self._portal = memory._memory, memory._portal  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        else:
+            self.memory = memory
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it and wait."""
+        if self._portal is None:
+            work.close()
+            raise InputError(
+                "This memory can only be awaited, and the agent was called without `await`.",
+                why="A Memory lives on the event loop that opened it.",
+                then="Call the agent with ainvoke or astream, or hand a SyncMemory to the adapter: it serves both.",
+            )
+        return self._portal.call(work)
+
+    async def acall(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it and await it, on whichever loop the memory lives."""
+        if self._portal is None:
+            return await work
+        return await asyncio.wrap_future(self._portal.begin(work))
+
+
+Scope = Callable[[], tuple[str, str]]
+
+
+def tools_for(driver: Driver, scope: Scope) -> list[BaseTool]:
+    """Return the tools; each call asks `scope` for the resource and the thread that the run is about."""
+    return [_tool(name, driver, scope) for name in OWN_TOOLS]
+
+
+def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
+    told = definition(name)["function"]
+
+    async def answer(resource: str, thread: str, arguments: dict[str, Any]) -> str:
+        tools = driver.memory.tools(resource, thread=thread, session=thread)
+        return dumps(await tools.call(name, arguments))
+
+    def call(**arguments: Any) -> str:
+        return driver.call(answer(*scope(), arguments))
+
+    async def acall(**arguments: Any) -> str:
+        return await driver.acall(answer(*scope(), arguments))
+
+    return StructuredTool(
+        name=name, description=told["description"], args_schema=told["parameters"], func=call, coroutine=acall
+    )
+
+
+_SUMMARY: Final = "summarization"
+# How far back a message is looked for that is stored: a caller's history may have other ids every time.
+_NEAR: Final = 12
+_ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
+
+
+class Run:
+    """What memory knows of one run: its turn, which messages it has seen, and whether a guard let the last answer pass."""
+
+    def __init__(
+        self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
+    ) -> None:
+        """Name the scope; `mark` is what the graph's state remembers of earlier runs."""
+        self.resource, self.thread = resource, thread
+        self._memory, self._zone = memory, zone
+        self.mark = mark
+        self._turn: Turn | None = None
+        self._seen: set[str] | None = None
+        self._saved: dict[str, tuple[Part, ...]] = {}
+        self.id = ""
+        self.is_asked = False
+        """Whether the model is to be asked, and nothing has come of it yet: a guard may stop it there."""
+        self._model: str | None = None
+        self._again: tuple[int, ...] = ()
+        """The numbers of what an earlier run said, that nobody has answered, and that this one says again."""
+
+    # ------------------------------------------------------------ steps
+
+    async def prepare(
+        self, messages: Sequence[BaseMessage], *, ephemeral: Sequence[BaseMessage] = (), model: str | None
+    ) -> Context:
+        """Save what is new in the state, and return what the model should see."""
+        is_first = self._seen is None
+        new = await self._new(messages, answered=False)
+        if is_first:
+            new = await self._said_first(messages, new)
+        turn = await self._open(new)
+        self._model = model
+        self._keep(new)
+        return await turn.prepare(*new, ephemeral=[from_langchain(one) for one in ephemeral], model=model)
+
+    async def record(self, messages: Sequence[BaseMessage], *, answered: bool = True) -> None:
+        """Save what is new in the state: an answer that no guard stopped, or what tools returned at the end."""
+        if not (new := await self._new(messages, answered=answered)):
+            return
+        turn = await self._open(new)
+        self._keep(new)
+        ids = {message.id for message in new}
+        told = [usage_of(one, self._model) for one in messages if isinstance(one, AIMessage) and one.id in ids]
+        await turn.record(*new, usage=next((usage for usage in reversed(told) if usage), None))
+
+    async def leave(self) -> None:
+        """End the turn; what is saved stays. The next step, if there is one, opens it again."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await turn.__aexit__(None, None, None)
+
+    async def discard(self) -> None:
+        """Withdraw all that this run saved."""
+        if self.id and self._saved:
+            turn = await self._open(())
+            self._turn = None
+            await turn.discard()
+        self.id, self._saved = "", {}
+
+    async def take_back(self, messages: Sequence[BaseMessage]) -> None:
+        """Withdraw what the provider refused: what it has not answered of this run, and what this run asked again."""
+        await self._keep_places(messages)
+        turn = await self._open(())
+        self._turn = None
+        await take_back(turn, self._again, strict=self._memory.config.strict)
+
+    async def stop(self, messages: Sequence[BaseMessage]) -> None:
+        """Withdraw all that this run saved; what else of it the state holds is never taken up, in no later run either."""
+        await self._keep_places(messages)
+        await self.discard()
+
+    async def _keep_places(self, messages: Sequence[BaseMessage]) -> None:
+        """Save the places of what the state holds and the store does not, to be withdrawn with the rest."""
+        said = [one for one in messages if _is_said(one)]
+        rest = [one for one in await self._unstored(said[_question(said) :]) if one.id]
+        if rest:
+            # Their places, without their words: a checkpoint still has them, and only here is it known that they were stopped.
+            places = [
+                NewMessage(role=_ROLE.get(one.type, "user"), parts=(TextPart(text=""),), id=one.id) for one in rest
+            ]
+            self._keep(places)
+            await (await self._open(places)).record(*places)
+
+    async def finish(self, messages: Sequence[BaseMessage]) -> None:
+        """End the turn as the state has it at the end; what a guard has rewritten replaces what was saved."""
+        again = [from_langchain(one) for one in messages if one.id in self._saved]
+        if any(self._saved[one.id or ""] != one.parts for one in again):
+            await self.discard()
+            self._keep(again)
+            await (await self._open(again)).record(*again)
+        await self.record(messages, answered=False)
+        await self.leave()
+
+    # ------------------------------------------------------------ inside
+
+    async def _open(self, new: Iterable[NewMessage]) -> Turn:
+        if self._turn is None:
+            turn = self._memory.turn(self.thread, self.resource, zone=self._zone)
+            # A run that was interrupted goes on as the same turn, unless the user has said something new.
+            before = "" if any(message.role == "user" for message in new) else self.mark.get("turn") or ""
+            turn.id = self.id or before
+            self._turn = await turn.__aenter__()
+            self.id = turn.id
+        return self._turn
+
+    def _keep(self, new: Iterable[NewMessage]) -> None:
+        self._saved.update({message.id: message.parts for message in new if message.id})
+
+    async def _new(self, messages: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
+        """Return what memory has not seen yet, and see it."""
+        said = [one for one in messages if _is_said(one)]
+        if self._seen is None:
+            self._seen = {one.id or "" for one in said}
+            return await self._unknown(said, answered=answered)
+        new = [one for one in said if one.id not in self._seen]
+        self._seen.update(one.id or "" for one in new)
+        return [from_langchain(one) for one in new]
+
+    async def _unknown(self, said: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
+        """Return what is new at the first step of a run: the graph's state holds the whole conversation."""
+        until = self.mark.get("until")
+        place = next((n + 1 for n, one in enumerate(said) if until and one.id == until), None)
+        if place is None and await self._is_empty():
+            # A conversation that was held before memory came to it.
+            place = 0
+        if place is None:
+            place = await self._after_known(said)
+        if place is None:
+            answers = [n for n, one in enumerate(said) if isinstance(one, AIMessage)]
+            place = 0 if not answers else answers[-1] + (0 if answered else 1)
+        return [from_langchain(one) for one in await self._unstored(said[place:])]
+
+    async def _said_first(self, messages: Sequence[BaseMessage], new: Sequence[NewMessage]) -> list[NewMessage]:
+        """Return what is new at the first request; what an earlier run said before its model failed stands in the thread once."""
+        if self._memory.config.read_only:
+            return list(new)
+        fresh, again = await news_of(self._memory, self.resource, self.thread, new)
+        found = again
+        while found and fresh:
+            # A checkpoint has the words of every try.
+            fresh, found = await news_of(self._memory, self.resource, self.thread, fresh)
+        asked = [one for one in messages if _is_said(one)]
+        ids = {one.id for one in asked[_question(asked) :] if one.id}
+        known = [row for id_ in ids for row in await self._rows(id_)]
+        self._again = tuple({row.seq for row in (*again, *known) if row.state == "live"})
+        return list(fresh)
+
+    async def _rows(self, id_: str) -> tuple[Message, ...]:
+        try:
+            kit = await self._memory.open()
+            return await kit.store.messages.get(self.resource, id_, thread=self.thread)
+        except MemologError:
+            return ()
+
+    async def _is_empty(self) -> bool:
+        try:
+            kit = await self._memory.open()
+            return (await kit.store.messages.totals(self.resource, self.thread)).messages == 0
+        except MemologError:
+            # Without a database nobody knows; what the user says now is what matters then.
+            return False
+
+    async def _after_known(self, said: Sequence[BaseMessage]) -> int | None:
+        """Return the place after the last message that is stored, if it is near the end: histories are long."""
+        for place in range(len(said), max(len(said) - _NEAR, 0), -1):
+            if await self._state(said[place - 1]) is not None:
+                # What stands behind it is looked at once more, together with whether it was withdrawn.
+                return place - 1
+        return None
+
+    async def _unstored(self, candidates: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what is not stored; what was answered to something that was withdrawn went with it."""
+        new: list[BaseMessage] = []
+        is_stopped = False
+        for one in candidates:
+            if (state := await self._state(one)) is not None:
+                is_stopped = state == "withdrawn"
+                continue
+            is_stopped = is_stopped and not isinstance(one, HumanMessage)
+            if not is_stopped:
+                new.append(one)
+        return new
+
+    async def _state(self, message: BaseMessage) -> MessageState | None:
+        """Return how an earlier run's message is stored: live, withdrawn or forgotten; None if it is not."""
+        if not message.id:
+            return None
+        rows = await self._rows(message.id)
+        return None if not rows else "live" if any(row.state == "live" for row in rows) else rows[-1].state
+
+
+def _question(said: Sequence[BaseMessage]) -> int:
+    """Return where the last question begins, which may be of several messages."""
+    place = next((n for n in range(len(said) - 1, -1, -1) if isinstance(said[n], HumanMessage)), len(said))
+    while 0 < place < len(said) and isinstance(said[place - 1], HumanMessage):
+        place -= 1
+    return place
+
+
+def _is_said(message: BaseMessage) -> bool:
+    """Tell whether a message belongs to the conversation: instructions do not, nor does a summary that stands for others."""
+    is_summary = message.additional_kwargs.get("lc_source") == _SUMMARY
+    return not isinstance(message, SystemMessage | RemoveMessage) and not (
+        is_summary and isinstance(message, HumanMessage)
+    )
+
 
 Named: TypeAlias = str | Callable[[Runtime[Any]], str] | None
 Request: TypeAlias = ModelRequest[Any]
@@ -283,3 +566,68 @@ def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage |
 def _ended(messages: list[AnyMessage]) -> dict[str, Any]:
     last: BaseMessage | None = messages[-1] if messages else None
     return {"memolog_run": None, "memolog": {"until": last.id} if last is not None else {}}
+
+
+Guard = TypeVar("Guard", bound=AgentMiddleware[Any, Any, Any])
+
+_HOOKS: Final = tuple(
+    f"{colour}{name}"
+    for name in ("before_agent", "before_model", "wrap_model_call", "wrap_tool_call", "after_model", "after_agent")
+    for colour in ("", "a")
+)
+
+# Many a guard's awaitable hook calls its plain one: what that raises is seen by the first of the two.
+_IS_WATCHED: ContextVar[bool] = ContextVar("memolog_guard_is_watched", default=False)
+
+
+def guarded(memory: MemoryMiddleware, guard: Guard) -> Guard:
+    """Return a guard so that whatever it raises discards the turn.
+
+    Use it where the agent is made: `middleware=[memory, guarded(memory, PIIMiddleware("email", strategy="block"))]`.
+    """
+    kind = type(guard)
+    hooks = {
+        name: _watched(getattr(kind, name), memory)
+        for name in _HOOKS
+        if getattr(kind, name) is not getattr(AgentMiddleware, name)
+    }
+    watched = copy.copy(guard)
+    watched.__class__ = cast("type[Guard]", type(kind.__name__, (kind,), hooks))
+    return watched
+
+
+def _watched(hook: Callable[..., Any], memory: MemoryMiddleware) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(hook):
+
+        @functools.wraps(hook)
+        async def ahook(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
+            mark = _IS_WATCHED.set(True)
+            try:
+                return await cast("Awaitable[Any]", hook(self, first, *rest, **named))
+            except GraphBubbleUp:
+                raise
+            except Exception:
+                await memory.astop(_state_of(first))
+                raise
+            finally:
+                _IS_WATCHED.reset(mark)
+
+        return ahook
+
+    @functools.wraps(hook)
+    def plain(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
+        try:
+            return hook(self, first, *rest, **named)
+        except GraphBubbleUp:
+            raise
+        except Exception:
+            if not _IS_WATCHED.get():
+                memory.stop(_state_of(first))
+            raise
+
+    return plain
+
+
+def _state_of(first: Any) -> MemoryState:
+    """Return the state that a hook is about: the first thing it is given is the state, or a request with one."""
+    return cast("MemoryState", first if isinstance(first, dict) else first.state)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from memolog.adapters.clients import remembering
-from memolog.adapters.exchange import Bound, OpenTurn, at
+from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
 from memolog.adapters.openai.chat import ChatApi
 from memolog.adapters.openai.responses import ResponsesApi

@@ -1,14 +1,16 @@
-"""Chat Completions in JSON, to our messages and back.
+"""Chat Completions as JSON, to and from Memolog messages, whole or streamed.
 
-Knows the messages, the answer and the chunks of this API, and the order of a request. Knows no client and no transport: what it
-takes and gives are dictionaries. What our parts cannot say is kept beside them, so that a message comes back as it was.
+The library is not needed.
 """
 
+import base64
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from memolog.adapters.exact import (
+from memolog.adapters.exchange import Stream
+from memolog.adapters.roundtrip import (
     Answer,
     Json,
     Said,
@@ -20,14 +22,6 @@ from memolog.adapters.exact import (
     noted,
     read_result,
     write_result,
-)
-from memolog.adapters.openai.blocks import (
-    edge_message,
-    file_block,
-    name_of,
-    stand_in,
-    usage_counts,
-    without_nothing,
 )
 from memolog.context import Context
 from memolog.domain.codec import JsonValue
@@ -45,7 +39,73 @@ from memolog.domain.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
 from memolog.transfer.messages import call_part, content_part, content_parts, openai_role
 
-__all__ = ["KEY", "from_messages", "from_response", "split", "to_messages", "to_request"]
+_NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
+_MOST_NAME: Final = 64
+
+
+def data_url(file: FilePart) -> str | None:
+    """Return a file's content as an address, or its address; None if it has neither."""
+    if file.data is None:
+        return file.url
+    return f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"
+
+
+def file_block(file: FilePart, *, is_chat: bool) -> Json:
+    """Return the block of a file that a user shows: an image, a sound, or a document."""
+    kind, address = file.media_type.split("/")[0], data_url(file)
+    detail = {"detail": file.detail} if file.detail else {}
+    if address is None or (is_chat and kind != "image" and file.data is None):
+        return stand_in(file, is_chat=is_chat)
+    if kind == "image":
+        if is_chat:
+            return {"type": "image_url", "image_url": {"url": address, **detail}}
+        return {"type": "input_image", "image_url": address, **detail}
+    if kind == "audio" and file.data is not None:
+        sound = {"data": base64.b64encode(file.data).decode(), "format": file.media_type.partition("/")[2]}
+        return {"type": "input_audio", "input_audio": sound}
+    name = {"filename": file.name} if file.name else {}
+    if is_chat:
+        return {"type": "file", "file": {**name, "file_data": address}}
+    return {"type": "input_file", **name, ("file_url" if file.data is None else "file_data"): address}
+
+
+def stand_in(part: FilePart | UnknownPart, *, is_chat: bool, is_output: bool = False) -> Json:
+    """Return a short text in the place of a part that this API cannot take; the part itself stays in the store."""
+    if isinstance(part, FilePart):
+        told = " ".join(filter(None, (part.media_type, part.name, part.url)))
+    else:
+        told = str(part.data.get("type", "part")) if isinstance(part.data, dict) else "part"  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    kind = "text" if is_chat else "output_text" if is_output else "input_text"
+    return {"type": kind, "text": f"[{told}]"}
+
+
+def name_of(said: Said) -> str | None:
+    """Return who speaks, as the API takes names; None if nobody is named."""
+    return _NOT_IN_NAMES.sub("_", said.speaker)[:_MOST_NAME] if said.speaker else None
+
+
+def edge_message(edge: str) -> list[Json]:
+    """Return the edge as the last message; it may quote what others said, so it speaks with no more weight than a user."""
+    return [{"role": "user", "content": edge}] if edge else []
+
+
+def without_nothing(data: Json) -> Json:
+    """Return what is said without fields that are null, which answers have and requests may not."""
+    return {name: value for name, value in data.items() if value is not None or name == "content"}
+
+
+def usage_counts(told: Json, incoming: str, outgoing: str) -> dict[str, Any]:
+    """Return the counts of a usage; cached tokens are told apart from those read anew."""
+    details: Json = told.get(f"{incoming}_details") or {}
+    read, written = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
+    total = told.get(incoming) or 0
+    return {
+        "input_tokens": max(total - read - written, 0),
+        "output_tokens": told.get(outgoing) or 0,
+        "cache_read_tokens": read,
+        "cache_write_tokens": written,
+    }
+
 
 KEY: Final = "openai-chat"
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
@@ -266,3 +326,104 @@ def _tool_text(content: JsonValue) -> JsonValue:
             for block in blocks
         ]
     return json_text("" if content is None else content)
+
+
+# Fields that come whole; every other text comes in pieces.
+_WHOLE: Final = ("id", "type", "role", "index", "name", "format", "status")
+
+
+class ChatStream:
+    """A chat completion in the making."""
+
+    def __init__(self) -> None:
+        self._about: Json = {}
+        self._message: Json = {}
+        self.is_whole = False
+
+    def add(self, chunk: Data) -> None:
+        """Take one more chunk; of several choices the first is kept."""
+        for name, value in chunk.items():
+            if name != "choices" and value is not None:
+                self._about[name] = value
+        for choice in map(as_data, as_list(chunk.get("choices"))):
+            if choice.get("index") in (0, None):
+                _merge(self._message, as_data(choice.get("delta")))
+                if choice.get("finish_reason"):
+                    self._about["finish_reason"] = choice["finish_reason"]
+                    self.is_whole = True
+
+    def response(self) -> Json:
+        """Return the completion so far."""
+        message = {"role": "assistant", "content": None, **self._message}
+        calls = [
+            {name: value for name, value in as_data(call).items() if name != "index"}
+            for call in as_list(message.pop("tool_calls", None))
+        ]
+        if not self.is_whole:
+            message.pop("function_call", None)
+        elif calls:
+            message["tool_calls"] = calls
+        finish = {"finish_reason": self._about.get("finish_reason")}
+        has_said = any(value for name, value in message.items() if name != "role")
+        about = {name: value for name, value in self._about.items() if name != "finish_reason"}
+        choices = [{"index": 0, "message": message, **finish}] if has_said else []
+        return {**about, "object": "chat.completion", "choices": choices}
+
+
+def _merge(whole: Json, piece: Data) -> None:
+    for name, value in piece.items():
+        known = whole.get(name)
+        if isinstance(value, str) and isinstance(known, str) and name not in _WHOLE:
+            whole[name] = known + value
+        elif isinstance(value, list):
+            if name not in whole or not isinstance(known, list):
+                whole[name] = []
+            _merge_list(whole[name], cast("list[Any]", value))
+        elif isinstance(value, dict) and isinstance(known, dict):
+            _merge(cast("Json", known), as_data(cast("object", value)))
+        elif isinstance(value, dict):
+            whole[name] = {}
+            _merge(whole[name], as_data(cast("object", value)))
+        elif value is not None and (value != "" or name not in whole):
+            whole[name] = value
+
+
+def _merge_list(whole: list[Any], pieces: list[Any]) -> None:
+    for piece in pieces:
+        index = as_data(piece).get("index")
+        found = next((one for one in whole if index is not None and as_data(one).get("index") == index), None)
+        if found is not None:
+            _merge(found, piece)
+        elif isinstance(piece, dict):
+            whole.append({})
+            _merge(whole[-1], as_data(cast("object", piece)))
+        else:
+            whole.append(piece)
+
+
+class ChatApi:
+    """Chat Completions."""
+
+    path = "/chat/completions"
+    goes_on = False
+
+    def given(self, body: Json) -> tuple[NewMessage, ...]:
+        """Return what a request says, without its instructions."""
+        return from_messages(split(body.get("messages") or ())[1])
+
+    def request(self, body: Json, context: Context) -> Json:
+        """Return the request with a context in the place of what the caller said."""
+        instructions = split(body.get("messages") or ())[0]
+        return {**body, **to_request(context, instructions=instructions)}
+
+    def own(self, body: Json) -> list[Any]:
+        """Return the instructions of a request."""
+        return list(split(body.get("messages") or ())[0])
+
+    def answer(self, data: Json) -> Answer:
+        """Return what was answered."""
+        return from_response(data)
+
+    def stream(self) -> Stream:
+        """Return what puts a streamed answer together."""
+        return ChatStream()

@@ -1,8 +1,6 @@
-"""Items of the Responses API in JSON, to our messages and back.
+"""Items of the Responses API as JSON, to and from Memolog messages, whole or streamed.
 
-Knows the items, the answer and the order of a request. Knows no client and no transport: what it takes and gives are
-dictionaries. Items that follow each other from the model are one message of ours, so that its calls stay together; encrypted
-reasoning is passed through as it came.
+Consecutive items of the model become one message, so that its calls stay together. Encrypted reasoning is passed through unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +8,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, cast
 
-from memolog.adapters.exact import (
+from memolog.adapters.exchange import Stream
+from memolog.adapters.openai.chat import edge_message, file_block, stand_in, usage_counts, without_nothing
+from memolog.adapters.roundtrip import (
     Answer,
     Json,
     Said,
@@ -24,7 +24,6 @@ from memolog.adapters.exact import (
     with_speaker,
     write_result,
 )
-from memolog.adapters.openai.blocks import edge_message, file_block, stand_in, usage_counts, without_nothing
 from memolog.context import Context
 from memolog.domain.codec import JsonValue
 from memolog.domain.message import (
@@ -41,8 +40,6 @@ from memolog.domain.message import (
 from memolog.domain.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
 from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
-
-__all__ = ["KEY", "from_items", "from_response", "split", "to_items", "to_request"]
 
 KEY: Final = "openai-responses"
 # What only the caller can say, though it is no message.
@@ -287,3 +284,86 @@ def _input_block(part: Part) -> JsonValue:
 
 
 _output_block = _input_block
+
+
+class ResponseStream:
+    """A response in the making."""
+
+    def __init__(self) -> None:
+        self._response: Json = {}
+        self._items: dict[int, Json] = {}
+        self._texts: dict[tuple[int, int], str] = {}
+        self.is_whole = False
+
+    def add(self, event: Data) -> None:
+        """Take one more event."""
+        kind = str(event.get("type", ""))
+        if response := as_data(event.get("response")):
+            self._response = dict(response)
+            self.is_whole = kind in {"response.completed", "response.incomplete", "response.failed"}
+        place = event.get("output_index")
+        if not isinstance(place, int):
+            return
+        if kind == "response.output_item.done":
+            self._items[place] = dict(as_data(event.get("item")))
+        elif kind in {"response.output_text.delta", "response.refusal.delta"}:
+            key = (place, int(event.get("content_index") or 0))
+            self._texts[key] = self._texts.get(key, "") + str(event.get("delta", ""))
+
+    def response(self) -> Json:
+        """Return the response so far: its items that are done, and the words of those that are not."""
+        if self.is_whole and self._response.get("output"):
+            return self._response
+        items = dict(self._items)
+        for (place, _), text in sorted(self._texts.items()):
+            if place not in self._items and text:
+                said = items.setdefault(place, {"type": "message", "role": "assistant", "content": []})
+                said["content"].append({"type": "output_text", "text": text, "annotations": []})
+        ordered = [items[place] for place in sorted(items)]
+        # Without what follows it, the API refuses a thought.
+        while ordered and not self.is_whole and ordered[-1].get("type") == "reasoning":
+            ordered.pop()
+        return {**self._response, "output": [item for item in ordered if self.is_whole or not _is_call(item)]}
+
+
+def _is_call(item: Data) -> bool:
+    return "call_id" in item
+
+
+class ResponsesApi:
+    """Responses. Where the provider keeps the conversation, it is not sent again: only the log goes before it."""
+
+    path = "/responses"
+    goes_on = False
+
+    def given(self, body: Json) -> tuple[NewMessage, ...]:
+        """Return what a request says, without its instructions."""
+        return from_items(split(body.get("input") or ())[1])
+
+    def request(self, body: Json, context: Context) -> Json:
+        """Return the request with a context in the place of what the caller said."""
+        opening, _ = split(body.get("input") or ())
+        if body.get("previous_response_id") or body.get("conversation"):
+            texts = [text for text in (body.get("instructions"), context.system) if text]
+            return {**body, "instructions": "\n\n".join(texts)} if texts else body
+        made = to_request(
+            context,
+            instructions=body.get("instructions"),
+            opening=opening,
+            is_stored=body.get("store") is not False,
+        )
+        return {**body, **made}
+
+    def own(self, body: Json) -> list[Any] | None:
+        """Return the instructions of a request; None if the provider adds a conversation of its own."""
+        if body.get("previous_response_id") or body.get("conversation"):
+            return None
+        return [body.get("instructions"), *split(body.get("input") or ())[0]]
+
+    def answer(self, data: Json) -> Answer:
+        """Return what was answered."""
+        return from_response(data)
+
+    def stream(self) -> Stream:
+        """Return what puts a streamed answer together."""
+        return ResponseStream()

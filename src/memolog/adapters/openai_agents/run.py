@@ -1,42 +1,160 @@
-"""One run of an agent with memory: what the SDK asks for on the way, from the first input to the last answer.
+"""One run of an agent of the OpenAI Agents SDK: its items, its hooks, and what is saved and shown at each step.
 
-Knows the order in which the SDK reads its session, adds to it, filters the model's input and reports answers; that differs
-between runs that stream and runs that do not. Each run has its own, so that runs side by side do not mix. Decides nothing:
-what the model sees is the turn's context.
+Each run has its own object, so that concurrent runs of a session do not mix.
 """
 
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
-from agents import Agent, ModelResponse, RunConfig, RunHooks
+from agents import Agent, AgentHookContext, ModelResponse, RunConfig, RunContextWrapper, RunHooks, Tool
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 from agents.run import CallModelData, ModelInputData
+from agents.usage import Usage as AgentsUsage
 
-from memolog import Memory, StoreError, Turn
-from memolog.adapters.news import news_of
-from memolog.adapters.openai_agents.hooks import RunWatch
-from memolog.adapters.openai_agents.items import (
-    Item,
-    key,
-    model_of,
-    new_items,
-    plain,
-    since_last_input,
-    to_input,
-    to_messages,
-    usage_of,
-)
-from memolog.adapters.sending import is_refusal, take_back
+from memolog import Context, Memory, NewMessage, StoreError, Turn, Usage
+from memolog.adapters.new_messages import news_of, unsaved
+from memolog.adapters.openai import responses
+from memolog.adapters.provider_limits import is_refusal, take_back
+from memolog.context import ContextMessage
+from memolog.domain.codec import dumps
 from memolog.domain.message import Message, NewMessage
 from memolog.domain.own import own_tool
 from memolog.tools import guidance
 
-__all__ = ["AgentRun", "Kept"]
+Item: TypeAlias = dict[str, Any]
+
+# What a provider gives an item, and takes from it, without another thing being said.
+_PASSING: Final = frozenset({"id", "status"})
+
+
+def plain(item: object) -> Item:
+    """Return an item as JSON, whether the SDK hands out a dict or one of its models."""
+    if isinstance(item, Mapping):
+        return dict(cast("Mapping[str, Any]", item))
+    return cast("Any", item).model_dump(exclude_unset=True, mode="json")
+
+
+def key(item: Item) -> str:
+    """Return what two copies of an item have in common, also if one of them has lost its id on the way."""
+    kind = item.get("type") or "message"
+    if call := item.get("call_id"):
+        return f"{kind}:{call}"
+    said = {name: value for name, value in item.items() if name not in _PASSING and value is not None}
+    return dumps({**said, "type": kind})
+
+
+def to_messages(items: Sequence[object]) -> list[NewMessage]:
+    """Return items as messages."""
+    return list(responses.from_items([plain(item) for item in items]))
+
+
+def to_items(messages: Sequence[Message | ContextMessage]) -> list[Item]:
+    """Return messages as items, those that came from items exactly as they came."""
+    return list(responses.to_items(messages))
+
+
+def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
+    """Return the end of what was said that is not stored yet: a caller may hand in the conversation so far as well."""
+    count = len(unsaved(to_messages(said), to_messages(stored)))
+    # What a model said at once is one message, so the items of a message go together.
+    start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
+    return list(said[start:])
+
+
+def since_last_input(items: Sequence[object]) -> list[Item]:
+    """Return the items after the last that a user said, that one included."""
+    told = [plain(item) for item in items]
+    places = [place for place, item in enumerate(told) if item.get("role") == "user"]
+    return told[places[-1] :] if places else told
+
+
+def to_input(context: Context, instructions: str | None, *, is_stored: bool) -> tuple[str | None, list[Item]]:
+    """Return the instructions and the items of a request: the caller's own, the prefix, what was said, and the edge last."""
+    request = responses.to_request(context, instructions=instructions, is_stored=is_stored)
+    return request.get("instructions"), request["input"]
+
+
+def model_of(agent: Agent[Any], config: RunConfig) -> str | None:
+    """Return the name of the model that answers, as far as the SDK says it."""
+    model = config.model or agent.model
+    return model if isinstance(model, str) else getattr(model, "model", None)
+
+
+def usage_of(usage: AgentsUsage, model: str | None) -> Usage | None:
+    """Return what a request cost; None where nothing was reported."""
+    if not usage.input_tokens and not usage.output_tokens:
+        return None
+    read = usage.input_tokens_details.cached_tokens or 0
+    written = usage.input_tokens_details.cache_write_tokens or 0
+    return Usage(
+        model=model or "unknown",
+        input_tokens=max(0, usage.input_tokens - read - written),
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+
+
+class Watched(Protocol):
+    """A run that wants to hear of answers and of tools at work."""
+
+    tools_at_work: int
+    is_asking: bool
+
+    async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
+        """Take what the model answered."""
+        ...
+
+
+class RunWatch(RunHooks[Any]):
+    """Tells a run of answers and of tools at work; everything else goes straight to the caller's hooks."""
+
+    def __init__(self, run: Watched, own: RunHooks[Any] | None) -> None:
+        self._run, self._own = run, own or RunHooks[Any]()
+
+    async def on_llm_start(
+        self,
+        context: RunContextWrapper[Any],
+        agent: Agent[Any],
+        system_prompt: str | None,
+        input_items: list[TResponseInputItem],
+    ) -> None:
+        """Note that the model is asked."""
+        self._run.is_asking = not self._run.tools_at_work
+        await self._own.on_llm_start(context, agent, system_prompt, input_items)
+
+    async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
+        """Save the answer."""
+        await self._run.answered(agent, response)
+        await self._own.on_llm_end(context, agent, response)
+
+    async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
+        """Pass it on."""
+        await self._own.on_agent_start(context, agent)
+
+    async def on_agent_end(self, context: AgentHookContext[Any], agent: Agent[Any], output: Any) -> None:
+        """Pass it on."""
+        await self._own.on_agent_end(context, agent, output)
+
+    async def on_handoff(self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]) -> None:
+        """Pass it on."""
+        await self._own.on_handoff(context=context, from_agent=from_agent, to_agent=to_agent)
+
+    async def on_tool_start(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool) -> None:
+        """Note that a tool is at work."""
+        self._run.tools_at_work += 1
+        await self._own.on_tool_start(context, agent, tool)
+
+    async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
+        """Note that it has ended."""
+        self._run.tools_at_work = max(0, self._run.tools_at_work - 1)
+        await self._own.on_tool_end(context, agent, tool, result)
+
 
 _log = logging.getLogger("memolog")
 

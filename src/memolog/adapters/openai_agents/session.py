@@ -1,8 +1,4 @@
-"""The session of the Agents SDK, kept by a memory, and the two ways to run an agent with it.
-
-Knows the SDK's session protocol, and that a guardrail that stops a run takes back what the run saved. Knows not how one run goes:
-that is in `run`.
-"""
+"""Session of the OpenAI Agents SDK that a memory keeps, with its tools and two ways to run an agent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,6 +7,7 @@ from typing import Any, Final, cast
 
 from agents import (
     Agent,
+    FunctionTool,
     InputGuardrailTripwireTriggered,
     OutputGuardrailTripwireTriggered,
     Runner,
@@ -23,15 +20,14 @@ from agents import (
 )
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
+from agents.tool_context import ToolContext
 
 from memolog import InputError, Memory, NotFound
-from memolog.adapters.checking import check_memory
-from memolog.adapters.openai_agents.items import Item, to_items, to_messages
-from memolog.adapters.openai_agents.run import AgentRun
-from memolog.adapters.openai_agents.tools import function_tools
+from memolog.adapters.guards import check_memory
+from memolog.adapters.openai_agents.run import AgentRun, Item, to_items, to_messages
+from memolog.domain.codec import dumps
 from memolog.domain.message import Message
-
-__all__ = ["TRIPWIRES", "MemologSession"]
+from memolog.runtime.tools import Tools
 
 TRIPWIRES: Final = (
     InputGuardrailTripwireTriggered,
@@ -40,7 +36,7 @@ TRIPWIRES: Final = (
     ToolOutputGuardrailTripwireTriggered,
 )
 _PAGE: Final = 200
-_END: Final = 2**62
+_LAST: Final = 2**62
 
 
 class MemologSession:
@@ -125,7 +121,7 @@ class MemologSession:
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items of the conversation, oldest first: the latest ones if there is a limit."""
         items: list[Item] = []
-        before = _END
+        before = _LAST
         while limit is None or len(items) < limit:
             page = await self._page(before)
             if not page:
@@ -142,7 +138,7 @@ class MemologSession:
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Forget the newest item and return it; None if there is none."""
-        before = _END
+        before = _LAST
         while page := await self._page(before):
             before = page[0].seq
             for message in reversed(page):
@@ -185,3 +181,24 @@ async def _end(result: RunResultStreaming) -> None:
     task = result.run_loop_task
     if task is not None:
         await asyncio.wait([task])
+
+
+def function_tools(toolset: Tools) -> list[Tool]:
+    """Return the tools of one resource for an agent."""
+    return [_tool(toolset, made) for made in toolset.definitions("openai-responses")]
+
+
+def _tool(toolset: Tools, made: dict[str, Any]) -> FunctionTool:
+    name: str = made["name"]
+
+    async def invoke(context: ToolContext[Any], arguments: str) -> str:
+        del context
+        return dumps(await toolset.call(name, arguments))
+
+    return FunctionTool(
+        name=name,
+        description=made["description"],
+        params_json_schema=made["parameters"],
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )

@@ -1,36 +1,129 @@
-"""Memory as a capability of a Pydantic AI agent.
-
-Knows the moments of a run: what is new is saved before the model is asked and each answer as soon as it is in the history, the
-request is made of the context, and a run that ends, fails or is left half-way saves what it still holds. What is to be kept,
-shown or observed is decided below, by the turn.
-"""
+"""Capability of a Pydantic AI agent: its instructions and tools, and memory at each step of a run."""
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import anyio
-from pydantic_ai import AgentRunResult, RunContext
+from pydantic_ai import AgentRunResult, FunctionToolset, RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.capabilities.abstract import AgentNode, NodeResult, WrapRunHandler, WrapToolExecuteHandler
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import (
+    CachePoint,
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
-from memolog.adapters.checking import check_errors, check_memory
-from memolog.adapters.guards import GuardStopped
-from memolog.adapters.pydantic_ai.request import is_resuming, with_context
-from memolog.adapters.pydantic_ai.run import MemoryRun, Place
-from memolog.adapters.pydantic_ai.tools import READING, WRITING, make_toolset
+from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.pydantic_ai.messages import to_model_messages
+from memolog.adapters.pydantic_ai.run import MemoryRun, Place, is_passing, leading_prompts
+from memolog.context import Context
 from memolog.domain.errors import InputError
+from memolog.domain.message import FilePart
 from memolog.runtime.memory import Memory
 from memolog.runtime.tools import Tools
-from memolog.tools.definitions import guidance
+from memolog.tools.definitions import definition, guidance
 
-__all__ = ["Child", "MemoryCapability", "child_memory", "discard_turn"]
+READING: Final = ("task-query", "memory-search")
+WRITING: Final = ("task-query", "task-mutate", "memory-search")
+
+
+def make_toolset(find: Callable[[], Tools], names: tuple[str, ...], id_: str | None) -> FunctionToolset[Any]:
+    """Return a toolset whose calls go to the tools that `find` returns once a model calls one."""
+    return FunctionToolset([_tool(find, name) for name in names], id=id_)
+
+
+def _tool(find: Callable[[], Tools], name: str) -> Tool[Any]:
+    async def call(**arguments: Any) -> dict[str, Any]:
+        return await find().call(name, arguments)
+
+    told = definition(name, "mcp")
+    return Tool.from_schema(call, name=name, description=told["description"], json_schema=told["inputSchema"])
+
+
+# The edge says itself what time it is; this one is not sent.
+_NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_resuming(request: ModelRequestContext) -> bool:
+    """Tell whether a provider goes on with an answer that it had paused: it wants back exactly what it sent."""
+    last = request.messages[-1] if request.messages else None
+    return isinstance(last, ModelResponse) and last.state == "suspended"
+
+
+def with_context(request: ModelRequestContext, context: Context) -> ModelRequestContext:
+    """Return the request with memory in it, for this attempt only."""
+    messages = _messages(request, context)
+    parameters = request.model_request_parameters
+    if context.system:
+        # Stable, so it stands before what the caller works out anew for each request: caches keep what comes first.
+        parts = [*(parameters.instruction_parts or ()), InstructionPart(content=context.system, name="log")]
+        parameters = replace(parameters, instruction_parts=InstructionPart.sorted(parts))
+    return replace(request, messages=messages, model_request_parameters=parameters)
+
+
+def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessage]:
+    given = request.messages
+    prompts = leading_prompts(given[0]) if given else []
+    opening = [ModelRequest(parts=prompts)] if prompts else []
+    # The note that opens a tail is new each time; what follows it grows at its end.
+    note = len(context.messages) - len(context.tail) - len(context.ephemeral)
+    said = [*to_model_messages(context.messages[:note]), *to_model_messages(context.messages[note:])]
+    if not said or not isinstance(said[-1], ModelRequest):
+        # Another turn of this thread has answered meanwhile: what is asked now still comes last.
+        said += given[-1:]
+    closing: list[SystemPromptPart | UserPromptPart] = [
+        part
+        for message in given[-1:]
+        for part in message.parts
+        if isinstance(part, SystemPromptPart) and is_passing(part)
+    ]
+    if context.edge and not _is_thinking(said):
+        closing.append(_edge(request, context))
+    return [*opening, *said, *([ModelRequest(parts=closing)] if closing else [])]
+
+
+def _edge(request: ModelRequestContext, context: Context) -> UserPromptPart:
+    text = context.edge_text
+    content: list[UserContent] = [CachePoint(), text]
+    return UserPromptPart(content=content if _takes_mark(request, context) else text, timestamp=_NO_TIME)
+
+
+def _takes_mark(request: ModelRequestContext, context: Context) -> bool:
+    """Tell whether the end of what is stable is marked: what comes after it differs at each request."""
+    settings = request.model_settings or {}
+    # Some providers cannot mark a message that ends in a file.
+    files = context.tail and any(isinstance(part, FilePart) for part in context.tail[-1].parts)
+    return settings.get("cache") is not False and not files
+
+
+def _is_thinking(messages: Sequence[ModelMessage]) -> bool:
+    """Tell whether a model that thinks is between two tool calls: text after the results would end that thought."""
+    last = messages[-1]
+    if not any(isinstance(part, ToolReturnPart) for part in last.parts):
+        return False
+    for message in reversed(messages):
+        if isinstance(message, ModelResponse):
+            if any(isinstance(part, ThinkingPart) for part in message.parts):
+                return True
+        elif any(isinstance(part, UserPromptPart) for part in message.parts):
+            return False
+    return False
+
 
 Child: TypeAlias = Literal["own", "shared", "read_only"]
 """What a run inside another run does: have a thread of its own, share the thread of the outer one, or only read that."""

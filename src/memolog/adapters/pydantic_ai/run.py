@@ -12,9 +12,9 @@ from typing import Final
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart
 
-from memolog.adapters.news import news_of
+from memolog.adapters.new_messages import news_of
+from memolog.adapters.provider_limits import is_refusal, take_back
 from memolog.adapters.pydantic_ai.messages import to_messages, usage_of
-from memolog.adapters.sending import is_refusal, take_back
 from memolog.context import Context
 from memolog.domain.errors import MemologError, NotFound
 from memolog.domain.message import NewMessage

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from memolog.adapters.checking import check_memory
+from memolog.adapters.guards import check_memory
 from memolog.domain.errors import InputError
 from memolog.runtime.memory import Memory
 from memolog.runtime.tools import Tools

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from memolog import InputError, MemologError, Memory
-from memolog.adapters.checking import check_memory
+from memolog.adapters.guards import check_memory
 from memolog.apps.proxy.exchange import Exchange
 from memolog.apps.proxy.formats import api_of, check_body, error_body, is_anthropic
 from memolog.apps.proxy.headers import (

@@ -15,7 +15,7 @@ import httpx
 from memolog import MemologError, Memory, Turn
 from memolog.adapters.exchange import Api, Bound
 from memolog.adapters.exchange import Exchange as Remembered
-from memolog.adapters.sending import is_refused, take_back
+from memolog.adapters.provider_limits import is_refused, take_back
 from memolog.apps.proxy.headers import Pairs, Scope, passed_back
 from memolog.domain.codec import dumps
 

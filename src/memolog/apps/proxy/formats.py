@@ -6,9 +6,10 @@ Knows paths, and what of a request cannot have memory. How requests and answers 
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from memolog.adapters.anthropic.wrapping import MessagesApi
+from memolog.adapters.anthropic.messages import MessagesApi
 from memolog.adapters.exchange import Api
-from memolog.adapters.openai.wrapping import ChatApi, ResponsesApi
+from memolog.adapters.openai.chat import ChatApi
+from memolog.adapters.openai.responses import ResponsesApi
 from memolog.domain.errors import InputError
 
 __all__ = ["api_of", "check_body", "error_body", "is_anthropic"]
