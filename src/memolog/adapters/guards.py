@@ -1,7 +1,7 @@
 """Guards around the model: check the input and the output of a turn, and discard the turn when a guard stops it.
 
-A guard is a function that gets what is new and returns None, or the reason why the turn must stop. A guard that raises stops the turn too.
-Also checks the arguments that all adapters take.
+A guard is a function that gets what is new and returns None, or the reason why the turn must stop. A guard that raises stops the
+turn too. The checks of arguments that all adapters share are here as well.
 """
 
 import asyncio

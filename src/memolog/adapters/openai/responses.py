@@ -1,6 +1,7 @@
 """Items of the Responses API as JSON, to and from Memolog messages, whole or streamed.
 
-Consecutive items of the model become one message, so that its calls stay together. Encrypted reasoning is passed through unchanged.
+Consecutive items of the model become one message, so that its calls stay together. Encrypted reasoning is passed through
+unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -22,7 +22,7 @@ from memolog.adapters.openai import responses
 from memolog.adapters.provider_limits import is_refusal, take_back
 from memolog.context import ContextMessage
 from memolog.domain.codec import dumps
-from memolog.domain.message import Message, NewMessage
+from memolog.domain.message import Message
 from memolog.domain.own import own_tool
 from memolog.tools import guidance
 

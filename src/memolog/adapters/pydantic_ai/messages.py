@@ -1,6 +1,7 @@
 """Messages of Pydantic AI, to and from Memolog messages, without loss.
 
-One request of the library may hold parts of several speakers; each speaker becomes one Memolog message with an id derived from its content.
+One request of the library may hold parts of several speakers. Each speaker becomes one Memolog message, with an id derived from
+its content.
 """
 
 import base64

@@ -1,0 +1,185 @@
+"""Find the new messages in a list of which some are stored already.
+
+A caller may pass the whole conversation, its end, or only what is new:
+
+1. Everything up to the last stored assistant message in the list is history. A list without one continues the last stored answer.
+2. After that, a beginning that equals the end of the stored messages is a repeated request. The rest is new.
+
+Assistant messages are compared by tool calls and text. Reasoning and the spelling of a library are ignored.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final, TypeAlias, TypeVar
+
+from memolog.adapters.roundtrip import Said, json_text
+from memolog.domain.errors import InputError, MemologError, ThreadNotFound
+from memolog.domain.message import (
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from memolog.runtime.memory import Memory
+
+_log = logging.getLogger("memolog")
+
+# How far back an answer that the caller quotes is looked for.
+_PAGE: Final = 200
+_PAGES: Final = 5
+# Without one, all that counts is what came after the last answer.
+_END: Final = 50
+_LAST: Final = 2**62
+
+Mark: TypeAlias = tuple[str, ...]
+_NOTHING: Final[tuple[Mark, ...]] = ()
+S = TypeVar("S", bound=Said)
+
+
+async def news_of(
+    memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
+) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
+    """Return what of a list the thread does not have yet, and what it has and the list says again.
+
+    Without a database to ask, what follows the last answer is new.
+    """
+    try:
+        stored = await _stored(memory, resource, thread, given)
+        new = await _not_forgotten(memory, resource, thread, unsaved(given, stored))
+        return with_names(new, (*stored, *given)), said_again(given, stored)
+    except MemologError as error:
+        if memory.config.strict or isinstance(error, InputError):
+            raise
+        _log.warning("what is new cannot be told from what is stored: %s", error)
+        return with_names(after_last_answer(given), given), ()
+
+
+async def _not_forgotten(
+    memory: Memory, resource: str, thread: str, new: tuple[NewMessage, ...]
+) -> tuple[NewMessage, ...]:
+    """Return messages without those that were forgotten, and that a client sends again with its history.
+
+    What a list ends with is said now, whatever was said before.
+    """
+    last = len(new) - 1
+    while last > 0 and new[last].role == "tool":
+        last -= 1
+    if last <= 0:
+        return new
+    kit = await memory.open()
+    gone = await kit.store.tombstones.find(resource, thread, new[:last], is_history=True)
+    return tuple(one for place, one in enumerate(new) if place not in gone)
+
+
+async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:
+    """Return the end of what is stored, as far back as the caller's list may go."""
+    kit = await memory.open()
+    rows: list[Message] = []
+    before: int | None = _LAST
+    limit = _PAGE if has_answer(given) else _END
+    for _ in range(_PAGES):
+        try:
+            page = await kit.store.messages.page(resource, thread, before=before, limit=limit)
+        except ThreadNotFound:
+            break
+        rows = [*(row for row in page.items if row.state == "live"), *rows]
+        before = int(page.next) if page.next else None
+        if before is None or is_known(given, rows) or not has_answer(given):
+            break
+    return rows
+
+
+def unsaved(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[NewMessage, ...]:
+    """Return the messages that the store does not have yet; `stored` is the end of what it has, or all of it."""
+    start, count = _said_before(given, stored)
+    return tuple(given[start + count :])
+
+
+def said_again(given: Sequence[NewMessage], stored: Sequence[S]) -> tuple[S, ...]:
+    """Return the end of what is stored that the list says once more, since nobody has answered it."""
+    _, count = _said_before(given, stored)
+    return tuple(stored[len(stored) - count :])
+
+
+def _said_before(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[int, int]:
+    """Return where history ends in the list, and how much of what follows is stored."""
+    known = [_marks(said) for said in stored]
+    start, since = _history(given, stored, known)
+    rest = [_marks(message) for message in given[start:]]
+    for count in range(min(len(rest), len(since)), 0, -1):
+        if rest[:count] == since[-count:]:
+            return start, count
+    return start, 0
+
+
+def has_answer(given: Sequence[Said]) -> bool:
+    """Tell whether a list has an answer of a model: if not, only what is new since the last one need be looked at."""
+    return any(said.role == "assistant" for said in given)
+
+
+def is_known(given: Sequence[NewMessage], stored: Sequence[Said]) -> bool:
+    """Tell whether some answer of the list is among what is stored."""
+    known = {marks[-1] for said in stored if said.role == "assistant" and (marks := _marks(said))}
+    return any(marks[-1] in known for said in given if said.role == "assistant" and (marks := _marks(said)))
+
+
+def with_names(messages: Iterable[NewMessage], said: Iterable[Said]) -> tuple[NewMessage, ...]:
+    """Return the messages with their results named after the calls in what was said: most APIs leave the name out.
+
+    Memory knows the results of its own tools by it.
+    """
+    parts = [part for one in said for part in one.parts]
+    names = {part.id: part.name for part in parts if isinstance(part, ToolCallPart)}
+    return tuple(replace(message, parts=tuple(_named(part, names) for part in message.parts)) for message in messages)
+
+
+def _named(part: Part, names: Mapping[str, str]) -> Part:
+    if not isinstance(part, ToolResultPart) or part.name or part.call_id not in names:
+        return part
+    return replace(part, name=names[part.call_id])
+
+
+def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
+    """Return what follows the last answer: what is new at the least, when the store cannot be asked."""
+    places = [place for place, said in enumerate(given) if said.role == "assistant"]
+    return tuple(given[places[-1] + 1 :]) if places else tuple(given)
+
+
+def _history(
+    given: Sequence[NewMessage], stored: Sequence[Said], known: Sequence[tuple[Mark, ...]]
+) -> tuple[int, Sequence[tuple[Mark, ...]]]:
+    """Return where history ends in the list, and what is stored after that."""
+    answers = [place for place, said in enumerate(stored) if said.role == "assistant"]
+    # Where answers are alike, the latest is meant.
+    last_place = {known[place][-1]: place for place in answers if known[place]}
+    for place in range(len(given) - 1, -1, -1):
+        marks = _marks(given[place]) if given[place].role == "assistant" else _NOTHING
+        if marks and marks[-1] in last_place:
+            return place + 1, known[last_place[marks[-1]] + 1 :]
+    return 0, known[answers[-1] + 1 :] if answers else known
+
+
+def _marks(said: Said) -> tuple[Mark, ...]:
+    """Return what a message is recognised by, a mark a part."""
+    marks: list[Mark] = []
+    for part in said.parts:
+        match part:
+            case TextPart():
+                marks.append((said.role, "text", part.text.strip()))
+            case ToolCallPart():
+                marks.append(("call", part.id, part.name))
+            case ToolResultPart():
+                marks.append(("result", part.call_id))
+            case FilePart():
+                marks.append((said.role, "file", part.media_type, part.url or sha256(part.data or b"").hexdigest()))
+            case ReasoningPart():
+                pass
+            case _:
+                marks.append((said.role, "unknown", json_text(part.data)))
+    return tuple(mark for mark in marks if mark[-1] or mark[0] in {"call", "result"})

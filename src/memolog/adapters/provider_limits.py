@@ -1,0 +1,133 @@
+"""Limits of model providers: which errors reject a request for good, which text can be encoded, and what a request weighs."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from memolog.adapters.roundtrip import Json
+from memolog.domain.errors import MemologError
+from memolog.runtime.turn import Turn
+from memolog.tokens import TokenCounter, count_tool_schemas
+from memolog.transfer.conversation import as_data, as_list
+
+_log = logging.getLogger("memolog")
+
+_REFUSED: Final = frozenset({400, 413, 415, 422})
+_LEAST_STATUS: Final = 100
+_MOST_STATUS: Final = 600
+# What a message costs beside its words.
+_PER_TEXT: Final = 4
+_REFUSALS: Final = ("invalid_", "request_too_large", "image_", "unsupported_image", "empty_image")
+
+
+def is_refused(status: object) -> bool:
+    """Tell whether a provider will never take what it was sent.
+
+    That stays out of the conversation: with it, every request after this one would be refused too.
+    """
+    return status in _REFUSED
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Tell whether an error of a model request says that a provider will never take what it was sent.
+
+    The status may stand in the error itself or in one that it was raised from. Of several models that were tried, all must
+    have refused.
+    """
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, BaseExceptionGroup):
+            several = cast("BaseExceptionGroup[BaseException]", error).exceptions
+            return all(map(is_refusal, several))
+        if (status := _status(error)) is not None:
+            return is_refused(status)
+        inner = error.__cause__ or next((one for one in error.args if isinstance(one, BaseException)), None)
+        error = inner or error.__context__ or error
+    return False
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the status of HTTP that an error carries, under the names that clients give it."""
+    response: object = getattr(error, "response", None)
+    told: object = getattr(response, "status_code", None)
+    if isinstance(response, Mapping):
+        told = as_data(as_data(cast("Mapping[str, Any]", response)).get("ResponseMetadata")).get("HTTPStatusCode")
+    for status in (
+        getattr(error, "status_code", None),
+        getattr(error, "status", None),
+        told,
+        getattr(error, "code", None),
+    ):
+        if isinstance(status, int) and not isinstance(status, bool) and _LEAST_STATUS <= status < _MOST_STATUS:
+            return status
+    return None
+
+
+async def take_back(turn: Turn, also: Sequence[int] = (), *, strict: bool) -> None:
+    """Withdraw what a provider refused, `also` what was said before and asked again with it, and end the turn.
+
+    What an answer of the turn has followed stays. The provider's error is what the caller must see: that this failed is told
+    as an event.
+    """
+    try:
+        await turn.discard(also=also, keep_answered=True)
+    except MemologError:
+        if strict:
+            raise
+        _log.exception("what the provider refused cannot be taken back")
+
+
+def tells_refusal(event: Mapping[str, Any]) -> bool:
+    """Tell whether an event of a stream says what such a status would have said, had it been known at the beginning."""
+    error = as_data(event.get("error")) or as_data(as_data(event.get("response")).get("error"))
+    if not error and event.get("type") == "error":
+        error = {"code": event.get("code")}
+    return any(str(error.get(name)).startswith(_REFUSALS) for name in ("type", "code"))
+
+
+def weight(instructions: Sequence[Any], tools: object, counter: TokenCounter) -> int:
+    """Return about how many tokens instructions and tools take, in whatever form an API has them."""
+    texts = [text for one in instructions for text in _texts(one)]
+    schemas = [dict(as_data(schema)) for schema in as_list(tools)]
+    return sum(_PER_TEXT + counter.count(text) for text in texts) + count_tool_schemas(schemas, counter)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list() | tuple():
+            for inner in cast("Sequence[Any]", value):
+                yield from _texts(inner)
+        case dict():
+            given = cast("dict[str, Any]", value)
+            yield from _texts(given.get("content", given.get("text")))
+        case _:
+            return
+
+
+def encodable(body: Json) -> Json:
+    """Return a request that UTF-8 can hold: halves of surrogate pairs are joined, lone ones become U+FFFD."""
+    try:
+        json.dumps(body, ensure_ascii=False, default=repr).encode()
+    except UnicodeEncodeError:
+        return cast("Json", _mended(body))
+    except (TypeError, ValueError, RecursionError):
+        # What is no JSON is for the client to tell.
+        return body
+    return body
+
+
+def _mended(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case dict():
+            given = cast("dict[Any, Any]", value)
+            return {_mended(name): _mended(inner) for name, inner in given.items()}
+        case list() | tuple():
+            return [_mended(inner) for inner in cast("list[Any]", value)]
+        case _:
+            return value
