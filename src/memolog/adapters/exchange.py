@@ -10,19 +10,19 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote
 
-from memolog.adapters.guards import SyncGuardedTurn
+from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
 from memolog.adapters.new_messages import has_answer, news_of
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.adapters.roundtrip import Answer, Json
 from memolog.context import Context
 from memolog.domain.errors import InputError
 from memolog.domain.message import NewMessage, TextPart
-from memolog.domain.run import Usage
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory, SyncTurn
+from memolog.runtime.turn import Turn
 
 _DONE: Final = "[DONE]"
 
@@ -84,58 +84,26 @@ class Stream(Protocol):
         ...
 
 
-class Api(Protocol):
-    """How one API says things."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Api:
+    """How requests and answers of one endpoint are read and written as JSON."""
 
     path: str
-    goes_on: bool
-    """Whether a model goes on from words that a request puts into its mouth at the end."""
-
-    def given(self, body: Json) -> tuple[NewMessage, ...]:
-        """Return what a request says, without its instructions."""
-        ...
-
-    def request(self, body: Json, context: Context) -> Json:
-        """Return the request with a context in the place of what the caller said."""
-        ...
-
-    def own(self, body: Json) -> list[Any] | None:
-        """Return the instructions of a request, in whatever form; None if the provider adds what we do not see."""
-        ...
-
-    def answer(self, data: Json) -> Answer:
-        """Return what was answered."""
-        ...
-
-    def stream(self) -> Stream:
-        """Return what puts a streamed answer together."""
-        ...
+    given: Callable[[Json], tuple[NewMessage, ...]]
+    """Return the messages of a request, without its instructions."""
+    request: Callable[[Json, Context], Json]
+    """Return a request with a context in place of the caller's messages."""
+    own: Callable[[Json], list[Any] | None]
+    """Return the instructions of a request; None if the provider adds a conversation of its own."""
+    answer: Callable[[Json], Answer]
+    stream: Callable[[], Stream]
+    """Return an object that assembles a streamed answer."""
+    goes_on: bool = False
+    """Whether the model continues an assistant message at the end of a request."""
 
 
-class OpenTurn(Protocol):
-    """A turn that somebody else opened and will leave: one of memory, or one with guards around it."""
-
-    @property
-    def thread(self) -> str:
-        """Return which thread it is of."""
-        ...
-
-    @property
-    def resource(self) -> str:
-        """Return whose thread that is."""
-        ...
-
-    async def prepare(
-        self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
-    ) -> Context:
-        """Save what is new and return what the model should see."""
-        ...
-
-    async def record(
-        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
-    ) -> None:
-        """Save what the model answered."""
-        ...
+OpenTurn: TypeAlias = Turn | GuardedTurn
+"""A turn that the caller opened and will leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

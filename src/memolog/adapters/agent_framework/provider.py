@@ -30,32 +30,29 @@ from agent_framework import (
 from agent_framework.exceptions import AgentInvalidResponseException
 
 from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
+from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
-from memolog.adapters.new_messages import news_of
-from memolog.adapters.provider_limits import is_refusal, take_back
+from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.roundtrip import value_at
 from memolog.context import Context
 from memolog.domain.codec import dumps
-from memolog.domain.errors import InputError, MemologError, ThreadNotFound
+from memolog.domain.errors import InputError
 from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
 from memolog.domain.own import OWN_TOOLS
 from memolog.runtime.memory import Memory
 from memolog.runtime.tools import Tools
-from memolog.runtime.turn import Turn
 from memolog.tools import definition, guidance
 
 
-class Run:
-    """What memory knows of one run: its turn, and what of it is saved."""
+class Run(AgentTurn):
+    """One run: its turn, and which of its messages are saved."""
 
     def __init__(
         self, memory: Memory, resource: str, thread: str, *, zone: str | None, histories: frozenset[str]
     ) -> None:
         """Name the scope, and the providers that hold the same history as memory does."""
-        self.resource, self.thread = resource, thread
-        self._memory, self._zone, self._histories = memory, zone, histories
-        self._turn: Turn | None = None
-        self._id = ""
+        super().__init__(memory, resource, thread, zone=zone)
+        self._histories = histories
         # Kept, and not only numbered: an object that is gone could lend its number to another.
         self._seen: dict[int, Message] = {}
         self._calls: set[str] = set()
@@ -65,19 +62,17 @@ class Run:
         # What the model has answered is in order as long as it does not wait for results that it is never shown.
         self._is_calling = True
         self._model: str | None = None
-        # The numbers of what an earlier run said, that nobody has answered, and that this one says again.
-        self._again: tuple[int, ...] = ()
 
     @property
     def is_begun(self) -> bool:
         """Tell whether anything of it was saved."""
-        return bool(self._id)
+        return bool(self.id)
 
     # ------------------------------------------------------------ steps
 
     async def prepare(self, messages: Sequence[Message], *, model: str | None) -> Context:
         """Save what is new in a request, and return what the model should see."""
-        turn = await self._open()
+        turn = await self.open()
         self._model = model
         said, ephemeral = self._sorted(messages)
         new = await self._first(said, messages) if not self._said else self._later(said)
@@ -92,30 +87,22 @@ class Run:
         self._keep(new)
         self._answers.extend(_texts(response.messages))
         self._is_calling = any(isinstance(part, ToolCallPart) for message in new for part in message.parts)
-        turn = await self._open()
+        turn = await self.open()
         await turn.record(*new, usage=usage_of(response.usage_details, self._model or response.model))
 
-    async def leave(self) -> None:
-        """End the turn; what is saved stays. The next request, if there is one, opens it again."""
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            await turn.__aexit__(None, None, None)
-
     async def discard(self) -> None:
-        """Withdraw all that this run saved."""
-        turn = await self._open()
+        """Withdraw everything that this run saved."""
+        turn = await self.open()
         if not self._said:
-            # A place without words: a history that others keep has what was stopped, and must not pass for one that is new.
+            # An empty row: a history of another provider holds what was stopped, and must not be taken for new later.
             await turn.record(UserMessage(""))
-        self._turn, self._id = None, ""
-        await turn.discard()
+        await super().discard()
         self._said.clear()
 
     async def take_back(self) -> None:
-        """Withdraw what the provider refused: what it has not answered of this run, and what this run asked again."""
-        turn = await self._open()
-        self._turn, self._id = None, ""
-        await take_back(turn, self._again, strict=self._memory.config.strict)
+        """Withdraw what the provider rejected."""
+        await super().take_back()
+        self.id = ""
 
     async def finish(self, response: AgentResponse | None, *, replaces: bool) -> None:
         """End the turn with what was said last; an answer in place of the model's is a guard's."""
@@ -131,7 +118,7 @@ class Run:
             rest = [made for message in messages if (made := self._unsaved(message)) is not None]
         if rest:
             self._keep(rest)
-            await (await self._open()).record(*rest)
+            await (await self.open()).record(*rest)
         await self.leave()
 
     def _is_rewritten(self, messages: Iterable[Message]) -> bool:
@@ -148,14 +135,6 @@ class Run:
         return self._unsaved_results(message)
 
     # ------------------------------------------------------------ inside
-
-    async def _open(self) -> Turn:
-        if self._turn is None:
-            turn = self._memory.turn(self.thread, self.resource, zone=self._zone)
-            turn.id = self._id
-            self._turn = await turn.__aenter__()
-            self._id = turn.id
-        return self._turn
 
     def _see(self, messages: Iterable[Message]) -> None:
         self._seen.update({id(message): message for message in messages})
@@ -182,7 +161,7 @@ class Run:
 
     async def _first(self, said: Sequence[Message], messages: Iterable[Message]) -> list[NewMessage]:
         """Return what is new at the first request: what comes after the last answer, if the thread is known already."""
-        if await self._is_unheard_of():
+        if await self.is_new_thread():
             # A conversation that was held before memory came to it.
             before = [message for message in messages if _source(message) in self._histories]
             said = [*before, *said]
@@ -190,11 +169,7 @@ class Run:
             answers = [n for n, message in enumerate(said) if message.role == "assistant"]
             said = said[answers[-1] + 1 :] if answers else said
         new = [made for message in said if (made := said_in(message)) is not None]
-        if self._memory.config.read_only:
-            return new
-        fresh, again = await news_of(self._memory, self.resource, self.thread, new)
-        self._again = tuple(row.seq for row in again)
-        return list(fresh)
+        return list(await self.new(new))
 
     def _later(self, said: Iterable[Message]) -> list[NewMessage]:
         """Return what is new at a later request: results, and what somebody put in between."""
@@ -214,18 +189,6 @@ class Run:
             return None
         ids = {part.call_id for part in made.parts if isinstance(part, ToolResultPart)}
         return None if ids and ids <= self._results else made
-
-    async def _is_unheard_of(self) -> bool:
-        """Tell whether memory has never met this thread; one whose turns were all discarded it has."""
-        try:
-            kit = await self._memory.open()
-            await kit.store.threads.get(self.resource, self.thread)
-        except ThreadNotFound:
-            return True
-        except MemologError:
-            # Without a database nobody knows; what the user says now is what matters then.
-            return False
-        return False
 
 
 def _texts(messages: Iterable[Message]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from memolog.adapters.anthropic.messages import MARK, MessagesApi
+from memolog.adapters.anthropic.messages import MARK, messages_api
 from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
 from memolog.adapters.roundtrip import Json
@@ -36,5 +36,5 @@ def wrap(
     thread and resource with `**at(…)`; with `turn` all calls are steps of a turn that you opened. `cache` is what marks the
     cache, `{"type": "ephemeral", "ttl": "1h"}` for a longer one, None for none.
     """
-    bound = partial(Bound, apis=(MessagesApi(cache),), thread=thread, resource=resource, zone=zone, settings=settings)
+    bound = partial(Bound, apis=(messages_api(cache),), thread=thread, resource=resource, zone=zone, settings=settings)
     return remembering(client, memory, turn, bound)

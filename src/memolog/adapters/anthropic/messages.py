@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from memolog.adapters.exchange import Stream
+from memolog.adapters.exchange import Api
 from memolog.adapters.roundtrip import (
     Answer,
     Json,
@@ -366,36 +366,22 @@ def _input_value(text: str, begun: object) -> Any:
         return text
 
 
-class MessagesApi:
-    """Messages."""
+def messages_api(mark: Json | None = MARK) -> Api:
+    """Return the endpoint of messages, with this mark of the cache; None marks nothing."""
 
-    path = "/v1/messages"
-    goes_on = True
-
-    def __init__(self, mark: Json | None = MARK) -> None:
-        """Take the mark of the cache; None for none."""
-        self._mark = mark
-
-    def given(self, body: Json) -> tuple[NewMessage, ...]:
-        """Return what a request says, without its instructions."""
-        return from_messages(body.get("messages") or ())
-
-    def request(self, body: Json, context: Context) -> Json:
-        """Return the request with a context in the place of what the caller said."""
+    def with_context(body: Json, context: Context) -> Json:
         marks = sum("cache_control" in as_data(tool) for tool in as_list(body.get("tools")))
-        # A mark for the whole request stands for one at its last block.
+        # A mark for the whole request counts as one at its last block.
         marks += "cache_control" in body
-        made = to_request(context, system=body.get("system"), mark=self._mark, marks_elsewhere=marks)
+        made = to_request(context, system=body.get("system"), mark=mark, marks_elsewhere=marks)
         return {**body, **made}
 
-    def own(self, body: Json) -> list[Any]:
-        """Return the instructions of a request."""
-        return [body.get("system")]
-
-    def answer(self, data: Json) -> Answer:
-        """Return what was answered."""
-        return from_response(data)
-
-    def stream(self) -> Stream:
-        """Return what puts a streamed answer together."""
-        return MessageStream()
+    return Api(
+        path="/v1/messages",
+        given=lambda body: from_messages(body.get("messages") or ()),
+        request=with_context,
+        own=lambda body: [body.get("system")],
+        answer=from_response,
+        stream=MessageStream,
+        goes_on=True,
+    )

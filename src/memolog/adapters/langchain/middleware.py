@@ -33,14 +33,14 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
-from memolog.adapters.new_messages import news_of
-from memolog.adapters.provider_limits import is_refusal, take_back
+from memolog.adapters.provider_limits import is_refusal
 from memolog.context import Context
 from memolog.domain.codec import dumps
-from memolog.domain.errors import InputError, MemologError
-from memolog.domain.message import Message, MessageState, NewMessage, Part, Role, TextPart
+from memolog.domain.errors import InputError
+from memolog.domain.message import MessageState, NewMessage, Part, Role, TextPart
 from memolog.domain.own import OWN_TOOLS
 from memolog.runtime.memory import Memory
 from memolog.runtime.portal import Portal
@@ -114,25 +114,20 @@ _NEAR: Final = 12
 _ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
 
 
-class Run:
-    """What memory knows of one run: its turn, which messages it has seen, and whether a guard let the last answer pass."""
+class Run(AgentTurn):
+    """One run: its turn, the messages it has seen, and whether a guard let the last answer pass."""
 
     def __init__(
         self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
     ) -> None:
-        """Name the scope; `mark` is what the graph's state remembers of earlier runs."""
-        self.resource, self.thread = resource, thread
-        self._memory, self._zone = memory, zone
+        """Name the scope; `mark` is what the state of the graph holds of earlier runs."""
+        super().__init__(memory, resource, thread, zone=zone)
         self.mark = mark
-        self._turn: Turn | None = None
         self._seen: set[str] | None = None
         self._saved: dict[str, tuple[Part, ...]] = {}
-        self.id = ""
         self.is_asked = False
-        """Whether the model is to be asked, and nothing has come of it yet: a guard may stop it there."""
+        """Whether the model is to be asked and has not answered yet, so that a guard may still stop the run."""
         self._model: str | None = None
-        self._again: tuple[int, ...] = ()
-        """The numbers of what an earlier run said, that nobody has answered, and that this one says again."""
 
     # ------------------------------------------------------------ steps
 
@@ -159,26 +154,16 @@ class Run:
         told = [usage_of(one, self._model) for one in messages if isinstance(one, AIMessage) and one.id in ids]
         await turn.record(*new, usage=next((usage for usage in reversed(told) if usage), None))
 
-    async def leave(self) -> None:
-        """End the turn; what is saved stays. The next step, if there is one, opens it again."""
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            await turn.__aexit__(None, None, None)
-
     async def discard(self) -> None:
-        """Withdraw all that this run saved."""
-        if self.id and self._saved:
-            turn = await self._open(())
-            self._turn = None
-            await turn.discard()
+        """Withdraw everything that this run saved."""
+        if self._saved:
+            await super().discard()
         self.id, self._saved = "", {}
 
-    async def take_back(self, messages: Sequence[BaseMessage]) -> None:
-        """Withdraw what the provider refused: what it has not answered of this run, and what this run asked again."""
+    async def refuse(self, messages: Sequence[BaseMessage]) -> None:
+        """Withdraw what the provider rejected; what else of it the state holds is not saved later either."""
         await self._keep_places(messages)
-        turn = await self._open(())
-        self._turn = None
-        await take_back(turn, self._again, strict=self._memory.config.strict)
+        await self.take_back()
 
     async def stop(self, messages: Sequence[BaseMessage]) -> None:
         """Withdraw all that this run saved; what else of it the state holds is never taken up, in no later run either."""
@@ -210,14 +195,8 @@ class Run:
     # ------------------------------------------------------------ inside
 
     async def _open(self, new: Iterable[NewMessage]) -> Turn:
-        if self._turn is None:
-            turn = self._memory.turn(self.thread, self.resource, zone=self._zone)
-            # A run that was interrupted goes on as the same turn, unless the user has said something new.
-            before = "" if any(message.role == "user" for message in new) else self.mark.get("turn") or ""
-            turn.id = self.id or before
-            self._turn = await turn.__aenter__()
-            self.id = turn.id
-        return self._turn
+        # An interrupted run continues its turn, unless the user has said something new.
+        return await self.open("" if any(one.role == "user" for one in new) else self.mark.get("turn") or "")
 
     def _keep(self, new: Iterable[NewMessage]) -> None:
         self._saved.update({message.id: message.parts for message in new if message.id})
@@ -236,7 +215,7 @@ class Run:
         """Return what is new at the first step of a run: the graph's state holds the whole conversation."""
         until = self.mark.get("until")
         place = next((n + 1 for n, one in enumerate(said) if until and one.id == until), None)
-        if place is None and await self._is_empty():
+        if place is None and await self.is_new_thread():
             # A conversation that was held before memory came to it.
             place = 0
         if place is None:
@@ -248,33 +227,17 @@ class Run:
 
     async def _said_first(self, messages: Sequence[BaseMessage], new: Sequence[NewMessage]) -> list[NewMessage]:
         """Return what is new at the first request; what an earlier run said before its model failed stands in the thread once."""
-        if self._memory.config.read_only:
+        if self.memory.config.read_only:
             return list(new)
-        fresh, again = await news_of(self._memory, self.resource, self.thread, new)
-        found = again
-        while found and fresh:
-            # A checkpoint has the words of every try.
-            fresh, found = await news_of(self._memory, self.resource, self.thread, fresh)
+        before, fresh = len(new), await self.new(new)
+        while 0 < len(fresh) < before:
+            # A checkpoint holds the messages of every attempt.
+            before, fresh = len(fresh), await self.new(fresh)
         asked = [one for one in messages if _is_said(one)]
         ids = {one.id for one in asked[_question(asked) :] if one.id}
-        known = [row for id_ in ids for row in await self._rows(id_)]
-        self._again = tuple({row.seq for row in (*again, *known) if row.state == "live"})
+        known = [row.seq for id_ in ids for row in await self.rows(id_) if row.state == "live"]
+        self._repeated = tuple({*self._repeated, *known})
         return list(fresh)
-
-    async def _rows(self, id_: str) -> tuple[Message, ...]:
-        try:
-            kit = await self._memory.open()
-            return await kit.store.messages.get(self.resource, id_, thread=self.thread)
-        except MemologError:
-            return ()
-
-    async def _is_empty(self) -> bool:
-        try:
-            kit = await self._memory.open()
-            return (await kit.store.messages.totals(self.resource, self.thread)).messages == 0
-        except MemologError:
-            # Without a database nobody knows; what the user says now is what matters then.
-            return False
 
     async def _after_known(self, said: Sequence[BaseMessage]) -> int | None:
         """Return the place after the last message that is stored, if it is near the end: histories are long."""
@@ -301,7 +264,7 @@ class Run:
         """Return how an earlier run's message is stored: live, withdrawn or forgotten; None if it is not."""
         if not message.id:
             return None
-        rows = await self._rows(message.id)
+        rows = await self.rows(message.id)
         return None if not rows else "live" if any(row.state == "live" for row in rows) else rows[-1].state
 
 
@@ -445,7 +408,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if isinstance(error, self._guards):
             await run.stop(request.state["messages"])
         elif is_refusal(error):
-            await run.take_back(request.state["messages"])
+            await run.refuse(request.state["messages"])
         else:
             await run.leave()
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
-from memolog.adapters.openai.chat import ChatApi
-from memolog.adapters.openai.responses import ResponsesApi
+from memolog.adapters.openai.chat import CHAT_API
+from memolog.adapters.openai.responses import RESPONSES_API
 from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory, SyncTurn
 
@@ -35,6 +35,6 @@ def wrap(
     and resource with `**at(…)`; with `turn` all calls are steps of a turn that you opened.
     """
     bound = partial(
-        Bound, apis=(ChatApi(), ResponsesApi()), thread=thread, resource=resource, zone=zone, settings=settings
+        Bound, apis=(CHAT_API, RESPONSES_API), thread=thread, resource=resource, zone=zone, settings=settings
     )
     return remembering(client, memory, turn, bound)

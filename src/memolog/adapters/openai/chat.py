@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from memolog.adapters.exchange import Stream
+from memolog.adapters.exchange import Api
 from memolog.adapters.roundtrip import (
     Answer,
     Json,
@@ -21,6 +21,7 @@ from memolog.adapters.roundtrip import (
     note,
     noted,
     read_result,
+    usage_of_total,
     write_result,
 )
 from memolog.context import Context
@@ -94,17 +95,12 @@ def without_nothing(data: Json) -> Json:
     return {name: value for name, value in data.items() if value is not None or name == "content"}
 
 
-def usage_counts(told: Json, incoming: str, outgoing: str) -> dict[str, Any]:
-    """Return the counts of a usage; cached tokens are told apart from those read anew."""
-    details: Json = told.get(f"{incoming}_details") or {}
-    read, written = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
-    total = told.get(incoming) or 0
-    return {
-        "input_tokens": max(total - read - written, 0),
-        "output_tokens": told.get(outgoing) or 0,
-        "cache_read_tokens": read,
-        "cache_write_tokens": written,
-    }
+def usage_from(data: Data, incoming: str, outgoing: str) -> Usage | None:
+    """Return the usage of an answer; None if it reports none. `incoming` and `outgoing` name its counts."""
+    told = as_data(data.get("usage"))
+    details = as_data(told.get(f"{incoming}_details"))
+    read, written = details.get("cached_tokens"), details.get("cache_write_tokens")
+    return usage_of_total(data.get("model"), told.get(incoming), told.get(outgoing), read, written) if told else None
 
 
 KEY: Final = "openai-chat"
@@ -133,12 +129,8 @@ def from_response(data: Data) -> Answer:
     metadata = {"openai": {name: value for name, value in told.items() if value}}
     return Answer(
         message=replace(_message({"role": "assistant", **said}), metadata=metadata) if said else None,
-        usage=_usage(str(data.get("model") or "unknown"), as_data(data.get("usage"))),
+        usage=usage_from(data, "prompt_tokens", "completion_tokens"),
     )
-
-
-def _usage(model: str, told: Data) -> Usage | None:
-    return Usage(model=model, **usage_counts(dict(told), "prompt_tokens", "completion_tokens")) if told else None
 
 
 def _message(data: Data) -> NewMessage:
@@ -401,29 +393,15 @@ def _merge_list(whole: list[Any], pieces: list[Any]) -> None:
             whole.append(piece)
 
 
-class ChatApi:
-    """Chat Completions."""
+def _with_context(body: Json, context: Context) -> Json:
+    return {**body, **to_request(context, instructions=split(body.get("messages") or ())[0])}
 
-    path = "/chat/completions"
-    goes_on = False
 
-    def given(self, body: Json) -> tuple[NewMessage, ...]:
-        """Return what a request says, without its instructions."""
-        return from_messages(split(body.get("messages") or ())[1])
-
-    def request(self, body: Json, context: Context) -> Json:
-        """Return the request with a context in the place of what the caller said."""
-        instructions = split(body.get("messages") or ())[0]
-        return {**body, **to_request(context, instructions=instructions)}
-
-    def own(self, body: Json) -> list[Any]:
-        """Return the instructions of a request."""
-        return list(split(body.get("messages") or ())[0])
-
-    def answer(self, data: Json) -> Answer:
-        """Return what was answered."""
-        return from_response(data)
-
-    def stream(self) -> Stream:
-        """Return what puts a streamed answer together."""
-        return ChatStream()
+CHAT_API: Final = Api(
+    path="/chat/completions",
+    given=lambda body: from_messages(split(body.get("messages") or ())[1]),
+    request=_with_context,
+    own=lambda body: list(split(body.get("messages") or ())[0]),
+    answer=from_response,
+    stream=ChatStream,
+)

@@ -9,8 +9,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, cast
 
-from memolog.adapters.exchange import Stream
-from memolog.adapters.openai.chat import edge_message, file_block, stand_in, usage_counts, without_nothing
+from memolog.adapters.exchange import Api
+from memolog.adapters.openai.chat import edge_message, file_block, stand_in, usage_from, without_nothing
+from memolog.adapters.openai.chat import split as split_messages
 from memolog.adapters.roundtrip import (
     Answer,
     Json,
@@ -38,7 +39,6 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
 from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
 
@@ -69,8 +69,7 @@ def split(items: str | Sequence[Data]) -> tuple[tuple[Data, ...], str | tuple[Da
     """Return the instructions that an input opens with, and what is said after them."""
     if isinstance(items, str):
         return (), items
-    count = next((n for n, one in enumerate(items) if one.get("role") not in {"system", "developer"}), len(items))
-    return tuple(items[:count]), tuple(items[count:])
+    return split_messages(items)
 
 
 def from_response(data: Data) -> Answer:
@@ -80,12 +79,8 @@ def from_response(data: Data) -> Answer:
     metadata = {"openai": {name: value for name, value in told.items() if value}}
     return Answer(
         message=replace(_joined(groups), metadata=metadata) if groups else None,
-        usage=_usage(str(data.get("model") or "unknown"), as_data(data.get("usage"))),
+        usage=usage_from(data, "input_tokens", "output_tokens"),
     )
-
-
-def _usage(model: str, told: Data) -> Usage | None:
-    return Usage(model=model, **usage_counts(dict(told), "input_tokens", "output_tokens")) if told else None
 
 
 def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
@@ -331,40 +326,30 @@ def _is_call(item: Data) -> bool:
     return "call_id" in item
 
 
-class ResponsesApi:
-    """Responses. Where the provider keeps the conversation, it is not sent again: only the log goes before it."""
+def _is_continued(body: Json) -> bool:
+    """Tell whether the provider keeps the conversation: then only the log is sent before it."""
+    return bool(body.get("previous_response_id") or body.get("conversation"))
 
-    path = "/responses"
-    goes_on = False
 
-    def given(self, body: Json) -> tuple[NewMessage, ...]:
-        """Return what a request says, without its instructions."""
-        return from_items(split(body.get("input") or ())[1])
+def _with_context(body: Json, context: Context) -> Json:
+    if _is_continued(body):
+        texts = [text for text in (body.get("instructions"), context.system) if text]
+        return {**body, "instructions": "\n\n".join(texts)} if texts else body
+    opening, _ = split(body.get("input") or ())
+    is_stored = body.get("store") is not False
+    made = to_request(context, instructions=body.get("instructions"), opening=opening, is_stored=is_stored)
+    return {**body, **made}
 
-    def request(self, body: Json, context: Context) -> Json:
-        """Return the request with a context in the place of what the caller said."""
-        opening, _ = split(body.get("input") or ())
-        if body.get("previous_response_id") or body.get("conversation"):
-            texts = [text for text in (body.get("instructions"), context.system) if text]
-            return {**body, "instructions": "\n\n".join(texts)} if texts else body
-        made = to_request(
-            context,
-            instructions=body.get("instructions"),
-            opening=opening,
-            is_stored=body.get("store") is not False,
-        )
-        return {**body, **made}
 
-    def own(self, body: Json) -> list[Any] | None:
-        """Return the instructions of a request; None if the provider adds a conversation of its own."""
-        if body.get("previous_response_id") or body.get("conversation"):
-            return None
-        return [body.get("instructions"), *split(body.get("input") or ())[0]]
+def _instructions(body: Json) -> list[Any] | None:
+    return None if _is_continued(body) else [body.get("instructions"), *split(body.get("input") or ())[0]]
 
-    def answer(self, data: Json) -> Answer:
-        """Return what was answered."""
-        return from_response(data)
 
-    def stream(self) -> Stream:
-        """Return what puts a streamed answer together."""
-        return ResponseStream()
+RESPONSES_API: Final = Api(
+    path="/responses",
+    given=lambda body: from_items(split(body.get("input") or ())[1]),
+    request=_with_context,
+    own=_instructions,
+    answer=from_response,
+    stream=ResponseStream,
+)

@@ -1,15 +1,27 @@
-"""Session of the OpenAI Agents SDK that a memory keeps, with its tools and two ways to run an agent."""
+"""Session of the OpenAI Agents SDK that a memory keeps, with its tools and two ways to run an agent.
+
+Each run has its own object, so that concurrent runs of a session do not mix.
+"""
 
 import asyncio
+import inspect
+import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, cast
 
 from agents import (
     Agent,
+    AgentHookContext,
     FunctionTool,
     InputGuardrailTripwireTriggered,
+    ModelResponse,
     OutputGuardrailTripwireTriggered,
+    RunConfig,
+    RunContextWrapper,
+    RunHooks,
     Runner,
     RunResult,
     RunResultStreaming,
@@ -20,14 +32,22 @@ from agents import (
 )
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
+from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
+from agents.usage import Usage as AgentsUsage
 
-from memolog import InputError, Memory, NotFound
+from memolog import InputError, Memory, NewMessage, NotFound, StoreError, Usage
+from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import check_memory
-from memolog.adapters.openai_agents.run import AgentRun, Item, to_items, to_messages
+from memolog.adapters.new_messages import unsaved
+from memolog.adapters.openai import responses
+from memolog.adapters.provider_limits import is_refusal
+from memolog.adapters.roundtrip import usage_of_total
 from memolog.domain.codec import dumps
 from memolog.domain.message import Message
+from memolog.domain.own import own_tool
 from memolog.runtime.tools import Tools
+from memolog.tools import guidance
 
 TRIPWIRES: Final = (
     InputGuardrailTripwireTriggered,
@@ -91,7 +111,7 @@ class MemologSession:
                 raise error
 
     @asynccontextmanager
-    async def _running(self, options: Mapping[str, Any]) -> AsyncGenerator[tuple[dict[str, Any], AgentRun]]:
+    async def _running(self, options: Mapping[str, Any]) -> AsyncGenerator[tuple[dict[str, Any], "AgentRun"]]:
         run = AgentRun(self, is_one_turn=True)
         try:
             yield {**options, **run.wiring(options.get("run_config"), options.get("hooks"))}, run
@@ -127,7 +147,7 @@ class MemologSession:
             if not page:
                 break
             before = page[0].seq
-            items = to_items([message for message in page if message.state == "live"]) + items
+            items = responses.to_items([message for message in page if message.state == "live"]) + items
         shown = items if limit is None else items[max(0, len(items) - limit) :]
         return cast("list[TResponseInputItem]", shown)
 
@@ -142,7 +162,7 @@ class MemologSession:
         while page := await self._page(before):
             before = page[0].seq
             for message in reversed(page):
-                items = to_items([message]) if message.state == "live" else []
+                items = responses.to_items([message]) if message.state == "live" else []
                 if items:
                     await self.memory.forget(self.resource, thread=self.thread, message=message.id)
                     if items[:-1]:
@@ -202,3 +222,272 @@ def _tool(toolset: Tools, made: dict[str, Any]) -> FunctionTool:
         on_invoke_tool=invoke,
         strict_json_schema=False,
     )
+
+
+Item: TypeAlias = dict[str, Any]
+
+# What a provider gives an item, and takes from it, without another thing being said.
+_PASSING: Final = frozenset({"id", "status"})
+
+
+def plain(item: object) -> Item:
+    """Return an item as JSON, whether the SDK hands out a dict or one of its models."""
+    if isinstance(item, Mapping):
+        return dict(cast("Mapping[str, Any]", item))
+    return cast("Any", item).model_dump(exclude_unset=True, mode="json")
+
+
+def key(item: Item) -> str:
+    """Return what two copies of an item have in common, also if one of them has lost its id on the way."""
+    kind = item.get("type") or "message"
+    if call := item.get("call_id"):
+        return f"{kind}:{call}"
+    said = {name: value for name, value in item.items() if name not in _PASSING and value is not None}
+    return dumps({**said, "type": kind})
+
+
+def to_messages(items: Sequence[object]) -> list[NewMessage]:
+    """Return items as messages."""
+    return list(responses.from_items([plain(item) for item in items]))
+
+
+def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
+    """Return the end of what was said that is not stored yet: a caller may hand in the conversation so far as well."""
+    count = len(unsaved(to_messages(said), to_messages(stored)))
+    # What a model said at once is one message, so the items of a message go together.
+    start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
+    return list(said[start:])
+
+
+def since_last_input(items: Sequence[object]) -> list[Item]:
+    """Return the items after the last that a user said, that one included."""
+    told = [plain(item) for item in items]
+    places = [place for place, item in enumerate(told) if item.get("role") == "user"]
+    return told[places[-1] :] if places else told
+
+
+def model_of(agent: Agent[Any], config: RunConfig) -> str | None:
+    """Return the name of the model that answers, as far as the SDK says it."""
+    model = config.model or agent.model
+    return model if isinstance(model, str) else getattr(model, "model", None)
+
+
+def usage_of(usage: AgentsUsage, model: str | None) -> Usage | None:
+    """Return what a request cost; None where nothing was reported."""
+    if not usage.input_tokens and not usage.output_tokens:
+        return None
+    details = usage.input_tokens_details
+    return usage_of_total(
+        model, usage.input_tokens, usage.output_tokens, details.cached_tokens, details.cache_write_tokens
+    )
+
+
+class RunWatch(RunHooks[Any]):
+    """Tells a run of answers and of tools at work; everything else goes straight to the caller's hooks."""
+
+    def __init__(self, run: "AgentRun", own: RunHooks[Any] | None) -> None:
+        self._run, self._own = run, own or RunHooks[Any]()
+
+    async def on_llm_start(
+        self,
+        context: RunContextWrapper[Any],
+        agent: Agent[Any],
+        system_prompt: str | None,
+        input_items: list[TResponseInputItem],
+    ) -> None:
+        """Note that the model is asked."""
+        self._run.is_asking = not self._run.tools_at_work
+        await self._own.on_llm_start(context, agent, system_prompt, input_items)
+
+    async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
+        """Save the answer."""
+        await self._run.answered(agent, response)
+        await self._own.on_llm_end(context, agent, response)
+
+    async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
+        """Pass it on."""
+        await self._own.on_agent_start(context, agent)
+
+    async def on_agent_end(self, context: AgentHookContext[Any], agent: Agent[Any], output: Any) -> None:
+        """Pass it on."""
+        await self._own.on_agent_end(context, agent, output)
+
+    async def on_handoff(self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]) -> None:
+        """Pass it on."""
+        await self._own.on_handoff(context=context, from_agent=from_agent, to_agent=to_agent)
+
+    async def on_tool_start(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool) -> None:
+        """Note that a tool is at work."""
+        self._run.tools_at_work += 1
+        await self._own.on_tool_start(context, agent, tool)
+
+    async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
+        """Note that it has ended."""
+        self._run.tools_at_work = max(0, self._run.tools_at_work - 1)
+        await self._own.on_tool_end(context, agent, tool, result)
+
+
+_log = logging.getLogger("memolog")
+
+# Far more than what a model says at once.
+_LATEST: Final = 200
+
+
+class AgentRun(AgentTurn):
+    """The session of one run: the items of the conversation, and the turn of this run."""
+
+    def __init__(self, session: MemologSession, *, is_one_turn: bool) -> None:
+        super().__init__(session.memory, session.resource, session.thread, zone=session.zone)
+        self._session, self._is_one_turn = session, is_one_turn
+        self.session_id = session.session_id
+        self.session_settings: SessionSettings | None = session.session_settings
+        self._config = RunConfig()
+        # Said by the caller and not saved yet; saved already, and still to be announced by the SDK.
+        self._fresh: list[Item] = []
+        self._announced: Counter[str] = Counter()
+        self._is_resumed = True
+        self.tools_at_work = 0
+        self.is_asking = False
+        """Whether the model is being asked: an error is its provider's then, and not a tool's."""
+        self._is_first = True
+        self._said: Sequence[Item] = ()
+
+    def wiring(self, run_config: RunConfig | dict[str, Any] | None, hooks: RunHooks[Any] | None) -> dict[str, Any]:
+        """Return the arguments for the runner: the caller's own, with the memory in between."""
+        own = RunConfig(**run_config) if isinstance(run_config, dict) else run_config or RunConfig()
+        self._config = own
+        config = replace(own, call_model_input_filter=self.filter_input, session_input_callback=self.take_input)
+        return {"session": self, "run_config": config, "hooks": RunWatch(self, hooks)}
+
+    # ------------------------------------------------------------ the turn
+
+    async def leave(self) -> None:
+        """End the turn. Input that is not saved yet is saved first, even if the run failed."""
+        try:
+            if self._fresh:
+                turn = await self.open()
+                await turn.record(*to_messages(self._fresh))
+                self._fresh = []
+        finally:
+            await super().leave()
+
+    async def discard(self) -> None:
+        """Withdraw everything that this run saved."""
+        self._fresh = []
+        await super().discard()
+
+    def is_refused(self, error: BaseException | None) -> bool:
+        """Tell whether a run ended because the provider will never take what it was sent."""
+        return error is not None and self.is_asking and is_refusal(error)
+
+    async def take_back(self) -> None:
+        """Withdraw what the provider rejected."""
+        self._fresh = []
+        if self.id:
+            await self.new(to_messages(self._said))
+            await super().take_back()
+
+    # ------------------------------------------------------------ what the SDK asks for
+
+    async def take_input(
+        self, history: list[TResponseInputItem], new: list[TResponseInputItem]
+    ) -> list[TResponseInputItem]:
+        """Note what is new at the start of a run; the caller's own merge of history and input is kept."""
+        known = {id(item) for item in history}
+        own = self._config.session_input_callback
+        merged = [*history, *new]
+        if own is not None:
+            made = own(history, new)
+            merged = list(await made if inspect.isawaitable(made) else made)
+        if not self.tools_at_work:
+            self._is_resumed = False
+            said = [plain(item) for item in merged if id(item) not in known]
+            self._said = said
+            self._fresh = new_items(said, [plain(item) for item in history])
+            self._announced.update(map(key, said[: len(said) - len(self._fresh)]))
+        return merged
+
+    async def filter_input(self, data: CallModelData[Any]) -> ModelInputData:
+        """Save what is not saved yet, and let the model see the memory's context instead of the raw history."""
+        # An agent that is a tool of this one inherits the filter: its talk is another conversation.
+        sent = data.model_data if self.tools_at_work else await self._context(data)
+        own = self._config.call_model_input_filter
+        if own is None:
+            return sent
+        made = own(CallModelData(model_data=sent, agent=data.agent, context=data.context))
+        return await made if inspect.isawaitable(made) else made
+
+    async def _context(self, data: CallModelData[Any]) -> ModelInputData:
+        turn = await self.open()
+        self._is_resumed = False
+        fresh, self._fresh = self._fresh, []
+        self._announced.update(key(item) for item in fresh)
+        context = await turn.prepare(*await self._new(to_messages(fresh)), model=model_of(data.agent, self._config))
+        has_tools = any(own_tool(tool.name) for tool in data.agent.tools)
+        own = [text for text in (data.model_data.instructions, guidance() if has_tools else None) if text]
+        is_stored = data.agent.model_settings.store is not False
+        request = responses.to_request(context, instructions="\n\n".join(own) or None, is_stored=is_stored)
+        return ModelInputData(input=request["input"], instructions=request.get("instructions"))
+
+    async def _new(self, said: Sequence[NewMessage]) -> Sequence[NewMessage]:
+        """Return the new messages; a failed run may have saved some of them already."""
+        is_first, self._is_first = self._is_first, False
+        return await self.new(said) if is_first else said
+
+    async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
+        """Save what the model answered as soon as it is there, and learn from its usage."""
+        self.is_asking = False
+        turn = await self.open()
+        usage = usage_of(response.usage, model_of(agent, self._config))
+        if not self._is_one_turn:
+            # An output guardrail may still refuse it, and nobody would tell: the SDK adds it once it is accepted.
+            await turn.record(usage=usage)
+            return
+        items = [plain(item) for item in response.to_input_items()]
+        self._announced.update(map(key, items))
+        await turn.record(*to_messages(items), usage=usage)
+
+    # ------------------------------------------------------------ the session protocol
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items of the conversation; without a database the run begins without them."""
+        try:
+            return await self._session.get_items(limit)
+        except StoreError as error:
+            if self.memory.config.strict:
+                raise
+            _log.warning("the history could not be read, and the run begins without it: %s", error)
+            return []
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Save what the SDK announces, unless it is saved already."""
+        self.tools_at_work = 0
+        new = await self._unsaved([plain(item) for item in items])
+        if new:
+            turn = await self.open()
+            await turn.record(*to_messages(new))
+
+    async def _unsaved(self, items: Sequence[Item]) -> list[Item]:
+        if self._is_resumed:
+            # A run that goes on after a pause, in another process perhaps: what came before the pause is saved.
+            self._is_resumed = False
+            self._announced.update(map(key, since_last_input(await self.get_items(_LATEST))))
+        waiting = Counter(map(key, self._fresh))
+        new: list[Item] = []
+        for item in items:
+            name = key(item)
+            if self._announced[name]:
+                self._announced[name] -= 1
+            else:
+                new.append(item)
+                waiting[name] -= 1
+        self._fresh = [item for item in self._fresh if waiting[key(item)] > 0]
+        return new
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Forget the newest item and return it."""
+        return await self._session.pop_item()
+
+    async def clear_session(self) -> None:
+        """Forget the conversation."""
+        await self._session.clear_session()

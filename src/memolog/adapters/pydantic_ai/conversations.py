@@ -19,7 +19,8 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from memolog.adapters.pydantic_ai.messages import KEY, Json, dumped
+from memolog.adapters.pydantic_ai.messages import KEY, dumped
+from memolog.adapters.roundtrip import Json
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound, ThreadExists
 from memolog.domain.message import Message, NewMessage, UnknownPart

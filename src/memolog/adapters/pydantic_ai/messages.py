@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelRequestPart, ModelResponse
 
-from memolog.adapters.roundtrip import Said
+from memolog.adapters.roundtrip import Json, Said, notes, usage_of_total
 from memolog.domain.codec import JsonObject, dumps
 from memolog.domain.message import (
     FilePart,
@@ -31,9 +31,8 @@ from memolog.domain.once import each_once
 from memolog.domain.run import Usage
 
 KEY: Final = "pydantic_ai"
-"""The one key of `extra` that is ours: `message`, `part` and `item` hold what is left to say of each."""
+"""The key of `extra` that is Pydantic AI's: `message`, `part` and `item` hold the fields that our parts have no place for."""
 
-Json: TypeAlias = dict[str, Any]
 
 _NO_TYPE: Final = "application/octet-stream"
 _URLS: Final = frozenset({"image-url", "audio-url", "document-url", "video-url"})
@@ -47,12 +46,6 @@ _SAID: Final = {
     "thinking": ("content", "signature"),
     "tool-call": ("tool_call_id", "tool_name", "args"),
 }
-
-
-def marked(part: Part) -> Json:
-    """Return what the adapter kept with a part; empty for a part that came from elsewhere."""
-    kept = part.extra.get(KEY) if part.extra else None
-    return cast("Json", kept) if isinstance(kept, dict) else {}
 
 
 def mark(**kept: object) -> JsonObject | None:
@@ -180,7 +173,7 @@ def to_response_part(part: Json) -> Part:
             return FilePart(
                 media_type=file.media_type,
                 data=file.data,
-                extra=mark(part=_left(part, "content"), item=marked(file)["item"]),
+                extra=mark(part=_left(part, "content"), item=notes(file, KEY)["item"]),
             )
         return _unknown(part)
     rest = _left(part, *said)
@@ -267,7 +260,7 @@ def _enveloped(groups: list[tuple[Role, list[Part]]], envelope: Json, role: Role
     if not groups or not groups[0][1]:
         return [(role, [UnknownPart(data={}, extra=mark(message=envelope))])]
     first = groups[0][1][0]
-    extra = {**(first.extra or {}), KEY: {**marked(first), "message": envelope}}
+    extra = {**(first.extra or {}), KEY: {**notes(first, KEY), "message": envelope}}
     groups[0][1][0] = replace(first, extra=extra)
     return groups
 
@@ -295,17 +288,9 @@ def _id(where: str, after: int, number: int, again: int) -> str:
 
 def usage_of(response: ModelResponse, model: str) -> Usage:
     """Return what a response cost, as its provider reported it."""
-    counted = response.usage
-    read, write = counted.cache_read_tokens, counted.cache_write_tokens
-    return Usage(
-        model=model,
-        # The library counts cached tokens as input too; our ledger keeps them apart.
-        input_tokens=max(0, counted.input_tokens - read - write),
-        output_tokens=counted.output_tokens,
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-        cost=_cost(response),
-    )
+    told = response.usage
+    read, written = told.cache_read_tokens, told.cache_write_tokens
+    return usage_of_total(model, told.input_tokens, told.output_tokens, read, written, cost=_cost(response))
 
 
 def _cost(response: ModelResponse) -> float:
@@ -351,7 +336,7 @@ def _names_its_tools(one: Said) -> bool:
 
 def _goes_on(one: Said) -> bool:
     """Tell whether a message belongs to the request before it: one request may hold several of ours."""
-    return one.role != "assistant" and bool(one.parts) and "message" not in marked(one.parts[0])
+    return one.role != "assistant" and bool(one.parts) and "message" not in notes(one.parts[0], KEY)
 
 
 def _read(one: Said, tools: dict[str, str]) -> tuple[ModelMessage, ...]:
@@ -375,7 +360,7 @@ def _built(one: Said, tools: dict[str, str], *, exact: bool) -> list[Json]:
     made: list[_Message] = []
     is_response = one.role == "assistant"
     for part in one.parts:
-        kept = marked(part) if exact else {}
+        kept = notes(part, KEY) if exact else {}
         if "message" in kept or not made:
             made.append(
                 _Message(is_response=is_response, at=one.created_at or _NO_TIME, envelope=kept.get("message", {}))
@@ -499,7 +484,7 @@ def _tool_return(part: ToolResultPart, kept: Json, one: Said, tools: dict[str, s
 
 def _with_files(part: ToolResultPart, kept: Json) -> Any:
     """Return what a tool returned, with its files back in their places."""
-    files = [_file(file, marked(file) if kept else {}) for file in part.files]
+    files = [_file(file, notes(file, KEY) if kept else {}) for file in part.files]
     places = cast("list[int]", kept.get("files", []))
     if places == [-1] and len(files) == 1:
         return files[0]

@@ -12,11 +12,11 @@ from typing import Final
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart
 
-from memolog.adapters.new_messages import news_of
-from memolog.adapters.provider_limits import is_refusal, take_back
+from memolog.adapters.agent_turn import AgentTurn
+from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, usage_of
 from memolog.context import Context
-from memolog.domain.errors import MemologError, NotFound
+from memolog.domain.errors import NotFound
 from memolog.domain.message import NewMessage
 from memolog.domain.run import Usage
 from memolog.runtime.memory import Memory
@@ -48,11 +48,13 @@ class _New:
     usage: Usage | None = None
 
 
-class MemoryRun:
+class MemoryRun(AgentTurn):
     """The memory of one run: what is new is saved once, in order, however the history is handed on."""
 
     def __init__(self, place: Place, turn: Turn, run_id: str | None, outer: "MemoryRun | None" = None) -> None:
+        super().__init__(place.memory, place.resource, place.thread)
         self.place, self.turn, self._outer = place, turn, outer
+        self._turn = turn
         self.is_stopped = False
         self.children: list[MemoryRun] = []
         self._run_id = run_id
@@ -65,8 +67,6 @@ class MemoryRun:
         self._has_begun = self._is_rewritten = False
         # Whether the model is being asked: an error is its provider's then, and not a tool's.
         self._is_asking = False
-        # The numbers of what an earlier run said, that nobody has answered, and that this one says again.
-        self._again: tuple[int, ...] = ()
 
     # ------------------------------------------------------------ moments of a run
 
@@ -82,7 +82,7 @@ class MemoryRun:
             if self.is_stopped or is_guarded:
                 await self.discard()
             elif error is not None and self._is_asking and is_refusal(error):
-                await take_back(self.turn, self._again, strict=self.place.memory.config.strict)
+                await self.take_back()
             else:
                 await self.keep()
         finally:
@@ -103,8 +103,7 @@ class MemoryRun:
         asked = new.pop().messages if new and new[-1].usage is None else ()
         await self._record(new)
         if is_first and asked and not new and not self.place.read_only:
-            asked, again = await news_of(self.place.memory, self.place.resource, self.place.thread, asked)
-            self._again += tuple(row.seq for row in again)
+            asked = await self.new(asked)
         self._is_asking = True
         return await self.turn.prepare(*asked, model=model)
 
@@ -153,32 +152,14 @@ class MemoryRun:
             self._resumed = request
             if await self._is_known(to_messages(self._bare(request))):
                 self._done.append(tuple(self._bare(request).parts))
-        if before and not self.place.read_only and await self._is_empty():
+        if before and not self.place.read_only and await self.is_new_thread():
             await self._adopt(before)
 
     async def _is_known(self, messages: Sequence[NewMessage]) -> bool:
-        with contextlib.suppress(MemologError):
-            kit = await self.place.memory.open()
-            rows = [
-                row
-                for message in messages
-                for row in await kit.store.messages.get(self.place.resource, message.id or "", thread=self.place.thread)
-            ]
-            self._again += tuple(row.seq for row in rows)
-            # What was taken back may be said again.
-            return any(row.state != "withdrawn" for row in rows)
-        return False
-
-    async def _is_empty(self) -> bool:
-        place = self.place
-        try:
-            kit = await place.memory.open()
-            return (await kit.store.threads.get(place.resource, place.thread)).last_seq == 0
-        except NotFound:
-            return True
-        except MemologError:
-            # Without its database the turn goes on, and holds what is said; this can wait.
-            return False
+        rows = [row for message in messages for row in await self.rows(message.id or "")]
+        self._repeated += tuple(row.seq for row in rows)
+        # A message that was withdrawn may be said again.
+        return any(row.state != "withdrawn" for row in rows)
 
     async def _adopt(self, history: Sequence[ModelMessage]) -> None:
         """Let a thread begin with a history that nobody has saved, in a turn of its own: a guard may discard ours."""

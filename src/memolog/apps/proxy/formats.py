@@ -6,15 +6,15 @@ Knows paths, and what of a request cannot have memory. How requests and answers 
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from memolog.adapters.anthropic.messages import MessagesApi
+from memolog.adapters.anthropic.messages import messages_api
 from memolog.adapters.exchange import Api
-from memolog.adapters.openai.chat import ChatApi
-from memolog.adapters.openai.responses import ResponsesApi
+from memolog.adapters.openai.chat import CHAT_API
+from memolog.adapters.openai.responses import RESPONSES_API
 from memolog.domain.errors import InputError
 
 __all__ = ["api_of", "check_body", "error_body", "is_anthropic"]
 
-_APIS: Final[tuple[Api, ...]] = (ChatApi(), ResponsesApi(), MessagesApi())
+_APIS: Final[tuple[Api, ...]] = (CHAT_API, RESPONSES_API, messages_api())
 
 
 def api_of(method: str, path: str) -> Api | None:
@@ -27,7 +27,7 @@ def check_body(api: Api, body: object) -> dict[str, Any] | None:
     if not isinstance(body, dict):
         return None
     request = cast("dict[str, Any]", body)
-    is_responses = isinstance(api, ResponsesApi)
+    is_responses = api is RESPONSES_API
     if is_responses and request.get("background"):
         raise InputError(
             "A request with background cannot have memory.",
