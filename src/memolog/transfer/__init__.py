@@ -1,4 +1,4 @@
-"""What other systems keep, read into our values: one small module a format, found by looking at the content."""
+"""Read conversations that other systems store; the format of a file is detected from its content."""
 
 from memolog.transfer.conversation import Conversation
 from memolog.transfer.detect import FORMATS, detect, read_source

@@ -1,7 +1,4 @@
-"""Which format a file has, found by looking into it, and its conversations.
-
-Knows the formats by name. Knows nothing of any of them beside what tells them apart.
-"""
+"""Detect the format of a file from its content, and read its conversations."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +34,7 @@ _BY_LINE: Final = {"claude-code": read_claude_code, "codex": read_codex}
 
 
 def detect(path: Path) -> str:
-    """Return the name of a file's format; raises InputError if it is none that is known."""
+    """Return the name of a file's format; raises InputError if it is in none of `FORMATS`."""
     with path.open("rb") as file:
         if file.read(len(_SQLITE)) == _SQLITE:
             return "mastra"
@@ -51,9 +48,9 @@ def detect(path: Path) -> str:
     found = _of_json(_whole(path))
     if found is None:
         raise InputError(
-            f"{path.name} is in no format that is known.",
-            why=f"Known are: {', '.join(FORMATS)}.",
-            then="Name its format, or turn it into a list of messages with `role` and `content`.",
+            f"The format of {path.name} is unknown.",
+            why=f"Known formats: {', '.join(FORMATS)}.",
+            then="Pass its format, or convert it to a JSON list of messages with `role` and `content`.",
         )
     return found
 
@@ -77,7 +74,7 @@ def _of_json(data: Any) -> str | None:
 
 
 def read_source(path: Path, format_: str) -> Iterator[Conversation]:
-    """Yield the conversations of a file in a format that it is known to have."""
+    """Yield the conversations of a file in this format."""
     name = path.stem
     if format_ in _BY_LINE:
         bad: list[Skipped] = []
@@ -106,7 +103,7 @@ def _plain(data: Any, format_: str, name: str) -> Conversation:
         case "anthropic" | "openai":
             reader = lambda some, of: _of_api(some, of, format_, skipped)  # noqa: E731
         case _:
-            raise InputError(f"{format_!r} is no format.", then=f"Use one of {', '.join(FORMATS)}.")
+            raise InputError(f"`format` is unknown: {format_!r}.", then=f"Use one of {', '.join(FORMATS)}.")
     said = list(reader(messages, thread))
     system = head.get("system") or head.get("instructions")
     if system and format_ in {"anthropic", "openai"}:
@@ -125,11 +122,11 @@ def _of_api(messages: list[Any], thread: str, format_: str, skipped: list[Skippe
     for number, data in enumerate(map(as_data, messages)):
         found = _api_parts(data, format_)
         if found is None or not found[1]:
-            skipped.append(Skipped(where=f"{thread}, message {number + 1}", why="it is empty, or has no role"))
+            skipped.append(Skipped(where=f"{thread}, message {number + 1}", why="it is empty or has no role"))
             continue
         role, parts = found
         at = moment(data.get("created_at") or data.get("timestamp"))
-        # Without an id of its own a message is known by its place.
+        # A message without an id gets one from its position.
         key = str(data.get("id") or stable_id(format_, thread, number))
         yield message(role, parts, id=key, at=at, speaker=data.get("name") if role == "user" else None)
 
@@ -160,8 +157,8 @@ def _lines(path: Path, bad: list[Skipped]) -> Iterator[tuple[int, Data]]:
             try:
                 data: Any = json.loads(text)
             except (ValueError, RecursionError):
-                # The last line of a session that is still being written is often half a line.
-                bad.append(Skipped(where=f"{path.name}, line {number}", why="it is no JSON"))
+                # The last line of a session that is being written is often incomplete.
+                bad.append(Skipped(where=f"{path.name}, line {number}", why="it is not JSON"))
                 continue
             if isinstance(data, dict):
                 yield number, cast("Data", data)
@@ -184,7 +181,7 @@ def _whole(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{path.name} is neither JSON nor in a format that is known.",
+            f"{path.name} is not JSON, and its format is unknown.",
             why=f"{error}.",
-            then=f"Known formats are: {', '.join(FORMATS)}.",
+            then=f"Use one of these formats: {', '.join(FORMATS)}.",
         ) from error

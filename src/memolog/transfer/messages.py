@@ -29,7 +29,7 @@ _OPENAI_ROLES: dict[str, Role] = {
 }
 
 
-# Calls that the caller answers, by the type of their item, and where what is asked for stands in it.
+# Types of calls that the caller answers, and the field that holds their arguments.
 CALLS: Final[dict[str, str]] = {
     "function_call": "arguments",
     "custom_tool_call": "input",
@@ -41,7 +41,7 @@ CALLS: Final[dict[str, str]] = {
 
 
 def openai_role(role: object) -> Role | None:
-    """Return our role; None if this API has no such role."""
+    """Return the role of a Memolog message; None if the API has no such role."""
     return _OPENAI_ROLES.get(str(role))
 
 
@@ -62,7 +62,7 @@ def chat_parts(data: Data) -> tuple[Part, ...]:
 
 
 def item_parts(item: Data) -> tuple[Role, tuple[Part, ...]] | None:
-    """Return the role and the parts of a Responses item; None if it is none that is said or done."""
+    """Return role and parts of an item of the Responses API; None for an item that is no message, call, result or reasoning."""
     kind = item.get("type")
     call = str(item.get("call_id") or item.get("id") or "")
     if kind in CALLS:
@@ -95,7 +95,7 @@ def call_part(call: Data) -> ToolCallPart:
 
 
 def content_parts(content: Any) -> list[Part]:
-    """Return the parts of a content: a text, or a list of blocks."""
+    """Return the parts of a content, which is a text or a list of blocks."""
     if content is None or content == "":
         return []
     if not isinstance(content, list):
@@ -107,7 +107,7 @@ def content_parts(content: Any) -> list[Part]:
 
 
 def content_part(part: Data) -> Part:
-    """Return one block of a content; what only the provider can read is kept as it came."""
+    """Return the part for a block; an unknown block is kept unchanged."""
     match part.get("type"):
         case "text" | "input_text" | "output_text" | "refusal":
             return TextPart(text=str(part.get("text") or part.get("refusal") or ""))
@@ -128,13 +128,13 @@ def content_part(part: Data) -> Part:
 
 
 def is_anthropic(messages: Iterable[Any]) -> bool:
-    """Tell whether some message has a block that only this API has."""
+    """Tell whether a message has a block that only the Anthropic API has."""
     ours = {"tool_use", "tool_result", "thinking", "redacted_thinking"}
     return any(as_data(block).get("type") in ours for one in messages for block in as_list(as_data(one).get("content")))
 
 
 def anthropic_role(role: str, parts: tuple[Part, ...]) -> Role:
-    """Return our role: a user message that only answers tool calls is the tools'."""
+    """Return the role of a Memolog message; a user message of nothing but tool results has the role of a tool."""
     if role == "user" and parts and all(isinstance(part, ToolResultPart) for part in parts):
         return "tool"
     return cast("Role", role if role in {"user", "assistant", "system"} else "user")
@@ -150,7 +150,7 @@ def blocks(content: object) -> tuple[Part, ...]:
 
 
 def block_part(block: Data) -> Part:
-    """Return one block; what only the provider can read is kept as it came."""
+    """Return the part for a block of the Anthropic API; an unknown block is kept unchanged."""
     match block.get("type"):
         case "text":
             return TextPart(text=str(block.get("text", "")))
@@ -158,7 +158,7 @@ def block_part(block: Data) -> Part:
             return ReasoningPart(text=str(block.get("thinking", "")), signature=block.get("signature"))
         case "redacted_thinking":
             return ReasoningPart(encrypted=str(block.get("data", "")))
-        # A tool that the provider runs by itself is answered beside its call, in a block of another kind: both stay as they are.
+        # Calls that the provider runs itself have blocks of other types, which are kept unchanged.
         case "tool_use":
             return ToolCallPart(
                 id=str(block.get("id", "")), name=str(block.get("name", "")), arguments=block.get("input")
@@ -213,7 +213,7 @@ def is_pydantic_ai(messages: list[Any]) -> bool:
 
 
 def pydantic_ai_messages(messages: list[Any], name: str) -> Iterator[NewMessage]:
-    """Yield what was said: a request's parts belong to several speakers, and each gets a message of its own."""
+    """Yield the messages; a request with parts of several speakers becomes one message for each."""
     for number, data in enumerate(map(as_data, messages)):
         key = stable_id("pydantic-ai", name, number)
         at = moment(data.get("timestamp"))
@@ -275,19 +275,16 @@ def is_langchain(messages: list[Any]) -> bool:
 
 
 def langchain_messages(messages: list[Any], name: str) -> Iterator[NewMessage]:
-    """Yield what was said."""
+    """Yield the messages."""
     for number, data in enumerate(map(as_data, messages)):
         inner = as_data(data.get("kwargs")) or as_data(data.get("data")) or data
         role = _langchain_role(data) or "user"
-        key = (
-            str(inner.get("id") or stable_id("langchain", name, number))
-            if not isinstance(inner.get("id"), list)
-            else ""
-        )
+        own = inner.get("id")
+        key = str(own) if own and not isinstance(own, list) else stable_id("langchain", name, number)
         yield message(
             role,
             tuple(_langchain_parts(role, inner)),
-            id=key or stable_id("langchain", name, number),
+            id=key,
             speaker=inner.get("name") if role != "tool" else None,
             at=moment(as_data(inner.get("additional_kwargs")).get("timestamp")),
         )

@@ -29,12 +29,12 @@ class _Session:
 
 
 def is_claude_code(lines: Iterable[Data]) -> bool:
-    """Tell whether these are lines of such a file."""
+    """Tell whether these are lines of a session file of Claude Code."""
     return any("sessionId" in line and ("uuid" in line or "leafUuid" in line) for line in lines)
 
 
 def read_claude_code(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[Conversation]:
-    """Yield the sessions of a file."""
+    """Yield the sessions of a file; a side chain (a sub-agent) becomes a thread of its own."""
     sessions: dict[str, _Session] = {}
     skipped: list[Skipped] = []
     title: str | None = None
@@ -70,11 +70,11 @@ def read_claude_code(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[C
 
 def _skip_reason(line: Mapping[str, Any]) -> str | None:
     if line.get("type") not in {"user", "assistant"}:
-        return f"a line of type {line.get('type')!s:.40} is no message"
+        return f"a line of type {line.get('type')!s:.40} is not a message"
     if line.get("isMeta"):
-        return "the host wrote it, not a person or a model"
+        return "it was written by the host, not by a person or a model"
     if line.get("isCompactSummary"):
-        return "a summary that the host made of messages that are here themselves"
+        return "it is a summary by the host of messages that are in the file"
     if not blocks(as_data(line.get("message")).get("content")):
         return "it is empty"
     return None
@@ -90,18 +90,18 @@ def _claude_code_message(line: Data) -> NewMessage:
 
 
 _CODEX_KINDS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
-# What the host puts in front of the user's own words.
+# Texts that the host puts before the user's messages.
 _INJECTED = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>")
 
 
 def is_codex(lines: Iterable[Data]) -> bool:
-    """Tell whether these are lines of such a file."""
+    """Tell whether these are lines of a session file of Codex."""
     first: Data = next(iter(lines), dict[str, Any]())
     return first.get("type") in _CODEX_KINDS or ("id" in first and "instructions" in first and "timestamp" in first)
 
 
 def read_codex(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[Conversation]:
-    """Yield the session of a file."""
+    """Yield the session of a file. Events are left out: they repeat the items."""
     thread, metadata = name, {"source": "codex"}
     messages: list[NewMessage] = []
     skipped: list[Skipped] = []
@@ -130,21 +130,21 @@ def _codex_head(line: Data) -> Data | None:
 def _codex_message(line: Data, thread: str, number: int) -> tuple[NewMessage | None, str]:
     item: Any = as_data(line.get("payload")) if line.get("type") == "response_item" else line
     if line.get("type") in _CODEX_KINDS - {"response_item"} or "record_type" in line:
-        return None, f"a line of type {line.get('type', line.get('record_type'))!s:.40} is no message"
+        return None, f"a line of type {line.get('type', line.get('record_type'))!s:.40} is not a message"
     found = item_parts(item)
     if found is None or not found[1]:
-        return None, "it is empty, or nobody said it"
+        return None, "it is empty, or not a message"
     role, parts = found
     first = parts[0]
     if role == "user" and isinstance(first, TextPart) and first.text.lstrip().startswith(_INJECTED):
-        return None, "the host wrote it, not the user"
+        return None, "it was written by the host, not by the user"
     name = str(item.get("id") or stable_id("codex", thread, number))
-    # A call and its result may carry one id: the place tells them apart.
+    # A call and its result may have the same id.
     return message(role, parts, id=stable_id(name, number), at=moment(line.get("timestamp"))), ""
 
 
 def read_chatgpt(conversations: list[Any]) -> Iterator[Conversation]:
-    """Yield the conversations of a ChatGPT export."""
+    """Yield the conversations of a ChatGPT export: of each the branch shown last; messages of other branches are reported."""
     for item in conversations:
         data = as_data(item)
         mapping = as_data(data.get("mapping"))
@@ -194,7 +194,7 @@ def _chatgpt_message(data: Data, node: str) -> NewMessage | None:
     at, recipient = moment(data.get("create_time")), str(data.get("recipient") or "all")
     if role == "tool":
         text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
-        # An export names no calls: the tool's own name is what there is.
+        # An export has no ids of calls.
         return message("tool", (ToolResultPart(call_id=name, name=author.get("name"), content=text),), id=name, at=at)
     if role == "assistant" and recipient != "all":
         text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
