@@ -1,7 +1,7 @@
 """Foreign messages that an earlier release stored come back as the same JSON.
 
-Each file in `fixtures/foreign` holds messages of one library beside the rows that were stored for them. Never regenerate these files: add
-new ones when the stored form changes.
+Each file in `fixtures/foreign` holds messages of one library beside the rows that were stored for them. Do not regenerate these
+files: add new ones when the stored form changes.
 """
 
 import json

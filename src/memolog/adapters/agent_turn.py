@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from memolog.adapters.new_messages import news_of
+from memolog.adapters.new_messages import find_new
 from memolog.adapters.provider_limits import take_back
 from memolog.domain.errors import MemologError, NotFound
 from memolog.domain.message import Message, NewMessage
@@ -53,7 +53,7 @@ class AgentTurn:
         """Return the messages that are not stored yet, and remember which of the others wait for an answer."""
         if not said or self.memory.config.read_only:
             return tuple(said)
-        fresh, repeated = await news_of(self.memory, self.resource, self.thread, said)
+        fresh, repeated = await find_new(self.memory, self.resource, self.thread, said)
         self._repeated += tuple(row.seq for row in repeated)
         return fresh
 

@@ -50,28 +50,28 @@ class Run(AgentTurn):
     def __init__(
         self, memory: Memory, resource: str, thread: str, *, zone: str | None, histories: frozenset[str]
     ) -> None:
-        """Name the scope, and the providers that hold the same history as memory does."""
+        """Name the scope, and the providers whose history memory holds too."""
         super().__init__(memory, resource, thread, zone=zone)
         self._histories = histories
-        # Kept, and not only numbered: an object that is gone could lend its number to another.
+        # The objects are kept, because the id of a deleted object may be used again.
         self._seen: dict[int, Message] = {}
         self._calls: set[str] = set()
         self._results: set[str] = set()
         self._answers: list[str] = []
         self._said: list[NewMessage] = []
-        # What the model has answered is in order as long as it does not wait for results that it is never shown.
+        # Whether the last answer waits for tool results.
         self._is_calling = True
         self._model: str | None = None
 
     @property
     def is_begun(self) -> bool:
-        """Tell whether anything of it was saved."""
+        """Tell whether the turn was opened."""
         return bool(self.id)
 
     # ------------------------------------------------------------ steps
 
     async def prepare(self, messages: Sequence[Message], *, model: str | None) -> Context:
-        """Save what is new in a request, and return what the model should see."""
+        """Save the new messages of a request and return the context for the model."""
         turn = await self.open()
         self._model = model
         said, ephemeral = self._sorted(messages)
@@ -105,7 +105,7 @@ class Run(AgentTurn):
         self.id = ""
 
     async def finish(self, response: AgentResponse | None, *, replaces: bool) -> None:
-        """End the turn with what was said last; an answer in place of the model's is a guard's."""
+        """Save the rest and end the turn. Discard it if a guard replaced the answer; with `replaces` save the replacement."""
         messages = response.messages if response is not None else []
         if self._is_rewritten(messages):
             said = [message for message in self._said if message.role == "user"]
@@ -122,14 +122,14 @@ class Run(AgentTurn):
         await self.leave()
 
     def _is_rewritten(self, messages: Iterable[Message]) -> bool:
-        """Tell whether somebody has put other words in place of the model's, or answered in its stead."""
+        """Tell whether an answer of the model was replaced."""
         texts = _texts(messages)
         if any(text not in texts for text in self._answers):
             return True
         return self._is_calling and any(text not in self._answers for text in texts)
 
     def _unsaved(self, message: Message) -> NewMessage | None:
-        """Return what the run has added to its answer: results that no request was made with, or a last word."""
+        """Return what the run added after its last request: tool results, or a further answer."""
         if message.role == "assistant":
             return said_in(message) if message.text and message.text not in self._answers else None
         return self._unsaved_results(message)
@@ -146,7 +146,7 @@ class Run(AgentTurn):
             self._results.update(part.call_id for part in message.parts if isinstance(part, ToolResultPart))
 
     def _sorted(self, messages: Iterable[Message]) -> tuple[list[Message], list[NewMessage]]:
-        """Return what was said in this run, and what other providers show in this request only."""
+        """Return the messages of this run, and those that other providers add to this request only."""
         said: list[Message] = []
         ephemeral: list[NewMessage] = []
         for message in messages:
@@ -160,9 +160,9 @@ class Run(AgentTurn):
         return said, ephemeral
 
     async def _first(self, said: Sequence[Message], messages: Iterable[Message]) -> list[NewMessage]:
-        """Return what is new at the first request: what comes after the last answer, if the thread is known already."""
+        """Return the new messages at the first request; in a known thread those after the last answer."""
         if await self.is_new_thread():
-            # A conversation that was held before memory came to it.
+            # A conversation that began without memory.
             before = [message for message in messages if _source(message) in self._histories]
             said = [*before, *said]
         else:
@@ -172,11 +172,11 @@ class Run(AgentTurn):
         return list(await self.new(new))
 
     def _later(self, said: Iterable[Message]) -> list[NewMessage]:
-        """Return what is new at a later request: results, and what somebody put in between."""
+        """Return the new messages at a later request: tool results, and what was inserted."""
         new: list[NewMessage] = []
         for message in said:
             if id(message) in self._seen or message.role == "assistant":
-                # Answers are saved as the model gives them.
+                # Answers are saved by `record`.
                 continue
             made = self._unsaved_results(message) if message.role == "tool" else said_in(message)
             if made is not None:
@@ -196,7 +196,7 @@ def _texts(messages: Iterable[Message]) -> list[str]:
 
 
 def _source(message: Message) -> str | None:
-    """Return which provider has put a message into the request; None for what the caller or the loop did."""
+    """Return the provider that added a message to the request; None for messages of the caller and the agent."""
     source = value_at(message.additional_properties, ("_attribution", "source_id"))
     return source if isinstance(source, str) else None
 
@@ -222,11 +222,11 @@ class MemoryProvider(ContextProvider):
         zone: str | None = None,
         source_id: str = "memolog",
     ) -> None:
-        """Take a memory, and whose it is: a name, or a function of the session. The thread is the session's id unless named.
+        """Take a memory, and resource and thread as an id or a function of the session; the default thread is the session's id.
 
-        `tools` offers the three tools. `edge_after_results=False` leaves the edge out where the last message is a tool's, for
-        providers that take no words there. A middleware that puts other words in place of the model's has stopped the turn,
-        which is then discarded; with `keep_rewritten` those other words are saved instead.
+        `tools` offers the three tools. `edge_after_results=False` leaves out the edge after a tool result, for providers that
+        accept no text there. If a middleware replaces the answer of the model, the turn is discarded; with `keep_rewritten` the
+        replacement is saved instead.
         """
         check_memory(memory)
         super().__init__(source_id)
@@ -242,11 +242,11 @@ class MemoryProvider(ContextProvider):
     async def before_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
-        """Begin a run: offer the tools, and stand before each of its requests."""
+        """Begin a run: add the tools, and the middleware for its requests."""
         del state
         self._look_at(getattr(agent, "client", None))
         if (last := self._runs.get(session)) is not None:
-            # A run that failed where nobody told us: what it saved stays.
+            # The library reports no failure of a run: keep what the last one saved.
             await last.leave()
         run = self._runs[session] = self._begun(agent, session)
         if self._has_tools:
@@ -266,11 +266,11 @@ class MemoryProvider(ContextProvider):
             await run.finish(context.response, replaces=self._keeps_rewritten)
 
     def run_of(self, session: AgentSession) -> Run | None:
-        """Return the latest run of a session, under way or over; None before the first."""
+        """Return the latest run of a session; None before the first."""
         return self._runs.get(session)
 
     async def answered(self, run: Run, response: AgentResponse) -> None:
-        """Take note of what a run has answered in the end: what is not the model's is a guard's."""
+        """Compare the final answer of a run with those of the model, and end its turn."""
         if run.is_begun:
             await run.finish(response, replaces=self._keeps_rewritten)
 
@@ -286,7 +286,7 @@ class MemoryProvider(ContextProvider):
         )
 
     def _look_at(self, client: object) -> None:
-        """Warn once of a client that calls no chat middleware: memory would stand before none of its requests."""
+        """Warn once about a client that does not call chat middleware."""
         if client is None or hasattr(client, "chat_middleware") or self._has_warned:
             return
         self._has_warned = True
@@ -304,7 +304,7 @@ class MemoryProvider(ContextProvider):
         own = options.get("instructions")
         texts = [own if isinstance(own, str) else "\n".join(own or ()), *([guidance()] if self._has_tools else ())]
         options["instructions"] = "\n\n".join(filter(None, [*texts, context.system]))
-        # The context is the whole conversation: a service that remembers it too would be told everything twice.
+        # The context is the whole conversation, so the service must not add its own copy.
         options.pop("conversation_id", None)
         request.kwargs.pop("conversation_id", None)
         if getattr(request.client, "STORES_BY_DEFAULT", False) or options.get("store"):
@@ -319,13 +319,13 @@ class MemoryProvider(ContextProvider):
 
 
 class _EachRequest(ChatMiddleware):
-    """Saves what is new before a request, puts memory into it, and saves the answer."""
+    """Saves the new messages of a request, puts memory into it, and saves the answer."""
 
     def __init__(self, provider: MemoryProvider, run: Run) -> None:
         self._provider, self._run = provider, run
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Stand around one request."""
+        """Handle one request."""
         run = self._run
         made = await run.prepare(context.messages, model=_model_name(context))
         self._provider.ask(context, made)
@@ -341,12 +341,12 @@ class _EachRequest(ChatMiddleware):
 
 
 async def _failed(run: Run, error: BaseException | None) -> None:
-    """Keep what was said when a model fails or a run is cancelled; what a provider refuses is taken back."""
+    """Withdraw a rejected request; keep what is saved after any other failure."""
     await (run.take_back() if error is not None and is_refusal(error) else run.leave())
 
 
 def _listen(stream: Stream, run: Run) -> None:
-    """Save what a stream adds up to when it ends; one that breaks off or is closed half-way is saved as far as it came."""
+    """Save the answer of a stream when it ends, complete or not."""
     heard: list[ChatResponseUpdate] = []
     failed: list[BaseException] = []
 
@@ -392,9 +392,9 @@ def _named(what: str, given: Named | None, session: AgentSession, otherwise: str
     name = given(session) if callable(given) else given or otherwise
     if not isinstance(name, str) or not name:
         raise InputError(
-            f"The run does not say which {what} it is about.",
-            why="Every call of a memory names its resource and its thread.",
-            then=f"Pass {what}= to the provider: a name, or a function that returns it for a session.",
+            f"The run has no {what}.",
+            why="Memory is stored for a thread of a resource.",
+            then=f"Pass {what}= to the provider: an id, or a function of the session that returns it.",
         )
     return name
 
@@ -408,9 +408,9 @@ def _model_name(context: ChatContext) -> str | None:
 
 
 class MemoryGuard(AgentMiddleware):
-    """Discards the turn that a guard has stopped: `Agent(…, middleware=[MemoryGuard(memory), *your_guards])`.
+    """Discards a turn that a guard stopped: `Agent(…, middleware=[MemoryGuard(memory), *your_guards])`.
 
-    Put it first. It needs a session, which is how it knows the run.
+    Put it first in the list. It works for runs with a session.
     """
 
     def __init__(
@@ -423,16 +423,16 @@ class MemoryGuard(AgentMiddleware):
             AgentInvalidResponseException,
         ),
     ) -> None:
-        """Take the provider whose turns are guarded, and what guards raise: a model that fails raises too, and is no guard."""
+        """Take the provider and the exceptions that guards raise."""
         check_errors("guards", guards)
         self._provider, self._guards = provider, guards
 
     async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Stand around a run and all of its guards."""
+        """Handle a run and its guards."""
         before = self._run(context.session)
 
         def run() -> Run | None:
-            # A guard at the door ends a run before it begins: the one before it is none of its business.
+            # A guard may stop a run before it begins: then the last run of the session is an earlier one.
             found = self._run(context.session)
             return None if found is before else found
 

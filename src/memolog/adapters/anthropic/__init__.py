@@ -1,7 +1,4 @@
-"""Plain Anthropic clients with memory: `wrap`, streamed or not, with marks for the cache.
-
-Knows the API's path and which of its arguments hold what is said. Knows no client but by its calls.
-"""
+"""Memory for clients of Anthropic, streamed or not, with cache marks."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -30,11 +27,11 @@ def wrap(
     turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
     cache: Json | None = MARK,
 ) -> C:
-    """Return a client like this one that remembers, over the same connections.
+    """Return a copy of a client, with the same connections, that uses memory.
 
-    `Anthropic` goes with `SyncMemory`, `AsyncAnthropic` with `Memory`. Its calls are the client's own. A call may name another
-    thread and resource with `**at(…)`; with `turn` all calls are steps of a turn that you opened. `cache` is what marks the
-    cache, `{"type": "ephemeral", "ttl": "1h"}` for a longer one, None for none.
+    `Anthropic` needs a `SyncMemory`, `AsyncAnthropic` a `Memory`. `**at(…)` in a call names another thread and resource. With
+    `turn` all calls belong to a turn that the caller opened. `cache` is the cache mark, such as
+    `{"type": "ephemeral", "ttl": "1h"}`; None for no marks.
     """
     bound = partial(Bound, apis=(messages_api(cache),), thread=thread, resource=resource, zone=zone, settings=settings)
     return remembering(client, memory, turn, bound)

@@ -45,7 +45,7 @@ KEY: Final = "anthropic"
 MARK: Final[Json] = {"type": "ephemeral"}
 _MOST_MARKS: Final = 4
 _UNMARKED: Final = ("thinking", "redacted_thinking")
-# The API wants a user to begin; an imported or trimmed conversation may not.
+# The API requires that a user begins; an imported or trimmed conversation may begin otherwise.
 _BEGINNING: Final = "(The conversation goes on.)"
 
 
@@ -53,12 +53,12 @@ _BEGINNING: Final = "(The conversation goes on.)"
 
 
 def from_messages(messages: Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return our messages, one for each of theirs."""
+    """Return the Memolog messages, one for each."""
     return tuple(map(_message, messages))
 
 
 def from_response(data: Data) -> Answer:
-    """Return what a model answered, and what it cost."""
+    """Return an answer and its usage."""
     content = as_list(data.get("content"))
     told = {"id": data.get("id"), "model": data.get("model"), "stop_reason": data.get("stop_reason")}
     metadata = {"anthropic": {name: value for name, value in told.items() if value}}
@@ -97,7 +97,7 @@ def _message(data: Data) -> NewMessage:
 
 
 def _part(block: Any) -> Part:
-    """Return the part of one block, with what the block had beyond it."""
+    """Return the part for a block, with a note of what else the block holds."""
     data = as_data(block)
     part = _bare(data) if data else UnknownPart(data=block, extra={KEY: {}})
     change = difference(_block(part), block)
@@ -112,7 +112,7 @@ def _bare(block: Data) -> Part:
             part = replace(part, content=content, files=files)
             return part if shape is None else noted(part, KEY, shape=shape)
         case ReasoningPart() | UnknownPart():
-            # Only the provider that it came from may have it back.
+            # Marked, because only this provider may get it back.
             return noted(part, KEY)
         case _:
             return part
@@ -122,7 +122,7 @@ def _bare(block: Data) -> Part:
 
 
 def to_messages(messages: Iterable[Said]) -> list[Json]:
-    """Return their messages, exactly as they were where they came from this API."""
+    """Return the messages of the API; those that came from it are unchanged."""
     made: list[Json] = []
     for said in messages:
         change = (note(said.parts[0], KEY) or {}).get("message") if said.parts else None
@@ -137,10 +137,10 @@ def to_request(
     mark: Json | None = MARK,
     marks_elsewhere: int = 0,
 ) -> Json:
-    """Return system and messages of a request: the caller's own, the prefix, what was said, and the edge last.
+    """Return system and messages of a request: the caller's instructions, the prefix, the messages, and the edge.
 
-    The cache is marked after the log and at the last message, before the edge, as far as the four marks of a request allow:
-    `marks_elsewhere` counts those of the caller's tools. `mark=None` marks nothing.
+    Cache marks stand after the log and at the last message, before the edge. A request may have four; `marks_elsewhere` counts
+    those of the caller's tools. `mark=None` marks nothing.
     """
     own: list[Json] = [{"type": "text", "text": system}] if isinstance(system, str) and system else []
     own = own or [dict(block) for block in system or () if not isinstance(block, str)]
@@ -160,13 +160,13 @@ def to_request(
 
 
 def _said(context: Context) -> list[Json]:
-    """Return what was said, as this API takes it: results of one step together, no empty text, a user first."""
+    """Return the messages in the form of a request: results of one step together, no empty text, a user first."""
     messages: list[Json] = []
     last: Said | None = None
     for said in context.messages:
         role, parts = said.role, with_speaker(said).parts
         if role == "system" and (not parts or note(parts[0], KEY) is None):
-            # A model of this API may know no system message in the middle.
+            # Not all models accept a system message in the middle.
             role = "user"
         blocks = [block for part in parts if (block := _sendable(part)) is not None]
         if not blocks:
@@ -188,7 +188,7 @@ def _seq(said: Said) -> int | None:
 
 
 def _sendable(part: Part) -> Json | None:
-    """Return a block as a request may have it. Marks of the cache belong to the request that had them."""
+    """Return a block for a request, without the cache mark of an earlier request."""
     if isinstance(part, ReasoningPart) and note(part, KEY) is None:
         return None
     block = applied(_block(part), (note(part, KEY) or {}).get("change"))
@@ -211,7 +211,7 @@ def _without_mark(block: object) -> object:
 
 
 def _mark_last(messages: list[Json], mark: Json) -> bool:
-    """Mark the last block that may be marked; tells whether there is one."""
+    """Mark the last block that may have a mark, and tell whether there is one."""
     for message in reversed(messages):
         blocks: list[Json] = message["content"]
         for place in reversed(range(len(blocks))):
@@ -222,7 +222,7 @@ def _mark_last(messages: list[Json], mark: Json) -> bool:
 
 
 def _add_edge(messages: list[Json], edge: str) -> None:
-    """Put the edge after the last thing a user said: what the model is to go on from stays last."""
+    """Put the edge after the last message of the user; an answer that the model continues stays last."""
     if not edge:
         return
     block = {"type": "text", "text": edge}
@@ -234,7 +234,7 @@ def _add_edge(messages: list[Json], edge: str) -> None:
 
 
 def _plain(role: str, parts: Sequence[Part]) -> Json:
-    """Return a message without the note of what it had beyond its blocks."""
+    """Return a message without its note applied."""
     api_role = "user" if role == "tool" else role
     first = parts[0] if parts else TextPart(text="")
     if len(parts) <= 1 and isinstance(first, TextPart) and not (note(first, KEY) or {}).get("list"):
@@ -295,7 +295,7 @@ def _file(part: FilePart) -> Json:
 
 
 def _stand_in(part: FilePart | UnknownPart) -> Json:
-    """Return a short text in the place of a part that this API cannot take; the part itself stays in the store."""
+    """Return a short text in place of a part that the API does not accept."""
     if isinstance(part, FilePart):
         told = " ".join(filter(None, (part.media_type, part.name, part.url)))
     else:
@@ -304,7 +304,7 @@ def _stand_in(part: FilePart | UnknownPart) -> Json:
 
 
 class MessageStream:
-    """A message in the making."""
+    """Assembles a streamed message. If the stream ends early, only its text is returned."""
 
     def __init__(self) -> None:
         self._message: Json = {}
@@ -313,7 +313,7 @@ class MessageStream:
         self.is_whole = False
 
     def add(self, event: Data) -> None:
-        """Take one more event."""
+        """Add an event."""
         place = event.get("index")
         match event.get("type"):
             case "message_start":
@@ -357,7 +357,7 @@ class MessageStream:
 
 
 def _input_value(text: str, begun: object) -> Any:
-    """Return the input that was sent in pieces; one that is no JSON stays a text."""
+    """Return the input of a call from its pieces; text that is not JSON is returned unchanged."""
     if not text.strip():
         return begun
     try:

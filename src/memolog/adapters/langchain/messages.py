@@ -220,9 +220,9 @@ _KINDS: Final[dict[str, type[BaseMessage]]] = {
     "chat": ChatMessage,
 }
 _CALL_BLOCKS: Final = ("tool_use", "tool_call", "function_call")
-# What parts and the speaker say; the rest of a message's fields goes along.
+# Fields that parts and speaker hold; the other fields are kept as a note.
 _SAID: Final = ("content", "tool_calls", "invalid_tool_calls", "name")
-# What a field holds where it says nothing; the others hold None.
+# The value of an empty field, where it is not None.
 _EMPTY: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}}
 _SAID_BY_RESULT: Final = (*_SAID, "tool_call_id", "status")
 
@@ -242,7 +242,7 @@ def from_langchain(message: BaseMessage) -> NewMessage:
     if isinstance(dump["content"], str):
         head["text"] = True
     if not parts:
-        # A message without content has a part all the same: an answer may be nothing but its usage.
+        # A message needs a part: an answer may be nothing but its usage.
         head["silent"] = True
     made = NewMessage(
         role=_role(message, dump),
@@ -280,7 +280,7 @@ def _calls(dump: Json) -> list[Json]:
 
 
 def _call_id(call: Json, dump: Json, number: int) -> str:
-    # Some providers give a call no id: ours follows from the message's, so that it is the same when it is saved again.
+    # Some providers give a call no id: derive it from the message, so that it is the same every time.
     return call.get("id") or f"{dump.get('id') or ''}:{number}"
 
 
@@ -304,7 +304,7 @@ def _result(dump: Json) -> Part:
     files: list[FilePart] = []
     shown: list[Block] = []
     for block in content if isinstance(content, list) else ():
-        # The data of an image counts as an image, and not as text that nobody can read.
+        # Files are kept apart, so that their data is not counted as text.
         part = part_of(block)
         if isinstance(part, FilePart):
             files.append(part)
@@ -324,7 +324,7 @@ def _result(dump: Json) -> Part:
 
 
 def to_langchain(message: Said) -> list[AnyMessage]:
-    """Return the messages of LangChain that say what ours says: one, or one a result."""
+    """Return a Memolog message as messages of LangChain: one for each tool result, and one for the rest."""
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
     rest = tuple(part for part in message.parts if not isinstance(part, ToolResultPart))
     made: list[BaseMessage] = [_tool_message(part) for part in results]
@@ -358,7 +358,7 @@ def _content(parts: Sequence[Part], *, is_text: bool | None) -> str | list[Block
     if is_text or (is_text is None and is_plain and len(texts) <= 1):
         return "\n\n".join(texts)
     if is_text is None and not is_plain:
-        # Words that another library's parts stand for: what has no block here is left out, and never a reason to fail.
+        # Parts of another library: those without a block in LangChain are left out.
         said = [
             part for part in said if not isinstance(part, ReasoningPart | UnknownPart) or "block" in notes(part, KEY)
         ]

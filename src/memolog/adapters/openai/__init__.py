@@ -1,7 +1,4 @@
-"""Plain OpenAI clients with memory: `wrap`, for Responses and Chat Completions, streamed or not.
-
-Knows the two APIs' paths and which of their arguments hold what is said. Knows no client but by its calls.
-"""
+"""Memory for clients of OpenAI: Responses and Chat Completions, streamed or not."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -29,10 +26,10 @@ def wrap(
     settings: Mapping[str, Any] | None = None,
     turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
 ) -> C:
-    """Return a client like this one that remembers, over the same connections.
+    """Return a copy of a client, with the same connections, that uses memory.
 
-    `OpenAI` goes with `SyncMemory`, `AsyncOpenAI` with `Memory`. Its calls are the client's own. A call may name another thread
-    and resource with `**at(…)`; with `turn` all calls are steps of a turn that you opened.
+    `OpenAI` needs a `SyncMemory`, `AsyncOpenAI` a `Memory`. `**at(…)` in a call names another thread and resource. With `turn`
+    all calls belong to a turn that the caller opened.
     """
     bound = partial(
         Bound, apis=(CHAT_API, RESPONSES_API), thread=thread, resource=resource, zone=zone, settings=settings

@@ -45,14 +45,14 @@ _MOST_NAME: Final = 64
 
 
 def data_url(file: FilePart) -> str | None:
-    """Return a file's content as an address, or its address; None if it has neither."""
+    """Return the data address of a file, or its address; None if it has neither."""
     if file.data is None:
         return file.url
     return f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"
 
 
 def file_block(file: FilePart, *, is_chat: bool) -> Json:
-    """Return the block of a file that a user shows: an image, a sound, or a document."""
+    """Return the block of a file: an image, audio, or a document."""
     kind, address = file.media_type.split("/")[0], data_url(file)
     detail = {"detail": file.detail} if file.detail else {}
     if address is None or (is_chat and kind != "image" and file.data is None):
@@ -71,7 +71,7 @@ def file_block(file: FilePart, *, is_chat: bool) -> Json:
 
 
 def stand_in(part: FilePart | UnknownPart, *, is_chat: bool, is_output: bool = False) -> Json:
-    """Return a short text in the place of a part that this API cannot take; the part itself stays in the store."""
+    """Return a short text in place of a part that the API does not accept."""
     if isinstance(part, FilePart):
         told = " ".join(filter(None, (part.media_type, part.name, part.url)))
     else:
@@ -81,17 +81,17 @@ def stand_in(part: FilePart | UnknownPart, *, is_chat: bool, is_output: bool = F
 
 
 def name_of(said: Said) -> str | None:
-    """Return who speaks, as the API takes names; None if nobody is named."""
+    """Return the name of the speaker in the form that the API accepts; None without a speaker."""
     return _NOT_IN_NAMES.sub("_", said.speaker)[:_MOST_NAME] if said.speaker else None
 
 
 def edge_message(edge: str) -> list[Json]:
-    """Return the edge as the last message; it may quote what others said, so it speaks with no more weight than a user."""
+    """Return the edge as the last message. It may quote others, so it has the role of a user."""
     return [{"role": "user", "content": edge}] if edge else []
 
 
 def without_nothing(data: Json) -> Json:
-    """Return what is said without fields that are null, which answers have and requests may not."""
+    """Return a message without null fields, which answers have and requests may not have."""
     return {name: value for name, value in data.items() if value is not None or name == "content"}
 
 
@@ -111,18 +111,18 @@ _THOUGHTS: Final = ("reasoning_content", "reasoning")
 
 
 def from_messages(messages: Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return our messages, one for each of theirs."""
+    """Return the Memolog messages, one for each."""
     return tuple(map(_message, messages))
 
 
 def split(messages: Sequence[Data]) -> tuple[tuple[Data, ...], tuple[Data, ...]]:
-    """Return the instructions that a request opens with, and what is said after them."""
+    """Return the instructions at the beginning of a request, and the messages after them."""
     count = next((n for n, one in enumerate(messages) if one.get("role") not in {"system", "developer"}), len(messages))
     return tuple(messages[:count]), tuple(messages[count:])
 
 
 def from_response(data: Data) -> Answer:
-    """Return what a model answered: its first choice, and what it cost."""
+    """Return the first choice of an answer, and its usage."""
     choice = as_data(next(iter(as_list(data.get("choices"))), None))
     said = as_data(choice.get("message"))
     told = {"id": data.get("id"), "model": data.get("model"), "finish_reason": choice.get("finish_reason")}
@@ -163,7 +163,7 @@ def _parts(data: Data) -> tuple[Part, ...]:
     content = data.get("content")
     said = [noted(part, KEY) if isinstance(part, UnknownPart) else part for part in content_parts(content)]
     if isinstance(content, list) and said:
-        # The list itself is a part of what was written: a text alone would come back as a text.
+        # A single text block must come back as a list, not as a text.
         said[0] = noted(said[0], KEY, list=True)
     parts += said
     for name in ("refusal", "audio"):
@@ -183,12 +183,12 @@ def _parts(data: Data) -> tuple[Part, ...]:
 
 
 def to_messages(messages: Iterable[Said]) -> list[Json]:
-    """Return their messages, exactly as they were where they came from this API."""
+    """Return the messages of the API; those that came from it are unchanged."""
     return [one for said in messages for one in _write(said)]
 
 
 def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
-    """Return the messages of a request: the caller's instructions, the prefix, what was said, and the edge last."""
+    """Return the messages of a request: the caller's instructions, the prefix, the messages, and the edge."""
     said = [sent for message in context.messages for one in _write(message) if (sent := _sendable(one))]
     return {"messages": [*_opening(instructions, context.system), *said, *edge_message(edge_of(context, KEY))]}
 
@@ -199,7 +199,7 @@ def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
     if not system:
         return [dict(one) for one in instructions]
     if len(roles) == 1 and all(isinstance(text, str) for text in texts):
-        # Many servers take one system message, the first.
+        # Many servers accept one system message only, at the beginning.
         return [{"role": roles.pop(), "content": "\n\n".join([*cast("list[str]", texts), system])}]
     return [*(dict(one) for one in instructions), {"role": "system", "content": system}]
 
@@ -218,7 +218,7 @@ def _write(said: Said) -> list[Json]:
 
 
 def _plain(said: Said) -> Json:
-    """Return a message without the notes of what it had beyond our parts."""
+    """Return a message without its notes applied."""
     if said.parts and isinstance(said.parts[0], ToolResultPart):
         return _result(said.parts[0])
     message: Json = {"role": said.role}
@@ -243,7 +243,7 @@ def _field(part: Part) -> str | None:
 
 
 def _add_field(message: Json, part: Part) -> None:
-    """Add what stands in a field of its own: thoughts, a refusal, the words of a sound, the call of old."""
+    """Add a part that has a field of its own: reasoning, a refusal, the transcript of audio, a function call."""
     match _field(part), part:
         case "audio", TextPart():
             message["audio"] = {"transcript": part.text}
@@ -295,12 +295,12 @@ def _result(part: ToolResultPart) -> Json:
 
 
 def _sendable(message: Json) -> Json | None:
-    """Return a message as a request may have it: answers have fields that only answers have."""
+    """Return a message for a request, without the fields that only answers have."""
     sent = without_nothing(message)
     sent.pop("annotations", None)
     sound = as_data(sent.pop("audio", None))
     if sound and not sent.get("content"):
-        # The sound itself ends with its id's time; its words do not.
+        # The id of audio expires; its transcript does not.
         sent["content"] = str(sound.get("transcript", ""))
     if sent.get("role") == "tool":
         sent["content"] = _tool_text(sent.get("content"))
@@ -310,7 +310,7 @@ def _sendable(message: Json) -> Json | None:
 
 
 def _tool_text(content: JsonValue) -> JsonValue:
-    """Return what a tool message may hold: a text, or blocks of text."""
+    """Return the content of a tool message: a text, or text blocks."""
     if isinstance(content, list):
         blocks = [as_data(block) for block in cast("list[Any]", content)]
         return [
@@ -320,12 +320,12 @@ def _tool_text(content: JsonValue) -> JsonValue:
     return json_text("" if content is None else content)
 
 
-# Fields that come whole; every other text comes in pieces.
+# Fields that are sent complete; the pieces of other texts are joined.
 _WHOLE: Final = ("id", "type", "role", "index", "name", "format", "status")
 
 
 class ChatStream:
-    """A chat completion in the making."""
+    """Assembles a streamed chat completion. If the stream ends early, tool calls are left out."""
 
     def __init__(self) -> None:
         self._about: Json = {}
@@ -333,7 +333,7 @@ class ChatStream:
         self.is_whole = False
 
     def add(self, chunk: Data) -> None:
-        """Take one more chunk; of several choices the first is kept."""
+        """Add a chunk; of several choices the first counts."""
         for name, value in chunk.items():
             if name != "choices" and value is not None:
                 self._about[name] = value

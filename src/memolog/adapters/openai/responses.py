@@ -43,7 +43,7 @@ from memolog.transfer.conversation import Data, as_data, as_list
 from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
 
 KEY: Final = "openai-responses"
-# What only the caller can say, though it is no message.
+# Items of the caller that are no messages.
 _USERS: Final = ("mcp_approval_response",)
 
 
@@ -51,7 +51,7 @@ _USERS: Final = ("mcp_approval_response",)
 
 
 def from_items(items: str | Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return our messages: one for each item of the caller, one for all items in a row of the model."""
+    """Return the Memolog messages: one for each item of the caller, one for consecutive items of the model."""
     if isinstance(items, str):
         return (NewMessage(role="user", parts=(TextPart(text=items),)),)
     read = [_item(item) for item in items]
@@ -66,14 +66,14 @@ def from_items(items: str | Iterable[Data]) -> tuple[NewMessage, ...]:
 
 
 def split(items: str | Sequence[Data]) -> tuple[tuple[Data, ...], str | tuple[Data, ...]]:
-    """Return the instructions that an input opens with, and what is said after them."""
+    """Return the instructions at the beginning of an input, and the items after them."""
     if isinstance(items, str):
         return (), items
     return split_messages(items)
 
 
 def from_response(data: Data) -> Answer:
-    """Return what a model answered, all its items in one message, and what it cost."""
+    """Return an answer, all its items in one message, and its usage."""
     groups = [_item(as_data(item))[1] for item in as_list(data.get("output"))]
     told = {"id": data.get("id"), "model": data.get("model"), "status": data.get("status")}
     metadata = {"openai": {name: value for name, value in told.items() if value}}
@@ -84,7 +84,7 @@ def from_response(data: Data) -> Answer:
 
 
 def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
-    """Return the items as one message; each but the first says that it begins anew."""
+    """Return the items as one message; a note marks where each item begins."""
     parts = [
         part if number == 0 or place else noted(part, KEY)
         for number, group in enumerate(groups)
@@ -94,7 +94,7 @@ def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
 
 
 def _item(item: Data) -> tuple[Role, tuple[Part, ...]]:
-    """Return who an item is from, and its parts."""
+    """Return role and parts of an item."""
     role, parts = _read(item)
     if isinstance(parts[0], UnknownPart) and (note(parts[0], KEY) or {}).get("whole"):
         return role, parts
@@ -127,7 +127,7 @@ def _read(item: Data) -> tuple[Role, tuple[Part, ...]]:
 
 
 def _reasoning(item: Data) -> Part:
-    """Return what was thought; what is encrypted is not looked at."""
+    """Return the reasoning of an item."""
     summary, content = as_list(item.get("summary")), as_list(item.get("content"))
     found, _, shape = read_result([*summary, *content], _thought, _thought_block)
     text = found if shape is not None else ""
@@ -148,17 +148,17 @@ def _thought_block(part: Part) -> JsonValue:
 
 
 def to_items(messages: Iterable[Said]) -> list[Json]:
-    """Return their items, exactly as they were where they came from this API."""
+    """Return the items of the API; those that came from it are unchanged."""
     return [item for said in messages for item in _write(said)]
 
 
 def to_request(
     context: Context, *, instructions: str | None = None, opening: Sequence[Data] = (), is_stored: bool = True
 ) -> Json:
-    """Return instructions and input of a request: the caller's own, the prefix, what was said, and the edge last.
+    """Return instructions and input of a request: the caller's instructions, the prefix, the messages, and the edge.
 
-    `opening` is what `split` found; the prefix follows it. With `is_stored=False` (`store` in the request) reasoning that the
-    provider would have to look up is left out.
+    `opening` are the instructions that `split` found; the prefix follows them. With `is_stored=False` (`store` in the request)
+    reasoning without encrypted content is left out.
     """
     said = [
         without_nothing(item)
@@ -190,13 +190,13 @@ def _write(said: Said) -> Iterator[Json]:
         if isinstance(first, UnknownPart) and (kept or {}).get("whole"):
             yield dict(first.data)
         elif not isinstance(first, ReasoningPart) or kept is not None:
-            # What another provider's model thought, this one's cannot be told.
+            # Reasoning of another provider cannot be sent.
             role: Role = "user" if said.role == "tool" and not isinstance(first, ToolResultPart) else said.role
             yield applied(_plain(role, group), (kept or {}).get("change"))
 
 
 def _groups(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
-    """Return the parts of each item: those of one message together, every other by itself."""
+    """Return the parts of each item."""
     groups: list[tuple[Part, ...]] = []
     for part in parts:
         kept = note(part, KEY)
@@ -215,7 +215,7 @@ def _is_said(part: Part) -> bool:
 
 
 def _plain(role: Role, parts: tuple[Part, ...]) -> Json:
-    """Return an item without the notes of what it had beyond our parts."""
+    """Return an item without its notes applied."""
     first = parts[0]
     kept = note(first, KEY) or {}
     match first:
@@ -283,7 +283,7 @@ _output_block = _input_block
 
 
 class ResponseStream:
-    """A response in the making."""
+    """Assembles a streamed response. If the stream ends early, tool calls are left out."""
 
     def __init__(self) -> None:
         self._response: Json = {}
@@ -292,7 +292,7 @@ class ResponseStream:
         self.is_whole = False
 
     def add(self, event: Data) -> None:
-        """Take one more event."""
+        """Add an event."""
         kind = str(event.get("type", ""))
         if response := as_data(event.get("response")):
             self._response = dict(response)
@@ -307,7 +307,7 @@ class ResponseStream:
             self._texts[key] = self._texts.get(key, "") + str(event.get("delta", ""))
 
     def response(self) -> Json:
-        """Return the response so far: its items that are done, and the words of those that are not."""
+        """Return the response so far: complete items, and the text of the others."""
         if self.is_whole and self._response.get("output"):
             return self._response
         items = dict(self._items)
@@ -316,7 +316,7 @@ class ResponseStream:
                 said = items.setdefault(place, {"type": "message", "role": "assistant", "content": []})
                 said["content"].append({"type": "output_text", "text": text, "annotations": []})
         ordered = [items[place] for place in sorted(items)]
-        # Without what follows it, the API refuses a thought.
+        # The API rejects reasoning without the item that follows it.
         while ordered and not self.is_whole and ordered[-1].get("type") == "reasoning":
             ordered.pop()
         return {**self._response, "output": [item for item in ordered if self.is_whole or not _is_call(item)]}
@@ -327,7 +327,7 @@ def _is_call(item: Data) -> bool:
 
 
 def _is_continued(body: Json) -> bool:
-    """Tell whether the provider keeps the conversation: then only the log is sent before it."""
+    """Tell whether the provider stores the conversation, so that only the log is added."""
     return bool(body.get("previous_response_id") or body.get("conversation"))
 
 

@@ -60,10 +60,10 @@ _LAST: Final = 2**62
 
 
 class MemologSession:
-    """One conversation of the Agents SDK with a long memory behind it.
+    """One conversation of the Agents SDK with a long memory.
 
     `await session.run(agent, "…")` and `async with session.stream(agent, "…") as result` are `Runner.run` and
-    `Runner.run_streamed` with the memory in place. It is a `Session` by itself too: its items are the thread's messages.
+    `Runner.run_streamed` with memory. The object is also a `Session`: its items are the messages of the thread.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class MemologSession:
         history: int = 20,
         zone: str | None = None,
     ) -> None:
-        """Name the conversation and whose it is.
+        """Name the conversation and its owner.
 
-        The SDK is handed the latest `history` items at the start of a run, for guardrails and `to_input_list`; what the model
-        sees is the memory's.
+        The SDK gets the latest `history` items at the start of a run, for guardrails and `to_input_list`. The model gets the
+        context of the memory.
         """
         check_memory(memory)
         _check_history(history)
@@ -91,7 +91,7 @@ class MemologSession:
     async def run(
         self, agent: Agent[Any], said: "str | list[TResponseInputItem] | RunState[Any, Any]", **options: Any
     ) -> RunResult:
-        """Run an agent as `Runner.run` does, as one turn of the memory. A guardrail that stops it takes the turn back."""
+        """Run an agent like `Runner.run`, as one turn; the turn is discarded if a guardrail stops the run."""
         async with self._running(options) as (wiring, _):
             return await Runner.run(agent, said, **wiring)
 
@@ -99,7 +99,7 @@ class MemologSession:
     async def stream(
         self, agent: Agent[Any], said: "str | list[TResponseInputItem] | RunState[Any, Any]", **options: Any
     ) -> AsyncGenerator[RunResultStreaming]:
-        """Run an agent as `Runner.run_streamed` does, as one turn; leaving the block ends a stream that was left half-way."""
+        """Run an agent like `Runner.run_streamed`, as one turn; leaving the block ends the stream."""
         async with self._running(options) as (wiring, run):
             result = Runner.run_streamed(agent, said, **wiring)
             try:
@@ -107,7 +107,7 @@ class MemologSession:
             finally:
                 await _end(result)
             if isinstance(error := result.run_loop_exception, TRIPWIRES) or (error and run.is_refused(error)):
-                # Whoever did not read the stream to its end has not heard of it yet.
+                # A caller that did not read the stream to its end has not seen the error.
                 raise error
 
     @asynccontextmanager
@@ -126,20 +126,20 @@ class MemologSession:
             await run.leave()
 
     def wiring(self, *, run_config: Any = None, hooks: Any = None) -> dict[str, Any]:
-        """Return the arguments for one call of `Runner.run` by hand: `Runner.run(agent, "…", **session.wiring())`.
+        """Return the arguments for one call of the runner: `Runner.run(agent, "…", **session.wiring())`.
 
-        Nobody tells a session that a guardrail has stopped a run: only `run` and `stream` can take the turn back.
+        The SDK does not report to a session that a guardrail stopped a run: only `run` and `stream` discard such a turn.
         """
         return AgentRun(self, is_one_turn=False).wiring(run_config, hooks)
 
     def tools(self) -> list[Tool]:
-        """Return the three tools of the memory for an agent; whose memory they open is fixed here, not by the model."""
+        """Return the three tools of the memory, for this thread and resource."""
         return function_tools(self.memory.tools(self.resource, thread=self.thread))
 
     # ------------------------------------------------------------ the session protocol
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the items of the conversation, oldest first: the latest ones if there is a limit."""
+        """Return the items of the conversation, oldest first; with a limit the latest ones."""
         items: list[Item] = []
         before = _LAST
         while limit is None or len(items) < limit:
@@ -166,13 +166,13 @@ class MemologSession:
                 if items:
                     await self.memory.forget(self.resource, thread=self.thread, message=message.id)
                     if items[:-1]:
-                        # What a model said at once is one message; what stays of it is said anew.
+                        # Consecutive items of the model are one message; those that stay are saved again.
                         await self.add_items(cast("list[TResponseInputItem]", items[:-1]))
                     return cast("TResponseInputItem", items[-1])
         return None
 
     async def clear_session(self) -> None:
-        """Forget the whole conversation, with all that was made of it."""
+        """Forget the whole conversation and its observations."""
         try:
             await self.memory.forget(self.resource, thread=self.thread)
         except NotFound:
@@ -190,12 +190,12 @@ class MemologSession:
 def _check_history(history: object) -> None:
     if not isinstance(history, int) or history < 0:
         raise InputError(
-            f"The SDK cannot be handed {history!r} items.", then="Pass a whole number as history=, 0 for none."
+            f"`history` must be a whole number of 0 or more, got {history!r}.", then="Pass history=0 for no items."
         )
 
 
 async def _end(result: RunResultStreaming) -> None:
-    """End a stream, wherever it is, and wait until nothing of it is running."""
+    """End a stream and wait for its task."""
     if not result.is_complete:
         result.cancel()
     task = result.run_loop_task
@@ -226,19 +226,19 @@ def _tool(toolset: Tools, made: dict[str, Any]) -> FunctionTool:
 
 Item: TypeAlias = dict[str, Any]
 
-# What a provider gives an item, and takes from it, without another thing being said.
+# Fields that a provider sets and that do not change the meaning of an item.
 _PASSING: Final = frozenset({"id", "status"})
 
 
 def plain(item: object) -> Item:
-    """Return an item as JSON, whether the SDK hands out a dict or one of its models."""
+    """Return an item, which is a dict or a model of the SDK, as JSON."""
     if isinstance(item, Mapping):
         return dict(cast("Mapping[str, Any]", item))
     return cast("Any", item).model_dump(exclude_unset=True, mode="json")
 
 
 def key(item: Item) -> str:
-    """Return what two copies of an item have in common, also if one of them has lost its id on the way."""
+    """Return a key that is the same for all copies of an item, with or without an id."""
     kind = item.get("type") or "message"
     if call := item.get("call_id"):
         return f"{kind}:{call}"
@@ -252,28 +252,28 @@ def to_messages(items: Sequence[object]) -> list[NewMessage]:
 
 
 def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
-    """Return the end of what was said that is not stored yet: a caller may hand in the conversation so far as well."""
+    """Return the new items at the end of a list, which may begin with the stored conversation."""
     count = len(unsaved(to_messages(said), to_messages(stored)))
-    # What a model said at once is one message, so the items of a message go together.
+    # Consecutive items of the model are one message and are not separated.
     start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
     return list(said[start:])
 
 
 def since_last_input(items: Sequence[object]) -> list[Item]:
-    """Return the items after the last that a user said, that one included."""
+    """Return the items from the last one of the user on."""
     told = [plain(item) for item in items]
     places = [place for place, item in enumerate(told) if item.get("role") == "user"]
     return told[places[-1] :] if places else told
 
 
 def model_of(agent: Agent[Any], config: RunConfig) -> str | None:
-    """Return the name of the model that answers, as far as the SDK says it."""
+    """Return the name of the model, if the SDK has it."""
     model = config.model or agent.model
     return model if isinstance(model, str) else getattr(model, "model", None)
 
 
 def usage_of(usage: AgentsUsage, model: str | None) -> Usage | None:
-    """Return what a request cost; None where nothing was reported."""
+    """Return the usage of a request; None if none was reported."""
     if not usage.input_tokens and not usage.output_tokens:
         return None
     details = usage.input_tokens_details
@@ -283,7 +283,7 @@ def usage_of(usage: AgentsUsage, model: str | None) -> Usage | None:
 
 
 class RunWatch(RunHooks[Any]):
-    """Tells a run of answers and of tools at work; everything else goes straight to the caller's hooks."""
+    """Hooks that inform the run about answers and running tools, and then call the caller's hooks."""
 
     def __init__(self, run: "AgentRun", own: RunHooks[Any] | None) -> None:
         self._run, self._own = run, own or RunHooks[Any]()
@@ -295,7 +295,7 @@ class RunWatch(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Note that the model is asked."""
+        """Note that the model is called."""
         self._run.is_asking = not self._run.tools_at_work
         await self._own.on_llm_start(context, agent, system_prompt, input_items)
 
@@ -317,24 +317,24 @@ class RunWatch(RunHooks[Any]):
         await self._own.on_handoff(context=context, from_agent=from_agent, to_agent=to_agent)
 
     async def on_tool_start(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool) -> None:
-        """Note that a tool is at work."""
+        """Count a running tool."""
         self._run.tools_at_work += 1
         await self._own.on_tool_start(context, agent, tool)
 
     async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
-        """Note that it has ended."""
+        """Count a tool that has ended."""
         self._run.tools_at_work = max(0, self._run.tools_at_work - 1)
         await self._own.on_tool_end(context, agent, tool, result)
 
 
 _log = logging.getLogger("memolog")
 
-# Far more than what a model says at once.
+# More items than one answer of a model has.
 _LATEST: Final = 200
 
 
 class AgentRun(AgentTurn):
-    """The session of one run: the items of the conversation, and the turn of this run."""
+    """The session that the SDK gets for one run, with the turn of the run."""
 
     def __init__(self, session: MemologSession, *, is_one_turn: bool) -> None:
         super().__init__(session.memory, session.resource, session.thread, zone=session.zone)
@@ -342,18 +342,18 @@ class AgentRun(AgentTurn):
         self.session_id = session.session_id
         self.session_settings: SessionSettings | None = session.session_settings
         self._config = RunConfig()
-        # Said by the caller and not saved yet; saved already, and still to be announced by the SDK.
+        # Input that is not saved yet; saved items that the SDK will still add.
         self._fresh: list[Item] = []
         self._announced: Counter[str] = Counter()
         self._is_resumed = True
         self.tools_at_work = 0
         self.is_asking = False
-        """Whether the model is being asked: an error is its provider's then, and not a tool's."""
+        """Whether the model is being called: then an error comes from the provider, not from a tool."""
         self._is_first = True
         self._said: Sequence[Item] = ()
 
     def wiring(self, run_config: RunConfig | dict[str, Any] | None, hooks: RunHooks[Any] | None) -> dict[str, Any]:
-        """Return the arguments for the runner: the caller's own, with the memory in between."""
+        """Return the arguments for the runner: the caller's own, with the memory added."""
         own = RunConfig(**run_config) if isinstance(run_config, dict) else run_config or RunConfig()
         self._config = own
         config = replace(own, call_model_input_filter=self.filter_input, session_input_callback=self.take_input)
@@ -377,7 +377,7 @@ class AgentRun(AgentTurn):
         await super().discard()
 
     def is_refused(self, error: BaseException | None) -> bool:
-        """Tell whether a run ended because the provider will never take what it was sent."""
+        """Tell whether a run ended because the provider rejected the request."""
         return error is not None and self.is_asking and is_refusal(error)
 
     async def take_back(self) -> None:
@@ -392,7 +392,7 @@ class AgentRun(AgentTurn):
     async def take_input(
         self, history: list[TResponseInputItem], new: list[TResponseInputItem]
     ) -> list[TResponseInputItem]:
-        """Note what is new at the start of a run; the caller's own merge of history and input is kept."""
+        """Find the new items at the start of a run, and return history and input as the caller's callback joins them."""
         known = {id(item) for item in history}
         own = self._config.session_input_callback
         merged = [*history, *new]
@@ -408,8 +408,8 @@ class AgentRun(AgentTurn):
         return merged
 
     async def filter_input(self, data: CallModelData[Any]) -> ModelInputData:
-        """Save what is not saved yet, and let the model see the memory's context instead of the raw history."""
-        # An agent that is a tool of this one inherits the filter: its talk is another conversation.
+        """Save the new items and return the context of the memory in place of the history."""
+        # An agent that runs as a tool inherits the filter, but its messages are another conversation.
         sent = data.model_data if self.tools_at_work else await self._context(data)
         own = self._config.call_model_input_filter
         if own is None:
@@ -435,12 +435,12 @@ class AgentRun(AgentTurn):
         return await self.new(said) if is_first else said
 
     async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
-        """Save what the model answered as soon as it is there, and learn from its usage."""
+        """Save an answer and its usage."""
         self.is_asking = False
         turn = await self.open()
         usage = usage_of(response.usage, model_of(agent, self._config))
         if not self._is_one_turn:
-            # An output guardrail may still refuse it, and nobody would tell: the SDK adds it once it is accepted.
+            # An output guardrail may still reject it; the SDK adds it to the session once it is accepted.
             await turn.record(usage=usage)
             return
         items = [plain(item) for item in response.to_input_items()]
@@ -450,17 +450,17 @@ class AgentRun(AgentTurn):
     # ------------------------------------------------------------ the session protocol
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the items of the conversation; without a database the run begins without them."""
+        """Return the items of the conversation; none if the database cannot be read."""
         try:
             return await self._session.get_items(limit)
         except StoreError as error:
             if self.memory.config.strict:
                 raise
-            _log.warning("the history could not be read, and the run begins without it: %s", error)
+            _log.warning("the history cannot be read, and the run begins without it: %s", error)
             return []
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Save what the SDK announces, unless it is saved already."""
+        """Save the items that the SDK adds, unless they are saved already."""
         self.tools_at_work = 0
         new = await self._unsaved([plain(item) for item in items])
         if new:
@@ -469,7 +469,7 @@ class AgentRun(AgentTurn):
 
     async def _unsaved(self, items: Sequence[Item]) -> list[Item]:
         if self._is_resumed:
-            # A run that goes on after a pause, in another process perhaps: what came before the pause is saved.
+            # A run that continues after a pause: the items before the pause are saved.
             self._is_resumed = False
             self._announced.update(map(key, since_last_input(await self.get_items(_LATEST))))
         waiting = Counter(map(key, self._fresh))

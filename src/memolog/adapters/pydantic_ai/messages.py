@@ -39,7 +39,7 @@ _URLS: Final = frozenset({"image-url", "audio-url", "document-url", "video-url"}
 _FILES: Final = _URLS | {"binary", "uploaded-file"}
 _TEXTS: Final = frozenset({"text-content", "structured-content"})
 _GOOD: Final = "success"
-# Said by the application, not by the user: an observer must not take it for the user's words.
+# Said by the application: the observer must not take it for the user's words.
 _FEEDBACK: Final = frozenset({"retry-feedback", "retry-prompt"})
 _SAID: Final = {
     "text": ("content",),
@@ -49,13 +49,13 @@ _SAID: Final = {
 
 
 def mark(**kept: object) -> JsonObject | None:
-    """Return the `extra` of a part: what is left to say of it, or None if nothing is."""
+    """Return the `extra` of a part with these notes; None if there are none."""
     told = {name: value for name, value in kept.items() if value is not None}
     return {KEY: told} if told else None
 
 
 def request_role(part: Mapping[str, Any]) -> Role:
-    """Return whose part of a request it is."""
+    """Return the role of a part of a request."""
     match part.get("part_kind"):
         case "user-prompt" | "speech":
             return "user"
@@ -71,7 +71,7 @@ def request_role(part: Mapping[str, Any]) -> Role:
 
 
 def to_request_parts(part: Json, text: str) -> tuple[Part, ...]:
-    """Return our parts for one part of a request; `text` is what the library would tell the model in its place."""
+    """Return the Memolog parts for a part of a request; `text` is the form in which the library sends feedback."""
     kind = part.get("part_kind")
     if kind == "user-prompt":
         return tuple(_prompt(part))
@@ -102,7 +102,7 @@ def _prompt(part: Json) -> Iterator[Part]:
 
 
 def _read_item(item: str | Json, part: Json | None) -> Part:
-    """Return one piece of a prompt that is a list; only its first piece says of which prompt."""
+    """Return one item of a prompt; only the first item has the fields of the prompt."""
     if isinstance(item, str):
         return TextPart(text=item, extra=mark(part=part, item={}))
     kind = item.get("kind")
@@ -137,10 +137,7 @@ def _read_return(part: Json) -> ToolResultPart:
 
 
 def _without_files(content: object) -> tuple[object, tuple[FilePart, ...], list[int]]:
-    """Take files out of what a tool returned, so that they are counted as files and not as text; says where they were.
-
-    A place of -1 means that the content was nothing but one file.
-    """
+    """Return a tool's content without files, the files, and their places; the place is -1 if the content is one file."""
     if _is_file(content):
         return None, (_read_file(cast("Json", content)),), [-1]
     if not isinstance(content, list):
@@ -163,7 +160,7 @@ def _is_file(value: object) -> bool:
 
 
 def to_response_part(part: Json) -> Part:
-    """Return our part for one part of a response."""
+    """Return the Memolog part for a part of a response."""
     kind = str(part.get("part_kind"))
     said = _SAID.get(kind)
     if said is None:
@@ -193,12 +190,12 @@ def _unknown(part: Json) -> UnknownPart:
 
 
 def _left(data: Mapping[str, Any], *said: str) -> Json:
-    """Return the fields of a part that nothing else says. None is what they all are if they are not given."""
+    """Return the other fields of a part, without those that are None, which is their default."""
     return {name: value for name, value in data.items() if name not in said and value is not None}
 
 
 def _rest(item: Mapping[str, Any], *said: str) -> Json:
-    """Return the fields of a piece of content that nothing else says, all of them: by these the library knows its own."""
+    """Return the other fields of an item."""
     return {name: value for name, value in item.items() if name not in said}
 
 
@@ -216,10 +213,10 @@ def dumped(message: ModelMessage) -> Json:
 
 
 def to_messages(message: ModelMessage, *, after: int = 0, again: int = 0) -> tuple[NewMessage, ...]:
-    """Return our messages for one of the library's, from its part number `after` on.
+    """Return the Memolog messages for a message of the library, from its part number `after` on.
 
-    Their ids follow from what they say and from the run they belong to, so that saving them twice saves them once; `again`
-    tells equal messages of one run apart.
+    Their ids are derived from content and run, so that saving them again changes nothing; `again` distinguishes equal messages
+    of one run.
     """
     data = dumped(message)
     parts = cast("list[Json]", data.pop("parts"))
@@ -250,13 +247,13 @@ def _by_role(parts: Sequence[Json], objects: Sequence[ModelRequestPart]) -> list
 
 
 def _shown(part: object) -> str:
-    """Return what the library would tell the model: what is wrong, and what to do about it."""
+    """Return the text that the library sends to the model for feedback."""
     tell: Any = getattr(part, "model_response", None)
     return str(tell()) if callable(tell) else ""
 
 
 def _enveloped(groups: list[tuple[Role, list[Part]]], envelope: Json, role: Role) -> list[tuple[Role, list[Part]]]:
-    """Return the groups, the first part of which also carries what is said of the message as a whole."""
+    """Return the groups, with the fields of the whole message noted at the first part."""
     if not groups or not groups[0][1]:
         return [(role, [UnknownPart(data={}, extra=mark(message=envelope))])]
     first = groups[0][1][0]
@@ -266,7 +263,7 @@ def _enveloped(groups: list[tuple[Role, list[Part]]], envelope: Json, role: Role
 
 
 def _said_at(message: ModelMessage) -> datetime | None:
-    """Return when it was said, by the library's own clock."""
+    """Return the time of a message."""
     if isinstance(message, ModelResponse):
         return message.timestamp
     times = (getattr(part, "timestamp", None) for part in message.parts)
@@ -274,10 +271,10 @@ def _said_at(message: ModelMessage) -> datetime | None:
 
 
 def _where(message: ModelMessage, data: Json, parts: Sequence[Json]) -> str:
-    """Return the run and a digest of what is said. A request is sent anew with another time, and stays what it is."""
+    """Return the run and a digest of the content. Without the time of a request, which changes when it is sent again."""
     run, at = message.run_id or "", data["timestamp"] if isinstance(message, ModelResponse) else None
     digest = hashlib.sha256(dumps([run, at, list(parts)]).encode()).hexdigest()[:_ID_CHARACTERS]
-    # Callers may choose the ids of their runs: what is too long or cannot be shown is only in the digest.
+    # A run id of the caller that is too long or not printable is only in the digest.
     return f"{run}:{digest}" if run.isprintable() and 0 < len(run) <= _LONGEST_RUN else digest
 
 
@@ -287,14 +284,14 @@ def _id(where: str, after: int, number: int, again: int) -> str:
 
 
 def usage_of(response: ModelResponse, model: str) -> Usage:
-    """Return what a response cost, as its provider reported it."""
+    """Return the usage of a response."""
     told = response.usage
     read, written = told.cache_read_tokens, told.cache_write_tokens
     return usage_of_total(model, told.input_tokens, told.output_tokens, read, written, cost=_cost(response))
 
 
 def _cost(response: ModelResponse) -> float:
-    """Return the price of a response in dollars; zero where no price list knows its model."""
+    """Return the price of a response in dollars; zero if the price of the model is unknown."""
     if response.usage.cost is not None:
         return float(response.usage.cost)
     try:
@@ -303,15 +300,15 @@ def _cost(response: ModelResponse) -> float:
         return 0.0
 
 
-# Stands where no time is known; it is not sent to any model.
+# A required field; no model gets it.
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TOOL: Final = "unknown"
 
 
 def to_model_messages(messages: Iterable[Said]) -> list[ModelMessage]:
-    """Return the library's messages for ours, in their order."""
+    """Return Memolog messages as messages of the library."""
     said = tuple(messages)
-    # A context mends what was never answered, and need not name the tool.
+    # A result that the context adds for an unanswered call may not name the tool.
     tools = {part.id: part.name for one in said for part in one.parts if isinstance(part, ToolCallPart)}
     made: list[ModelMessage] = []
     for one, known in zip(said, _each(said), strict=True):
@@ -325,7 +322,7 @@ def to_model_messages(messages: Iterable[Said]) -> list[ModelMessage]:
         ):
             made[-1].parts = [*made[-1].parts, *found[0].parts]
             found = found[1:]
-        # Those who are handed a message may write into it, as the line above does; the parts are never written into.
+        # Copies, because callers may change a message; parts are never changed.
         made += map(copy, found)
     return made
 
@@ -335,7 +332,7 @@ def _names_its_tools(one: Said) -> bool:
 
 
 def _goes_on(one: Said) -> bool:
-    """Tell whether a message belongs to the request before it: one request may hold several of ours."""
+    """Tell whether a message belongs to the request of the message before it."""
     return one.role != "assistant" and bool(one.parts) and "message" not in notes(one.parts[0], KEY)
 
 
@@ -343,7 +340,7 @@ def _read(one: Said, tools: dict[str, str]) -> tuple[ModelMessage, ...]:
     try:
         return tuple(ModelMessagesTypeAdapter.validate_python(_built(one, tools, exact=True)))
     except ValueError:
-        # A release that cannot read what another one kept still gets every word of it.
+        # A release of the library that cannot read the notes of another one still gets the content.
         return tuple(ModelMessagesTypeAdapter.validate_python(_built(one, tools, exact=False)))
 
 
@@ -351,12 +348,12 @@ def _read_alone(one: Said) -> tuple[ModelMessage, ...]:
     return _read(one, {})
 
 
-# Each step of a run looks at all of the tail, and hardly any of it is new.
+# Each step of a run converts the whole tail, and most of it is the same.
 _each: Final = each_once(_read_alone)
 
 
 def _built(one: Said, tools: dict[str, str], *, exact: bool) -> list[Json]:
-    """Return the message as the library reads it from JSON."""
+    """Return a message as JSON that the library reads."""
     made: list[_Message] = []
     is_response = one.role == "assistant"
     for part in one.parts:
@@ -404,7 +401,7 @@ def _response_part(part: Part, kept: Json) -> list[Json]:
         case UnknownPart() if rest:
             return [cast("Json", part.data)]
         case UnknownPart() | ToolResultPart():
-            # Of another library, or out of place: nothing that this one's models could be sent.
+            # Of another library, or in the wrong place: it has no form in this one.
             return []
 
 
@@ -420,7 +417,7 @@ def _add_to_request(message: _Message, one: Said, part: Part, kept: Json, tools:
         case ToolResultPart():
             message.parts.append(_tool_return(part, kept, one, tools))
         case UnknownPart() if "item" not in kept:
-            # One of another library is nothing that this one's models could be sent.
+            # An unknown part of another library has no form in this one.
             message.parts += [cast("Json", part.data)] if kind is not None else []
         case TextPart() if kind in {"retry-feedback", "retry-prompt"}:
             message.parts.append(rest)
@@ -432,7 +429,7 @@ def _add_to_request(message: _Message, one: Said, part: Part, kept: Json, tools:
 
 
 def _add_to_prompt(message: _Message, one: Said, part: Part, kept: Json) -> None:
-    """Add what a user said: a new prompt, or a further piece of the one before it."""
+    """Add a part of a user's prompt: a new prompt, or an item of the one before."""
     rest: Json = kept.get("part", {})
     if isinstance(part, TextPart) and "item" not in kept and ("part" in kept or len(one.parts) == 1):
         prompt = {"part_kind": "user-prompt", "timestamp": one.created_at or _NO_TIME, **rest, "content": part.text}
@@ -483,7 +480,7 @@ def _tool_return(part: ToolResultPart, kept: Json, one: Said, tools: dict[str, s
 
 
 def _with_files(part: ToolResultPart, kept: Json) -> Any:
-    """Return what a tool returned, with its files back in their places."""
+    """Return a tool's content with the files in their places."""
     files = [_file(file, notes(file, KEY) if kept else {}) for file in part.files]
     places = cast("list[int]", kept.get("files", []))
     if places == [-1] and len(files) == 1:

@@ -1,7 +1,6 @@
-"""What memory knows of one run of an agent: its turn, and what of the run's history is saved already.
+"""One run of a Pydantic AI agent: its turn, and which messages of its history are saved.
 
-Knows how a history grows and is rewritten while a run goes on. It decides nothing: what is new is handed to the turn, and what
-the turn answers becomes the request.
+A history may be rewritten while the run goes on; each message is saved once.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ _AT_ONCE: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Whose memory a run has, and which thread of it."""
+    """The memory, resource and thread of a run."""
 
     memory: Memory
     resource: str
@@ -38,7 +37,7 @@ class Place:
     read_only: bool = False
 
     def is_of(self, memory: Memory, resource: str) -> bool:
-        """Tell whether it is in this resource's memory."""
+        """Tell whether it belongs to this resource of this memory."""
         return self.memory is memory and self.resource == resource
 
 
@@ -49,7 +48,7 @@ class _New:
 
 
 class MemoryRun(AgentTurn):
-    """The memory of one run: what is new is saved once, in order, however the history is handed on."""
+    """The memory of one run: saves each message of its history once, in order."""
 
     def __init__(self, place: Place, turn: Turn, run_id: str | None, outer: "MemoryRun | None" = None) -> None:
         super().__init__(place.memory, place.resource, place.thread)
@@ -59,13 +58,13 @@ class MemoryRun(AgentTurn):
         self.children: list[MemoryRun] = []
         self._run_id = run_id
         self._history: Sequence[ModelMessage] = ()
-        # The parts of each message of this run that are saved, in the order of the history.
+        # The saved parts of each message of this run, in the order of the history.
         self._done: list[Sequence[object]] = []
         self._saved: Counter[str] = Counter()
         self._resumed: ModelMessage | None = None
         self._model: str | None = None
         self._has_begun = self._is_rewritten = False
-        # Whether the model is being asked: an error is its provider's then, and not a tool's.
+        # Whether the model is being called: then an error comes from the provider, not from a tool.
         self._is_asking = False
 
     # ------------------------------------------------------------ moments of a run
@@ -77,7 +76,7 @@ class MemoryRun(AgentTurn):
             self._outer.children.append(self)
 
     async def end(self, error: BaseException | None, *, is_guarded: bool) -> None:
-        """Save what is left, or withdraw all of it if a guard has stopped the run; then close the turn."""
+        """Save what is left, or discard the run if a guard stopped it; then close the turn."""
         try:
             if self.is_stopped or is_guarded:
                 await self.discard()
@@ -89,11 +88,11 @@ class MemoryRun(AgentTurn):
             await self.turn.__aexit__(type(error) if error else None, error, None)
 
     def look(self, history: Sequence[ModelMessage]) -> None:
-        """Keep the list that the run adds to, so that what a failing run leaves in it can be saved."""
+        """Note the history, so that it can be saved if the run fails."""
         self._history = history
 
     async def prepare(self, history: Sequence[ModelMessage], model: str) -> Context:
-        """Save what is new and return what the model should see."""
+        """Save the new messages and return the context for the model."""
         self.look(history)
         self._model = model
         is_first = not self._has_begun
@@ -108,7 +107,7 @@ class MemoryRun(AgentTurn):
         return await self.turn.prepare(*asked, model=model)
 
     async def keep(self) -> None:
-        """Save what is new, without asking for a context; of a run that a guard has stopped nothing more is saved."""
+        """Save the new messages, unless a guard stopped the run."""
         self._is_asking = False
         if self.is_stopped:
             return
@@ -117,13 +116,13 @@ class MemoryRun(AgentTurn):
         await self._record(list(self._new()))
 
     async def discard(self) -> None:
-        """Withdraw what this run saved, and what the runs that it spawned saved, though those have ended."""
+        """Withdraw what this run and its children saved."""
         await self.turn.discard()
         for child in self.children:
             await child.withdraw()
 
     async def withdraw(self) -> None:
-        """Withdraw what a run saved that has ended."""
+        """Withdraw what this run saved, after it has ended."""
         place = self.place
         if not place.read_only:
             kit = await place.memory.open()
@@ -141,13 +140,13 @@ class MemoryRun(AgentTurn):
     # ------------------------------------------------------------ what a caller supplied
 
     async def _begin(self) -> None:
-        """Look at what the caller supplied before this run: it is saved only if the thread has nothing yet."""
+        """Save the history that the caller supplied, if the thread is empty."""
         self._has_begun = True
         first = self._first()
         before = list(self._history[:first])
         request = self._history[-1] if self._history else None
         if first == len(self._history) and isinstance(request, ModelRequest):
-            # The run goes on with a request that the caller supplied: an earlier run, if any, has saved it.
+            # The run continues with a request of the caller, which an earlier run may have saved.
             before.pop()
             self._resumed = request
             if await self._is_known(to_messages(self._bare(request))):
@@ -162,7 +161,7 @@ class MemoryRun(AgentTurn):
         return any(row.state != "withdrawn" for row in rows)
 
     async def _adopt(self, history: Sequence[ModelMessage]) -> None:
-        """Let a thread begin with a history that nobody has saved, in a turn of its own: a guard may discard ours."""
+        """Save a history in a turn of its own, because a guard may discard the turn of the run."""
         seen: Counter[str] = Counter()
         ours: list[NewMessage] = []
         for number, message in enumerate(history):
@@ -182,20 +181,20 @@ class MemoryRun(AgentTurn):
         return next((n for n, message in enumerate(history) if message.run_id == run_id), len(history))
 
     def _own(self) -> list[ModelMessage]:
-        """Return the messages of this run: what the caller supplied comes before them."""
+        """Return the messages of this run, without the history that the caller supplied."""
         first = self._first()
         resumed = [m for m in self._history[:first] if m is self._resumed or _is_copy(m, self._resumed)]
         return [*resumed, *self._history[first:]]
 
     def _new(self) -> Iterator[_New]:
-        """Yield what is not saved yet, and take it for saved: an answer by itself, what is asked in one piece."""
+        """Yield the messages that are not saved, and mark them as saved: each answer alone, requests together."""
         own, asked = self._own(), list[NewMessage]()
         if len(own) < len(self._done):
             self._is_rewritten = True
             del self._done[len(own) :]
         for number, message in enumerate(own):
             if isinstance(message, ModelResponse) and message.state == _UNFINISHED:
-                # It comes again as a whole once its provider has finished it.
+                # The complete answer follows when the provider has finished it.
                 break
             is_new = number >= len(self._done)
             messages = self._unsaved(number, message)
@@ -205,7 +204,7 @@ class MemoryRun(AgentTurn):
                 if asked:
                     yield _New(tuple(asked))
                     asked = []
-                # Also an empty answer has its price.
+                # An empty answer has a usage too.
                 yield _New(messages, usage_of(message, self._model or message.model_name or "unknown"))
         if asked:
             yield _New(tuple(asked))
@@ -223,11 +222,11 @@ class MemoryRun(AgentTurn):
             return ()
         name = to_messages(bare, after=after)[0].id or ""
         if self._is_rewritten and self._saved[name]:
-            # Places say nothing any more; the id says that it is saved.
+            # Positions have changed, so compare ids.
             return ()
         self._saved[name] += 1
         ours = to_messages(bare, after=after, again=self._saved[name] - 1)
-        # Said now, by the memory's own clock.
+        # The memory sets the time.
         return tuple(replace(one, created_at=None) for one in ours)
 
     def _bare(self, message: ModelMessage) -> ModelMessage:
@@ -243,7 +242,7 @@ def _is_copy(message: ModelMessage, original: ModelMessage | None) -> bool:
 
 
 def _bare(message: ModelMessage, *, opens: bool) -> ModelMessage:
-    """Return the message without what belongs to the request and not to the conversation."""
+    """Return the message without the parts that belong to one request only."""
     if isinstance(message, ModelResponse):
         return message
     said = message.parts[len(leading_prompts(message)) if opens else 0 :]
@@ -251,7 +250,7 @@ def _bare(message: ModelMessage, *, opens: bool) -> ModelMessage:
 
 
 def leading_prompts(message: ModelMessage) -> list[SystemPromptPart]:
-    """Return the system prompts that open a request: the agent's own, which it gives anew each time."""
+    """Return the system prompts at the beginning of a request, which the agent adds each time."""
     found: list[SystemPromptPart] = []
     for part in message.parts:
         if not isinstance(part, SystemPromptPart):
@@ -261,5 +260,5 @@ def leading_prompts(message: ModelMessage) -> list[SystemPromptPart]:
 
 
 def is_passing(part: object) -> bool:
-    """Tell whether a part is for one request only."""
+    """Tell whether a part belongs to one request only."""
     return isinstance(part, SystemPromptPart) and part.scope == "request"

@@ -113,7 +113,7 @@ class Exchange:
             remembered.feed(body)
             await self._record(turn, remembered)
         elif is_refused(response.status_code):
-            await take_back(turn, remembered.said_again, strict=self._memory.config.strict)
+            await take_back(turn, remembered.repeated, strict=self._memory.config.strict)
         self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
 
     async def _stream(self, turn: Turn, remembered: Remembered, response: httpx.Response, head: Head) -> None:
@@ -134,7 +134,7 @@ class Exchange:
         self._is_recorded = True
         try:
             if remembered.is_refused:
-                await take_back(turn, remembered.said_again, strict=self._memory.config.strict)
+                await take_back(turn, remembered.repeated, strict=self._memory.config.strict)
             await remembered.end()
         except MemologError:
             raise
