@@ -7,7 +7,7 @@ from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from adapters.anthropic_corpus import ANSWER
-from adapters.translating import exact
+from adapters.kit import exact
 from memolog.adapters.anthropic.messages import MessageStream
 
 _EMPTY: dict[str, dict[str, Any]] = {

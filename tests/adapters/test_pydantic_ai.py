@@ -637,7 +637,7 @@ def test_runs_without_a_loop(tmp_path: Path) -> None:
         ({"resource": None}, "resource"),
         ({"thread": 3}, "thread"),
         ({"zone": 3}, "zone"),
-        ({"memory": "memolog.db"}, "A str was handed in where a Memory belongs"),
+        ({"memory": "memolog.db"}, "must be a Memory, got str"),
     ],
 )
 async def test_what_cannot_be_is_refused_at_once(memory: Memory, options: Any, named: str) -> None:

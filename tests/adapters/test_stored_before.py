@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.translating import exact
+from adapters.kit import exact
 from memolog import NewMessage
 from memolog.adapters.agent_framework import to_agent_framework
 from memolog.adapters.anthropic import messages as anthropic

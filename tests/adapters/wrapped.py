@@ -22,27 +22,6 @@ from memolog.adapters.anthropic import wrap as wrap_anthropic
 from memolog.adapters.exchange import at
 from memolog.adapters.openai import wrap as wrap_openai
 
-__all__ = [
-    "check_a_cut_stream",
-    "check_a_failing_run",
-    "check_a_long_conversation",
-    "check_a_refused_message",
-    "check_a_refused_message_without_waiting",
-    "check_a_refused_retry",
-    "check_a_stream_that_fails",
-    "check_a_sync_client",
-    "check_bindings",
-    "check_both_engines",
-    "check_contradictions",
-    "check_counting",
-    "check_half_characters",
-    "check_many_at_once",
-    "check_tools",
-    "check_whole_lists",
-    "check_without_a_database",
-    "wrap",
-]
-
 WORDS = "the adapter keeps every word of a conversation that goes on and on, and finds what was decided about"
 
 

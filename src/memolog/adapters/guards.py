@@ -19,6 +19,8 @@ from memolog.runtime.memory import Memory
 from memolog.runtime.sync import SyncMemory, SyncTurn
 from memolog.runtime.turn import Turn
 
+__all__ = ["Checked", "Guard", "GuardStopped", "GuardedTurn", "Guards", "SyncGuardedTurn"]
+
 
 def check_memory(memory: object, *, sync_too: bool = False) -> None:
     """Raise InputError unless this is a Memory, or with `sync_too` a SyncMemory."""
