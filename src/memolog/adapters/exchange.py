@@ -126,7 +126,7 @@ class Bound:
                 raise InputError(
                     f"`turn` and `{name}` cannot be passed together.",
                     why=f"The turn was opened with its own {name}.",
-                    then=f"Pass {name}= where the turn is opened: memory.turn(…, {name}=…).",
+                    then=f"Leave out {name}= here, and pass it where the turn is opened: memory.turn(…, {name}=…).",
                 )
 
     def exchange(self, method: str, url: str, body: object, headers: Mapping[str, object]) -> "Exchange | None":
