@@ -67,7 +67,7 @@ async def test_what_is_stopped_is_gone(address: str, text: str, side: str, guard
         with pytest.raises(GuardStopped, match=guard) as caught:
             await GUARDS.run(memory, "t1", "alice", UserMessage(text), model=echo)
         assert (caught.value.side, caught.value.guard) == (side, guard)
-        assert "begin another turn" in str(caught.value)
+        assert "start another turn" in str(caught.value)
         assert brief(await stored(memory, "alice", "t1")) == ["user: hello", "assistant: You said: hello"]
         await memory.observe("t1", "alice")
         assert (await memory.search(text, "alice")).results == ()
@@ -123,7 +123,7 @@ async def test_a_guard_that_returns_something_else(side: str, returned: object) 
 def test_what_is_no_list_of_guards(given: Any) -> None:
     """It is refused when it is written down, not when the first turn comes."""
     for side in ("input", "output"):
-        with pytest.raises(InputError, match=rf"Pass Guards\({side}="):
+        with pytest.raises(InputError, match=rf"themselves: Guards\({side}="):
             Guards(**{side: given})
 
 

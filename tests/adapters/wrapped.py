@@ -307,7 +307,7 @@ async def check_contradictions(driver: Driver) -> None:
             with pytest.raises(InputError, match="must be a non-empty string"):
                 at(*wrong)  # pyright: ignore[reportArgumentType]
         for client, kind in ((raw, "Memory"), (provider.client(), "SyncMemory")):
-            with pytest.raises(InputError, match=rf"takes a memory, not str.*Pass {kind}\("):
+            with pytest.raises(InputError, match=rf"got str.*Pass {kind}\("):
                 wrap(driver, client, "memolog.db", thread="t1", resource="alice")
 
 
